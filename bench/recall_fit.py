@@ -74,7 +74,7 @@ def _cases(
 ) -> Iterator[Case]:
     with open_index(database, embedder) as index:
         index.sync(find_notes(place))
-        with index.reading() as db:
+        with index.database.reading() as db:
             vectors = VectorTable.read(db, embedder.model) if embedder else None
             snapshot = read_snapshot(db, index.generation, EVERYTHING, vectors)
             for one in asked:

@@ -335,7 +335,7 @@ def _forwarded(folder: Path) -> str:
         if not isinstance(verdict, AccessGranted) or verdict.inbound.authority:
             return f"was {verdict}"
         async with _program(folder) as app:
-            row = (await app.control.accept(app.control.resolve_key(), verdict.inbound)).row
+            row = (await app.control.accept(app.control.resolve_key(), verdict.inbound)).record
             message = app.commands.interpret(app.control.resolve_key(), row)
             return "is a command" if message.execute else ""
 

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def stage(request: pytest.FixtureRequest, tmp_path: Path, zygote: ForkServer) -> Iterator[Harness]:
+def stage(
+    request: pytest.FixtureRequest, tmp_path: Path, fork_server: ForkServer
+) -> Iterator[Harness]:
     """Return a gateway to be started, with the channel under test."""
     model = Hosted(ModelServer)
-    made = Harness(tmp_path / "home", make_peer(request, tmp_path), model.server, zygote.fork)
+    made = Harness(tmp_path / "home", make_peer(request, tmp_path), model.server, fork_server.fork)
     yield made
     made.close()
     model.close()

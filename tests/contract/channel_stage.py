@@ -207,8 +207,11 @@ class Harness:
         """Set the cursor for the next gateway."""
 
         async def main() -> None:
-            async with open_store(self.home.state) as store, store.journal.transaction() as unit:
-                unit.save_cursor(Cursor(line, cursor))
+            async with (
+                open_store(self.home.state) as store,
+                store.journal.transaction() as transaction,
+            ):
+                transaction.save_cursor(Cursor(line, cursor))
 
         asyncio.run(main())
 

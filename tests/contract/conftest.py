@@ -37,7 +37,7 @@ def run_journal(journal_home: Home) -> Run:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     made = ForkServer()
     yield made
     made.close()

@@ -58,7 +58,7 @@ def memory_home() -> Home:
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Scopes]:
-        yield lambda who: store.scoped(who).journal
+        yield lambda principal: store.scoped(principal).journal
 
     return Home(opened)
 
@@ -67,7 +67,7 @@ def sqlite_home(state: Path) -> Home:
     @asynccontextmanager
     async def opened() -> AsyncIterator[Scopes]:
         async with open_store(state, mirror=False) as store:
-            yield lambda who: store.scoped(who).journal
+            yield lambda principal: store.scoped(principal).journal
 
     return Home(opened)
 
@@ -130,19 +130,19 @@ def says(text: str, message_id: str = "m1") -> Inbound:
 async def accept(journal: Journal, inbound: Inbound = HELLO, at_ms: int = 10) -> InboxRecord:
     acceptance = await journal.accept(SESSION, inbound, at_ms=at_ms)
     assert acceptance.kind == "new"
-    return acceptance.row
+    return acceptance.record
 
 
 async def lease(journal: Journal, name: str = "session:x") -> Lease:
     """Return a lease that is over, which its holder does not know yet."""
-    async with journal.lease(name) as held:
-        return held
+    async with journal.lease(name) as lease:
+        return lease
 
 
 async def start(journal: Journal, *rows: InboxRecord, name: str = "session:x") -> Lease:
     held = await lease(journal, name)
-    async with journal.transaction() as unit:
-        unit.mark_running(
+    async with journal.transaction() as transaction:
+        transaction.mark_running(
             [row.id for row in rows], held, run=rows[0].id, session_id="s1", entry="e1"
         )
     return held
@@ -151,12 +151,12 @@ async def start(journal: Journal, *rows: InboxRecord, name: str = "session:x") -
 async def settle(
     journal: Journal,
     row: InboxRecord,
-    held: Lease,
+    lease: Lease,
     state: SettledState = "answered",
     at_ms: int = 20,
 ) -> None:
-    async with journal.transaction() as unit:
-        unit.settle([row.id], held, state, at_ms=at_ms, why="w", reply="e9")
+    async with journal.transaction() as transaction:
+        transaction.settle([row.id], lease, state, at_ms=at_ms, why="w", reply="e9")
 
 
 async def reread(journal: Journal, row: InboxRecord) -> InboxRecord:
@@ -165,20 +165,22 @@ async def reread(journal: Journal, row: InboxRecord) -> InboxRecord:
     return found
 
 
-def parcel(parcel_id: str, text: str = "hi", at_ms: int = 30, chat: Address = CHAT) -> OutboxRecord:
-    return OutboxRecord(parcel_id, "r1", chat, text, at_ms, at_ms + 100)
+def make_outbox_record(
+    record_id: str, text: str = "hi", at_ms: int = 30, chat: Address = CHAT
+) -> OutboxRecord:
+    return OutboxRecord(record_id, "r1", chat, text, at_ms, at_ms + 100)
 
 
-async def post(journal: Journal, *parcels: OutboxRecord) -> None:
-    async with journal.transaction() as unit:
-        unit.enqueue(*parcels)
+async def enqueue(journal: Journal, *records: OutboxRecord) -> None:
+    async with journal.transaction() as transaction:
+        transaction.enqueue(*records)
 
 
 async def send(
-    journal: Journal, parcel_id: str, state: OutboxState, *, receipt: str = "", why: str = ""
+    journal: Journal, record_id: str, state: OutboxState, *, receipt: str = "", why: str = ""
 ) -> Lease:
     held = await lease(journal)
-    async with journal.transaction() as unit:
-        unit.send_started(parcel_id, held)
-        unit.send_ended(parcel_id, held, state, receipt=receipt, why=why)
+    async with journal.transaction() as transaction:
+        transaction.send_started(record_id, held)
+        transaction.send_ended(record_id, held, state, receipt=receipt, why=why)
     return held

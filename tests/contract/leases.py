@@ -34,7 +34,7 @@ async def check_that_one_holds(lease: Leases) -> list[int]:
     return tokens
 
 
-async def check_that_a_cancelled_holder_gives_it_back(lease: Leases, within_s: float) -> None:
+async def check_cancelled_holder_releases(lease: Leases, within_s: float) -> None:
     held = asyncio.Event()
 
     async def hold() -> None:

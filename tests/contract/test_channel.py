@@ -278,10 +278,10 @@ async def program(channel: Channel) -> AsyncIterator[Program]:
         async def answer(row: InboxRecord) -> None:
             assert row.inbound is not None
             parcels = delivery.build_reply(row.inbound, row.id, row.inbound.text)
-            async with journal.lease(row.session) as lease, journal.transaction() as unit:
-                unit.mark_running([row.id], lease, run=row.id)
-                unit.settle([row.id], lease, "answered", at_ms=0)
-                unit.enqueue(*parcels)
+            async with journal.lease(row.session) as lease, journal.transaction() as transaction:
+                transaction.mark_running([row.id], lease, run=row.id)
+                transaction.settle([row.id], lease, "answered", at_ms=0)
+                transaction.enqueue(*parcels)
             delivery.wake_workers()
 
         def submit(_session: str, row: InboxRecord) -> None:

@@ -30,16 +30,16 @@ from tests.contract.journals import (
     Run,
     Scopes,
     accept,
+    enqueue,
     lease,
-    parcel,
-    post,
+    make_outbox_record,
     reread,
     says,
     send,
     settle,
     start,
 )
-from tests.contract.leases import check_that_a_cancelled_holder_gives_it_back, check_that_one_holds
+from tests.contract.leases import check_cancelled_holder_releases, check_that_one_holds
 
 
 async def test_accept_stores_complete_message(run_journal: Run) -> None:
@@ -48,7 +48,7 @@ async def test_accept_stores_complete_message(run_journal: Run) -> None:
     async def first(journal: Journal) -> None:
         kept.append(await journal.accept(SESSION, HELLO, at_ms=10))
         assert kept[0].kind == "new"
-        row = kept[0].row
+        row = kept[0].record
         assert row.id and row.place
         assert row == InboxRecord(
             id=row.id,
@@ -64,7 +64,7 @@ async def test_accept_stores_complete_message(run_journal: Run) -> None:
         )
 
     async def later(journal: Journal) -> None:
-        row = kept[0].row
+        row = kept[0].record
         assert await journal.inbox_record(row.id) == row
         assert list(await journal.inbox_records()) == [row]
 
@@ -96,11 +96,15 @@ async def test_accept_same_message_is_duplicate_in_every_state(run_journal: Run)
         again = await journal.accept(SESSION, replace(HELLO, at_ms=99, sender="ann2"), at_ms=11)
         assert again == Acceptance("duplicate", replace(row, duplicates=1))
         held = await start(journal, row)
-        assert (await journal.accept(SESSION, HELLO, at_ms=12)).row.state == "running"
+        assert (await journal.accept(SESSION, HELLO, at_ms=12)).record.state == "running"
         await settle(journal, row, held)
         last = await journal.accept(SESSION, HELLO, at_ms=13)
         assert last.kind == "duplicate"
-        assert (last.row.state, last.row.duplicates, last.row.inbound) == ("answered", 3, None)
+        assert (last.record.state, last.record.duplicates, last.record.inbound) == (
+            "answered",
+            3,
+            None,
+        )
         assert len(await journal.inbox_records()) == 1
 
 
@@ -120,17 +124,17 @@ async def test_accept_same_id_with_other_text_is_parked_conflict(run_journal: Ru
         third = await journal.accept(SESSION, says("three"), at_ms=12)
         elsewhere = await journal.accept("agent:main:other", says("one"), at_ms=13)
         for conflict, text in ((other, "two"), (third, "three"), (elsewhere, "one")):
-            found = conflict.row
+            found = conflict.record
             assert (conflict.kind, found.state) == ("conflict", "parked")
             assert found.inbound == says(text) and found.message_id.startswith("m1#")
             assert "m1 was accepted before" in found.why and found.settled_ms == found.at_ms
             assert await journal.inbox_record(found.id) == found
         assert await reread(journal, row) == row
         again = await journal.accept(SESSION, says("two"), at_ms=14)
-        assert again == Acceptance("duplicate", replace(other.row, duplicates=1))
+        assert again == Acceptance("duplicate", replace(other.record, duplicates=1))
         assert len(await journal.inbox_records()) == 4
-        assert await journal.retry(other.row.id, at_ms=15)
-        assert (await reread(journal, other.row)).state == "accepted"
+        assert await journal.retry(other.record.id, at_ms=15)
+        assert (await reread(journal, other.record)).state == "accepted"
 
 
 async def test_accept_same_id_of_other_channel_or_account_is_new(run_journal: Run) -> None:
@@ -156,16 +160,18 @@ async def test_accept_named_run_becomes_record_id(run_journal: Run) -> None:
     async with run_journal() as journal:
         row = await accept(journal, replace(HELLO, run_id="k1"))
         assert row.id == "k1" and row.inbound == replace(HELLO, run_id="k1")
-        assert (await journal.accept(SESSION, replace(HELLO, run_id="k1"), at_ms=1)).row.id == "k1"
+        assert (
+            await journal.accept(SESSION, replace(HELLO, run_id="k1"), at_ms=1)
+        ).record.id == "k1"
         stolen = await journal.accept(SESSION, replace(says("x", "m2"), run_id="k1"), at_ms=1)
-        assert (stolen.kind, stolen.row.state, stolen.row.message_id) == (
+        assert (stolen.kind, stolen.record.state, stolen.record.message_id) == (
             "conflict",
             "parked",
             "m2",
         )
-        assert stolen.row.id != "k1" and "k1" in stolen.row.why
+        assert stolen.record.id != "k1" and "k1" in stolen.record.why
         again = await journal.accept(SESSION, replace(says("x", "m2"), run_id="k1"), at_ms=1)
-        assert again.kind == "duplicate" and again.row.id == stolen.row.id
+        assert again.kind == "duplicate" and again.record.id == stolen.record.id
 
 
 async def test_accept_stores_cursor_with_message(run_journal: Run) -> None:
@@ -186,7 +192,7 @@ async def test_inbox_records_are_in_order_of_acceptance(run_journal: Run) -> Non
         other = await journal.accept("agent:main:other", says("x", "mx"), at_ms=1)
         held = await start(journal, made[1], made[4])
         await settle(journal, made[1], held)
-        ids = [row.id for row in (*made, other.row)]
+        ids = [row.id for row in (*made, other.record)]
 
         async def found(
             *states: InboxState, session: str | None = None, limit: int | None = None
@@ -215,11 +221,11 @@ async def test_mark_running_records_transcript_position(run_journal: Run) -> Non
         )
         assert await reread(journal, row) == expected
         later = await lease(journal)
-        async with journal.transaction() as unit:
-            unit.mark_running([row.id, row.id], later, run="r2")
+        async with journal.transaction() as transaction:
+            transaction.mark_running([row.id, row.id], later, run="r2")
         assert await reread(journal, row) == replace(expected, run="r2", attempts=2)
-        async with journal.transaction() as unit:
-            unit.mark_running([row.id], later, run="r2", session_id="s2", entry="e2")
+        async with journal.transaction() as transaction:
+            transaction.mark_running([row.id], later, run="r2", session_id="s2", entry="e2")
         assert await reread(journal, row) == replace(
             expected, run="r2", session_id="s2", entry="e2", attempts=2
         )
@@ -230,33 +236,33 @@ async def test_inbox_record_changes_only_under_latest_lease(run_journal: Run) ->
         row = await accept(journal)
         before = await lease(journal)
         first = await start(journal, row)
-        async with journal.transaction() as unit:
-            unit.call_started(row.id, first, "c1")
+        async with journal.transaction() as transaction:
+            transaction.call_started(row.id, first, "c1")
         unstarted = await lease(journal)
         second = await start(journal, row)
         unstarted_later = await lease(journal)
         now = await reread(journal, row)
         for stale in (before, first, unstarted, unstarted_later):
             with pytest.raises(LeaseLostError):
-                async with journal.transaction() as unit:
-                    unit.check_lease([row.id], stale)
+                async with journal.transaction() as transaction:
+                    transaction.check_lease([row.id], stale)
             with pytest.raises(LeaseLostError):
-                async with journal.transaction() as unit:
-                    unit.settle([row.id], stale, "answered", at_ms=1)
+                async with journal.transaction() as transaction:
+                    transaction.settle([row.id], stale, "answered", at_ms=1)
             with pytest.raises(LeaseLostError):
-                async with journal.transaction() as unit:
-                    unit.call_started(row.id, stale, "c2")
+                async with journal.transaction() as transaction:
+                    transaction.call_started(row.id, stale, "c2")
             with pytest.raises(LeaseLostError):
-                async with journal.transaction() as unit:
-                    unit.call_ended(row.id, stale, "c1")
+                async with journal.transaction() as transaction:
+                    transaction.call_ended(row.id, stale, "c1")
         for stale in (before, first, unstarted):
             with pytest.raises(LeaseLostError):
-                async with journal.transaction() as unit:
-                    unit.mark_running([row.id], stale, run="r", entry="bad")
+                async with journal.transaction() as transaction:
+                    transaction.mark_running([row.id], stale, run="r", entry="bad")
         assert await reread(journal, row) == now
         assert await journal.open_calls(row.id) == {"c1"}
-        async with journal.transaction() as unit:
-            unit.check_lease([row.id], second)
+        async with journal.transaction() as transaction:
+            transaction.check_lease([row.id], second)
         await settle(journal, row, second)
 
 
@@ -269,17 +275,17 @@ async def test_transaction_without_lease_changes_nothing(run_journal: Run) -> No
         now = await reread(journal, row)
 
         async def try_all() -> None:
-            async with journal.transaction() as unit:
-                unit.enqueue(parcel("p1"))
-                unit.mark_running([other.id], held, run=other.id)
-                unit.settle([row.id], held, "answered", at_ms=1)
-                unit.check_lease([other.id], stale)
+            async with journal.transaction() as transaction:
+                transaction.enqueue(make_outbox_record("p1"))
+                transaction.mark_running([other.id], held, run=other.id)
+                transaction.settle([row.id], held, "answered", at_ms=1)
+                transaction.check_lease([other.id], stale)
 
         with pytest.raises(LeaseLostError):
             await try_all()
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.mark_running([other.id, "unknown"], held, run=other.id)
+            async with journal.transaction() as transaction:
+                transaction.mark_running([other.id, "unknown"], held, run=other.id)
         assert await reread(journal, row) == now
         assert await reread(journal, other) == other
         assert await journal.outbox_record("p1") is None
@@ -290,9 +296,9 @@ async def test_transaction_is_invisible_before_end_and_after_error(run_journal: 
         row = await accept(journal)
         held = await lease(journal)
         with suppress(RuntimeError):
-            async with journal.transaction() as unit:
-                unit.mark_running([row.id], held, run=row.id)
-                unit.enqueue(parcel("p1"))
+            async with journal.transaction() as transaction:
+                transaction.mark_running([row.id], held, run=row.id)
+                transaction.enqueue(make_outbox_record("p1"))
                 assert await reread(journal, row) == row
                 raise RuntimeError
         assert await reread(journal, row) == row
@@ -317,11 +323,11 @@ async def test_settle_twice_is_refused(run_journal: Run, state: SettledState) ->
                 with pytest.raises(LeaseLostError):
                     await settle(journal, row, any_lease, any_state)
             with pytest.raises(LeaseLostError):
-                async with journal.transaction() as unit:
-                    unit.mark_running([row.id], any_lease, run=row.id)
+                async with journal.transaction() as transaction:
+                    transaction.mark_running([row.id], any_lease, run=row.id)
             with pytest.raises(LeaseLostError):
-                async with journal.transaction() as unit:
-                    unit.check_lease([row.id], any_lease)
+                async with journal.transaction() as transaction:
+                    transaction.check_lease([row.id], any_lease)
         assert await reread(journal, row) == done
 
 
@@ -338,10 +344,10 @@ async def test_settle_messages_of_one_run_together(run_journal: Run) -> None:
         rows = [await accept(journal, says(str(n), f"m{n}")) for n in range(3)]
         held = await start(journal, *rows)
         assert {row.run for row in await journal.inbox_records("running")} == {rows[0].id}
-        async with journal.transaction() as unit:
-            unit.check_lease([row.id for row in rows], held)
-            unit.settle([row.id for row in rows], held, "answered", at_ms=9, reply="e5")
-            unit.enqueue(parcel("p1"))
+        async with journal.transaction() as transaction:
+            transaction.check_lease([row.id for row in rows], held)
+            transaction.settle([row.id for row in rows], held, "answered", at_ms=9, reply="e5")
+            transaction.enqueue(make_outbox_record("p1"))
         assert {(row.state, row.reply) for row in await journal.inbox_records()} == {
             ("answered", "e5")
         }
@@ -355,13 +361,13 @@ async def test_call_is_open_from_start_to_result(run_journal: Run) -> None:
         row = await accept(journal)
         held = await start(journal, row)
         ids.append(row.id)
-        async with journal.transaction() as unit:
-            unit.call_started(row.id, held, "c1")
-            unit.call_started(row.id, held, "c2")
-            unit.call_started(row.id, held, "c2")
-        async with journal.transaction() as unit:
-            unit.call_ended(row.id, held, "c1")
-            unit.call_ended(row.id, held, "never started")
+        async with journal.transaction() as transaction:
+            transaction.call_started(row.id, held, "c1")
+            transaction.call_started(row.id, held, "c2")
+            transaction.call_started(row.id, held, "c2")
+        async with journal.transaction() as transaction:
+            transaction.call_ended(row.id, held, "c1")
+            transaction.call_ended(row.id, held, "never started")
 
     async def later(journal: Journal) -> None:
         assert await journal.open_calls(ids[0]) == {"c2"}
@@ -369,8 +375,8 @@ async def test_call_is_open_from_start_to_result(run_journal: Run) -> None:
         (row,) = await journal.inbox_records()
         held = await start(journal, row)
         assert await journal.open_calls(ids[0]) == {"c2"}
-        async with journal.transaction() as unit:
-            unit.settle([row.id], held, "answered", at_ms=9)
+        async with journal.transaction() as transaction:
+            transaction.settle([row.id], held, "answered", at_ms=9)
         assert await journal.open_calls(ids[0]) == frozenset()
 
     async with run_journal() as journal:
@@ -383,8 +389,8 @@ async def test_parked_message_keeps_calls_until_discarded(run_journal: Run) -> N
     async with run_journal() as journal:
         row = await accept(journal)
         held = await start(journal, row)
-        async with journal.transaction() as unit:
-            unit.call_started(row.id, held, "c1")
+        async with journal.transaction() as transaction:
+            transaction.call_started(row.id, held, "c1")
         await settle(journal, row, held, "parked")
         assert await journal.open_calls(row.id) == {"c1"}
         assert await journal.retry(row.id, at_ms=21)
@@ -400,10 +406,10 @@ async def test_calls_of_run_are_deleted_with_its_last_message(run_journal: Run) 
         rows = [await accept(journal, says(str(n), f"m{n}")) for n in range(4)]
         held = await start(journal, *rows)
         run = rows[0].id
-        async with journal.transaction() as unit:
-            unit.call_started(run, held, "c1")
-            unit.settle([rows[0].id, rows[1].id], held, "parked", at_ms=20)
-            unit.settle([rows[2].id], held, "answered", at_ms=20)
+        async with journal.transaction() as transaction:
+            transaction.call_started(run, held, "c1")
+            transaction.settle([rows[0].id, rows[1].id], held, "parked", at_ms=20)
+            transaction.settle([rows[2].id], held, "answered", at_ms=20)
         assert await journal.discard(run, at_ms=21, why="w")
         assert await journal.open_calls(run) == {"c1"}
         await settle(journal, rows[3], held)
@@ -427,8 +433,8 @@ async def test_retry_parked_message_is_accepted_again(run_journal: Run) -> None:
         with pytest.raises(LeaseLostError):  # the run that parked it can no longer write
             await settle(journal, row, held, "answered")
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.mark_running([row.id], held, run=row.id)
+            async with journal.transaction() as transaction:
+                transaction.mark_running([row.id], held, run=row.id)
         later = await start(journal, row)
         await settle(journal, row, later)
         assert not await journal.retry(row.id, at_ms=30)
@@ -445,7 +451,9 @@ async def test_discard_parked_and_stranded_items(run_journal: Run) -> None:
         assert gone.inbound is None
         assert not await journal.discard(row.id, at_ms=1, why="w")
         assert not await journal.retry(row.id, at_ms=1)
-        await post(journal, parcel("p1"), parcel("p2"), parcel("p3"))
+        await enqueue(
+            journal, make_outbox_record("p1"), make_outbox_record("p2"), make_outbox_record("p3")
+        )
         await send(journal, "p1", "dead")
         await send(journal, "p2", "unknown")
         assert await journal.discard("p1", at_ms=1, why="w")
@@ -468,8 +476,8 @@ async def test_prune_deletes_only_finished_items(run_journal: Run) -> None:
         kept |= {running.id, waiting.id}
         states: tuple[OutboxState, ...] = ("sent", "unknown", "dead", "pending")
         for parcel_state in states:
-            await post(journal, parcel(f"{parcel_state}1", at_ms=10))
-            await post(journal, parcel(f"{parcel_state}2", at_ms=50))
+            await enqueue(journal, make_outbox_record(f"{parcel_state}1", at_ms=10))
+            await enqueue(journal, make_outbox_record(f"{parcel_state}2", at_ms=50))
             await send(journal, f"{parcel_state}1", parcel_state)
             await send(journal, f"{parcel_state}2", parcel_state)
         assert await journal.prune(50) == 4
@@ -489,7 +497,7 @@ async def test_journal_unstorable_text_round_trips(run_journal: Run) -> None:
         address = Address(odd, odd, odd, odd)
         inbound = Inbound(odd, address, odd, odd, run_id=odd)
         new = await journal.accept(odd, inbound, at_ms=1, cursor=Cursor(odd, {odd: odd}))
-        assert new.kind == "new" and new.row.id == told
+        assert new.kind == "new" and new.record.id == told
         found = await journal.inbox_record(odd)
         assert found is not None and found.inbound is not None
         assert (found.id, found.session, found.channel, found.sender) == (told,) * 4
@@ -498,34 +506,34 @@ async def test_journal_unstorable_text_round_trips(run_journal: Run) -> None:
         assert await journal.cursor(odd) is not None
         assert len(await journal.inbox_records(session=odd)) == 1
         held = await lease(journal, odd)
-        async with journal.transaction() as unit:
-            unit.mark_running([odd], held, run=found.id)
-            unit.call_started(found.id, held, odd)
-            unit.enqueue(OutboxRecord(odd, found.id, address, odd, 1, 2))
-            unit.send_started(odd, held)
-            unit.send_ended(odd, held, "unknown", receipt=odd, why=odd)
+        async with journal.transaction() as transaction:
+            transaction.mark_running([odd], held, run=found.id)
+            transaction.call_started(found.id, held, odd)
+            transaction.enqueue(OutboxRecord(odd, found.id, address, odd, 1, 2))
+            transaction.send_started(odd, held)
+            transaction.send_ended(odd, held, "unknown", receipt=odd, why=odd)
         assert await journal.open_calls(found.id) == {told}
         (sent,) = await journal.outbox_records(channel=odd)
         assert (sent.id, sent.text, sent.receipt, sent.why) == (told,) * 4
         assert sent.address == Address(told, told, told, told)
-        async with journal.transaction() as unit:
-            unit.settle([odd], held, "parked", at_ms=1, why=odd)
+        async with journal.transaction() as transaction:
+            transaction.settle([odd], held, "parked", at_ms=1, why=odd)
         assert await journal.discard(odd, at_ms=1, why=odd)
         assert (await reread(journal, found)).why == told
 
 
 async def test_save_cursor_without_message(run_journal: Run) -> None:
     async with run_journal() as journal:
-        async with journal.transaction() as unit:
-            unit.save_cursor(Cursor("telegram:default", {"offset": 5}))
-            unit.enqueue(parcel("p1", "who are you?"))
+        async with journal.transaction() as transaction:
+            transaction.save_cursor(Cursor("telegram:default", {"offset": 5}))
+            transaction.enqueue(make_outbox_record("p1", "who are you?"))
         assert await journal.cursor("telegram:default") == {"offset": 5}
         assert [one.id for one in await journal.outbox_records()] == ["p1"]
         held = await lease(journal, "l")
         with suppress(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.save_cursor(Cursor("telegram:default", {"offset": 9}))
-                unit.send_started("nothing", held)
+            async with journal.transaction() as transaction:
+                transaction.save_cursor(Cursor("telegram:default", {"offset": 9}))
+                transaction.send_started("nothing", held)
         assert await journal.cursor("telegram:default") == {"offset": 5}
 
 
@@ -534,7 +542,11 @@ async def test_outbox_record_keeps_extras(run_journal: Run) -> None:
         carried = Extras(
             "7", media=(Media("image", path="a.png"),), buttons=((Button("yes", "/ok"),),)
         )
-        await post(journal, replace(parcel("p1", "look"), extras=carried), parcel("p2", "words"))
+        await enqueue(
+            journal,
+            replace(make_outbox_record("p1", "look"), extras=carried),
+            make_outbox_record("p2", "words"),
+        )
         first, second = await journal.outbox_records()
         assert first.extras == carried and second.extras == Extras()
 
@@ -545,7 +557,7 @@ async def test_journal_large_values_fit(run_journal: Run) -> None:
         row = await accept(journal, replace(HELLO, text="wörd " * 100_000, images=(image,)))
         assert len(row.preview) <= 120
         assert await reread(journal, row) == row
-        await post(journal, parcel("p1", "ü" * 500_000))
+        await enqueue(journal, make_outbox_record("p1", "ü" * 500_000))
         found = await journal.outbox_record("p1")
         assert found is not None and len(found.text) == 500_000
 
@@ -556,16 +568,16 @@ async def test_journal_scopes_are_isolated(journal_home: Home) -> None:
         one = await accept(ann, replace(HELLO, run_id="k"))
         two = await accept(bob, replace(HELLO, run_id="k"))
         held = await start(ann, one)
-        async with ann.transaction() as unit:
-            unit.call_started("k", held, "c1")
-            unit.enqueue(parcel("p1"))
+        async with ann.transaction() as transaction:
+            transaction.call_started("k", held, "c1")
+            transaction.enqueue(make_outbox_record("p1"))
         await send(ann, "p1", "dead")
         assert await bob.inbox_record("k") == two and await bob.open_calls("k") == frozenset()
         assert await bob.outbox_record("p1") is None and not await bob.retry("p1", at_ms=1)
         assert not await bob.discard("p1", at_ms=1, why="w")
         with pytest.raises(LeaseLostError):
-            async with bob.transaction() as unit:
-                unit.check_lease(["k"], held)
+            async with bob.transaction() as transaction:
+                transaction.check_lease(["k"], held)
         await settle(bob, two, await start(bob, two))
         assert await bob.prune(10**15) == 1
         assert [row.state for row in await ann.inbox_records()] == ["running"]
@@ -594,7 +606,7 @@ async def test_lease_has_one_holder_and_growing_tokens(run_journal: Run) -> None
 
 async def test_lease_of_cancelled_holder_is_released(run_journal: Run) -> None:
     async with run_journal() as journal:
-        await check_that_a_cancelled_holder_gives_it_back(journal.lease, 30)
+        await check_cancelled_holder_releases(journal.lease, 30)
 
 
 async def test_journal_reopened_needs_later_start_to_continue(run_journal: Run) -> None:
@@ -603,10 +615,10 @@ async def test_journal_reopened_needs_later_start_to_continue(run_journal: Run) 
     async def first(journal: Journal) -> None:
         row = await accept(journal)
         held = await start(journal, row)
-        async with journal.transaction() as unit:
-            unit.call_started(row.id, held, "c1")
-            unit.enqueue(parcel("p1"))
-            unit.send_started("p1", held)
+        async with journal.transaction() as transaction:
+            transaction.call_started(row.id, held, "c1")
+            transaction.enqueue(make_outbox_record("p1"))
+            transaction.send_started("p1", held)
         kept.append((await reread(journal, row), held))
 
     async def later(journal: Journal) -> None:

@@ -50,7 +50,7 @@ endings = st.sampled_from(["sent", "unknown", "dead", "pending"])
 
 
 @dataclass
-class Row:
+class ModelRow:
     """The expected state of a message."""
 
     id: str
@@ -97,8 +97,8 @@ class Machine(RuleBasedStateMachine):
     def __init__(self, home: Home, done: Callable[[], None] = lambda: None) -> None:
         super().__init__()
         self.home, self.done = home, done
-        self.rows: list[Row] = []
-        self.parcels: list[Sent] = []
+        self.rows: list[ModelRow] = []
+        self.outbox: list[Sent] = []
         self.leases: list[Lease] = []
         self.outcomes: dict[str, int] = {}
         self.now_ms = 0
@@ -127,9 +127,9 @@ class Machine(RuleBasedStateMachine):
 
         async def commit() -> bool:
             try:
-                async with self.journal.transaction() as unit:
-                    step(unit)
-                    unit.enqueue()
+                async with self.journal.transaction() as transaction:
+                    step(transaction)
+                    transaction.enqueue()
             except LeaseLostError:
                 return False
             return True
@@ -138,11 +138,11 @@ class Machine(RuleBasedStateMachine):
         assert taken == allowed
         return taken
 
-    def row(self, which: int) -> Row:
+    def row(self, which: int) -> ModelRow:
         return self.rows[which % len(self.rows)]
 
-    def parcel(self, which: int) -> Sent:
-        return self.parcels[which % len(self.parcels)]
+    def sent_record(self, which: int) -> Sent:
+        return self.outbox[which % len(self.outbox)]
 
     def lease(self, which: int) -> Lease:
         """Return a lease, mostly one of the last."""
@@ -168,7 +168,7 @@ class Machine(RuleBasedStateMachine):
                     group.create_task(self.journal.accept(SESSION, inbound, at_ms=now))
                     for now in [self.tick()] * at_once
                 ]
-            return [(task.result().kind, task.result().row) for task in tasks]
+            return [(task.result().kind, task.result().record) for task in tasks]
 
         got = self.do(offer())
         named = [row for row in self.rows if row.name == name]
@@ -180,7 +180,7 @@ class Machine(RuleBasedStateMachine):
         assert sum(kind == "duplicate" for kind, _ in got) == at_once - (not same)
         assert len({row.id for _, row in got}) == 1
         if not same:
-            same = [Row(got[0][1].id, name, text)]
+            same = [ModelRow(got[0][1].id, name, text)]
             if not first:
                 same[0] = replace(same[0], beside=True, state="parked", settled_ms=self.now_ms)
             same[0].duplicates = -1
@@ -202,7 +202,9 @@ class Machine(RuleBasedStateMachine):
     @rule(which=pick, under=pick)
     def hold(self, which: int, under: int) -> None:
         row, lease = self.row(which), self.lease(under)
-        self.tries(row.held_by(lease.token), lambda unit: unit.check_lease([row.id], lease))
+        self.tries(
+            row.held_by(lease.token), lambda transaction: transaction.check_lease([row.id], lease)
+        )
 
     @precondition(lambda self: self.rows)
     @rule(which=pick, under=pick, state=outcomes)
@@ -212,13 +214,15 @@ class Machine(RuleBasedStateMachine):
         reply = Sent(f"p{self.tick()}", self.now_ms)
         allowed = row.held_by(lease.token) or (row.state == "accepted" and row.token <= lease.token)
 
-        def step(unit: JournalTransaction) -> None:
-            unit.enqueue(OutboxRecord(reply.id, row.id, CHAT, "hi", reply.at_ms, self.now_ms + 50))
-            unit.settle([row.id], lease, state, at_ms=self.now_ms)
+        def step(transaction: JournalTransaction) -> None:
+            transaction.enqueue(
+                OutboxRecord(reply.id, row.id, CHAT, "hi", reply.at_ms, self.now_ms + 50)
+            )
+            transaction.settle([row.id], lease, state, at_ms=self.now_ms)
 
         if self.tries(allowed, step):
             row.state, row.token, row.settled_ms = state, lease.token, self.now_ms
-            self.parcels.append(reply)
+            self.outbox.append(reply)
             if state != "parked":
                 row.calls.clear()
                 self.outcomes[row.id] = self.outcomes.get(row.id, 0) + 1
@@ -228,26 +232,26 @@ class Machine(RuleBasedStateMachine):
     def call(self, which: int, under: int, call: str, ends: bool) -> None:
         row, lease = self.row(which), self.lease(under)
 
-        def step(unit: JournalTransaction) -> None:
-            (unit.call_ended if ends else unit.call_started)(row.id, lease, call)
+        def step(transaction: JournalTransaction) -> None:
+            (transaction.call_ended if ends else transaction.call_started)(row.id, lease, call)
 
         if self.tries(row.held_by(lease.token), step):
             row.calls = row.calls - {call} if ends else row.calls | {call}
 
-    @precondition(lambda self: self.parcels)
+    @precondition(lambda self: self.outbox)
     @rule(which=pick, under=pick)
     def send(self, which: int, under: int) -> None:
-        sent, lease = self.parcel(which), self.lease(under)
+        sent, lease = self.sent_record(which), self.lease(under)
         allowed = sent.state in {"pending", "sending"} and sent.token <= lease.token
-        if self.tries(allowed, lambda unit: unit.send_started(sent.id, lease)):
+        if self.tries(allowed, lambda transaction: transaction.send_started(sent.id, lease)):
             sent.state, sent.token, sent.attempts = "sending", lease.token, sent.attempts + 1
 
-    @precondition(lambda self: self.parcels)
+    @precondition(lambda self: self.outbox)
     @rule(which=pick, under=pick, state=endings)
     def end_send(self, which: int, under: int, state: OutboxState) -> None:
-        sent, lease = self.parcel(which), self.lease(under)
+        sent, lease = self.sent_record(which), self.lease(under)
         allowed = sent.state == "sending" and sent.token == lease.token
-        if self.tries(allowed, lambda unit: unit.send_ended(sent.id, lease, state)):
+        if self.tries(allowed, lambda transaction: transaction.send_ended(sent.id, lease, state)):
             sent.state = state
 
     @precondition(lambda self: self.rows)
@@ -258,10 +262,10 @@ class Machine(RuleBasedStateMachine):
         if row.state == "parked":
             row.state, row.token, row.attempts, row.settled_ms = "accepted", row.token + 1, 0, 0
 
-    @precondition(lambda self: self.parcels)
+    @precondition(lambda self: self.outbox)
     @rule(which=pick)
-    def retry_parcel(self, which: int) -> None:
-        sent = self.parcel(which)
+    def retry_outbox_record(self, which: int) -> None:
+        sent = self.sent_record(which)
         stranded = sent.state in {"unknown", "dead"}
         assert self.do(self.journal.retry(sent.id, at_ms=self.tick())) == stranded
         if stranded:
@@ -278,26 +282,26 @@ class Machine(RuleBasedStateMachine):
             row.calls.clear()
             self.outcomes[row.id] = self.outcomes.get(row.id, 0) + 1
 
-    @precondition(lambda self: self.parcels)
+    @precondition(lambda self: self.outbox)
     @rule(which=pick)
-    def discard_parcel(self, which: int) -> None:
-        sent = self.parcel(which)
+    def discard_outbox_record(self, which: int) -> None:
+        sent = self.sent_record(which)
         stranded = sent.state in {"unknown", "dead"}
         assert self.do(self.journal.discard(sent.id, at_ms=self.tick(), why="w")) == stranded
         if stranded:
-            self.parcels.remove(sent)
+            self.outbox.remove(sent)
 
     @rule(back=st.integers(0, 5))
     def prune(self, back: int) -> None:
         before = self.now_ms - back
         rows = [row for row in self.rows if row.state in DONE and row.settled_ms < before]
-        sent = [one for one in self.parcels if one.state == "sent" and one.at_ms < before]
+        sent = [one for one in self.outbox if one.state == "sent" and one.at_ms < before]
         assert self.do(self.journal.prune(before)) == len(rows) + len(sent)
         self.rows = [row for row in self.rows if row not in rows]
-        self.parcels = [one for one in self.parcels if one not in sent]
+        self.outbox = [one for one in self.outbox if one not in sent]
 
     @rule()
-    def end_and_begin_anew(self) -> None:
+    def close_and_reopen(self) -> None:
         async def again() -> Journal:
             await self.opened.aclose()
             return await self.open()
@@ -305,7 +309,7 @@ class Machine(RuleBasedStateMachine):
         self.journal = self.do(again())
 
     @invariant()
-    def everything_is_as_it_must_be(self) -> None:
+    def check_journal_matches_model(self) -> None:
         async def look() -> tuple[Any, ...]:
             calls = [(row.id, set(await self.journal.open_calls(row.id))) for row in self.rows]
             return (
@@ -316,13 +320,13 @@ class Machine(RuleBasedStateMachine):
                 await self.journal.outbox_records("pending"),
             )
 
-        rows, still_open, calls, parcels, pending = self.do(look())
-        assert [Row.look(row) for row in rows] == [row.seen() for row in self.rows]
+        rows, still_open, calls, outbox, pending = self.do(look())
+        assert [ModelRow.look(row) for row in rows] == [row.seen() for row in self.rows]
         assert [row for row in rows if row.state in OPEN] == still_open
         assert calls == [(row.id, row.calls) for row in self.rows]
-        seen = [(one.id, one.state, one.attempts) for one in parcels]
-        assert seen == [(one.id, one.state, one.attempts) for one in self.parcels]
-        assert [one for one in parcels if one.state == "pending"] == pending
+        seen = [(one.id, one.state, one.attempts) for one in outbox]
+        assert seen == [(one.id, one.state, one.attempts) for one in self.outbox]
+        assert [one for one in outbox if one.state == "pending"] == pending
 
     @invariant()
     def nothing_has_two_outcomes(self) -> None:

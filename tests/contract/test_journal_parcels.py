@@ -11,9 +11,9 @@ from homarus.store.journal import (
 )
 from tests.contract.journals import (
     Run,
+    enqueue,
     lease,
-    parcel,
-    post,
+    make_outbox_record,
     send,
 )
 
@@ -21,8 +21,13 @@ from tests.contract.journals import (
 async def test_outbox_records_are_in_order_of_enqueueing(run_journal: Run) -> None:
     async with run_journal() as journal:
         elsewhere = Address("irc", "#x")
-        await post(journal, parcel("p1"), parcel("p0", at_ms=5), parcel("i1", chat=elsewhere))
-        await post(journal, parcel("p1", "other words"), parcel("p2"))
+        await enqueue(
+            journal,
+            make_outbox_record("p1"),
+            make_outbox_record("p0", at_ms=5),
+            make_outbox_record("i1", chat=elsewhere),
+        )
+        await enqueue(journal, make_outbox_record("p1", "other words"), make_outbox_record("p2"))
 
         async def ids(
             *states: OutboxState, channel: str | None = None, limit: int | None = None
@@ -32,7 +37,7 @@ async def test_outbox_records_are_in_order_of_enqueueing(run_journal: Run) -> No
 
         assert await ids() == ["p1", "p0", "i1", "p2"]
         first = await journal.outbox_record("p1")
-        assert first == replace(parcel("p1"), place=first.place if first else 0)
+        assert first == replace(make_outbox_record("p1"), place=first.place if first else 0)
         second = await journal.outbox_record("i1")
         assert second is not None and second.address == elsewhere
         await send(journal, "p0", "sent", receipt="x7")
@@ -45,11 +50,13 @@ async def test_outbox_records_are_in_order_of_enqueueing(run_journal: Run) -> No
 
 async def test_outbox_record_starts_as_pending(run_journal: Run) -> None:
     async with run_journal() as journal:
-        odd = replace(parcel("p1"), state="sent", receipt="r", why="w", attempts=9, place=99)
-        await post(journal, replace(odd, not_before_ms=50))
+        odd = replace(
+            make_outbox_record("p1"), state="sent", receipt="r", why="w", attempts=9, place=99
+        )
+        await enqueue(journal, replace(odd, not_before_ms=50))
         found = await journal.outbox_record("p1")
         assert found is not None
-        assert found == replace(parcel("p1"), not_before_ms=50, place=found.place)
+        assert found == replace(make_outbox_record("p1"), not_before_ms=50, place=found.place)
 
 
 @pytest.mark.parametrize("state", ["sent", "unknown", "dead", "pending"])
@@ -57,54 +64,54 @@ async def test_outbox_record_is_marked_before_and_after_send(
     run_journal: Run, state: OutboxState
 ) -> None:
     async with run_journal() as journal:
-        await post(journal, parcel("p1"))
+        await enqueue(journal, make_outbox_record("p1"))
         held = await lease(journal)
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_ended("p1", held, state)
-        async with journal.transaction() as unit:
-            unit.send_started("p1", held)
+            async with journal.transaction() as transaction:
+                transaction.send_ended("p1", held, state)
+        async with journal.transaction() as transaction:
+            transaction.send_started("p1", held)
         (sending,) = await journal.outbox_records("sending")
         assert sending.attempts == 1
-        async with journal.transaction() as unit:
-            unit.send_ended("p1", held, state, receipt="x", why="w", not_before_ms=60)
+        async with journal.transaction() as transaction:
+            transaction.send_ended("p1", held, state, receipt="x", why="w", not_before_ms=60)
         ended = await journal.outbox_record("p1")
         assert ended == replace(sending, state=state, receipt="x", why="w", not_before_ms=60)
         if state != "pending":
             with pytest.raises(LeaseLostError):
-                async with journal.transaction() as unit:
-                    unit.send_started("p1", await lease(journal))
+                async with journal.transaction() as transaction:
+                    transaction.send_started("p1", await lease(journal))
         else:
             await send(journal, "p1", "sent")
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_ended("p1", held, "pending")
+            async with journal.transaction() as transaction:
+                transaction.send_ended("p1", held, "pending")
 
 
 async def test_outbox_record_is_sent_only_under_latest_lease(run_journal: Run) -> None:
     async with run_journal() as journal:
-        await post(journal, parcel("p1"))
+        await enqueue(journal, make_outbox_record("p1"))
         first = await lease(journal)
-        async with journal.transaction() as unit:
-            unit.send_started("p1", first)
+        async with journal.transaction() as transaction:
+            transaction.send_started("p1", first)
         second = await lease(journal)
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_ended("p1", second, "sent")
-        async with journal.transaction() as unit:
-            unit.send_started("p1", second)  # it was being sent when the first died
+            async with journal.transaction() as transaction:
+                transaction.send_ended("p1", second, "sent")
+        async with journal.transaction() as transaction:
+            transaction.send_started("p1", second)  # it was being sent when the first died
         for stale in (first, await lease(journal)):
             with pytest.raises(LeaseLostError):
-                async with journal.transaction() as unit:
-                    unit.send_ended("p1", stale, "sent")
+                async with journal.transaction() as transaction:
+                    transaction.send_ended("p1", stale, "sent")
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_started("p1", first)
+            async with journal.transaction() as transaction:
+                transaction.send_started("p1", first)
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_started("p2", second)
-        async with journal.transaction() as unit:
-            unit.send_ended("p1", second, "sent", receipt="r")
+            async with journal.transaction() as transaction:
+                transaction.send_started("p2", second)
+        async with journal.transaction() as transaction:
+            transaction.send_ended("p1", second, "sent", receipt="r")
         found = await journal.outbox_record("p1")
         assert found is not None and (found.state, found.attempts) == ("sent", 2)
 
@@ -112,7 +119,7 @@ async def test_outbox_record_is_sent_only_under_latest_lease(run_journal: Run) -
 @pytest.mark.parametrize("state", ["dead", "unknown"])
 async def test_outbox_stranded_record_can_be_retried(run_journal: Run, state: OutboxState) -> None:
     async with run_journal() as journal:
-        await post(journal, parcel("p1", at_ms=30), parcel("p2"))
+        await enqueue(journal, make_outbox_record("p1", at_ms=30), make_outbox_record("p2"))
         assert not await journal.retry("p1", at_ms=1000)
         held = await send(journal, "p1", state, why="no")
         assert await journal.retry("p1", at_ms=1000)
@@ -127,7 +134,7 @@ async def test_outbox_stranded_record_can_be_retried(run_journal: Run, state: Ou
         assert found.expires_ms == 1100  # as long as it had at first
         assert [one.id for one in await journal.outbox_records("pending")] == ["p1", "p2"]
         with pytest.raises(LeaseLostError):
-            async with journal.transaction() as unit:
-                unit.send_started("p1", held)
+            async with journal.transaction() as transaction:
+                transaction.send_started("p1", held)
         await send(journal, "p1", "sent")
         assert not await journal.retry("p1", at_ms=1000)

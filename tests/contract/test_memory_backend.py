@@ -95,15 +95,15 @@ class Kept:
     """A place, and whoever keeps its index."""
 
     kind: str
-    place: MemorySpec
+    spec: MemorySpec
 
     def open(self) -> MemoryBackend:
         if self.kind == "both":
-            return open_backend(self.place, ignore_cost)
-        return QmdBackend(self.place) if self.kind.startswith("qmd") else BuiltinBackend(self.place)
+            return open_backend(self.spec, ignore_cost)
+        return QmdBackend(self.spec) if self.kind.startswith("qmd") else BuiltinBackend(self.spec)
 
     def write(self, name: str, text: str) -> None:
-        file = self.place.workspace / name
+        file = self.spec.workspace / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(text.encode())
 
@@ -113,11 +113,11 @@ class Kept:
 
     def sync(self, memory: MemoryBackend) -> SyncReport:
         """qmd is not asked again within seconds, unless it is forced."""
-        return memory.sync(force=self.place.settings.backend == "qmd")
+        return memory.sync(force=self.spec.settings.backend == "qmd")
 
     def file(self, path: str) -> Path:
         is_qmds = path.startswith("qmd/")
-        return find_document(self.place, path).file if is_qmds else self.place.workspace / path
+        return find_document(self.spec, path).file if is_qmds else self.spec.workspace / path
 
     def check(self, results: tuple[SearchResult, ...]) -> None:
         """Every citation holds: those lines of that file say it, in these words."""
@@ -138,7 +138,7 @@ class Kept:
         self.check(results)
         found: dict[str, str] = {}
         for one in results:
-            name = self.file(one.path).relative_to(self.place.workspace).as_posix()
+            name = self.file(one.path).relative_to(self.spec.workspace).as_posix()
             found[name] = f"{found.get(name, '')}{one.snippet}\n"
         return found
 
@@ -162,7 +162,7 @@ def scripted(base: Path) -> MemorySpec:
     for command, code in (("update", _UPDATE), ("search", _SEARCH), ("query", _SEARCH)):
         fake.does(command, code)
     fake.does("status", _STATUS)
-    return fake.place
+    return fake.spec
 
 
 def real(base: Path) -> MemorySpec:
@@ -204,7 +204,7 @@ def test_backend_synced_note_is_found_and_cited(kept: Kept) -> None:
         assert "memory/a folder/Übung_1.md" in kept.found(memory, "Practice hour")
         assert "SOUL.md" not in kept.found(memory, "boat secret soul")
         answer = memory.search("Lisbon", SearchOptions())
-    assert answer.backend == ("qmd" if kept.place.settings.backend == "qmd" else "builtin")
+    assert answer.backend == ("qmd" if kept.spec.settings.backend == "qmd" else "builtin")
     assert answer.provider == {"words": "none", "wordllama": "wordllama"}.get(kept.kind, "qmd")
     assert answer.fallback is None
 
@@ -221,7 +221,7 @@ def test_backend_sync_follows_new_changed_and_removed_files(kept: Kept) -> None:
         assert len(kept.sync(memory).indexed) == 1
         assert "- Ada lives in Porto." in kept.found(memory, "Porto")["MEMORY.md"]
         assert "Lisbon" not in str(kept.found(memory, "Lisbon"))
-        (kept.place.workspace / "memory/new.md").unlink()
+        (kept.spec.workspace / "memory/new.md").unlink()
         report = kept.sync(memory)
         assert (len(report.removed), len(report.indexed)) == (1, 0)
         assert "memory/new.md" not in kept.found(memory, "zebra")
@@ -294,9 +294,9 @@ def test_backend_status_counts_files(kept: Kept) -> None:
         assert (status.problem, status.fallback) == ("", None)
         assert bool(status.vectors) == (kept.kind == "wordllama")
         assert (
-            status.workspace == str(kept.place.workspace) and Path(status.database).parent.is_dir()
+            status.workspace == str(kept.spec.workspace) and Path(status.database).parent.is_dir()
         )
-        (kept.place.workspace / "memory/long.md").unlink()
+        (kept.spec.workspace / "memory/long.md").unlink()
         kept.sync(memory)
         assert memory.status().files == 4
 

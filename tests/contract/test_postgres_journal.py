@@ -25,7 +25,7 @@ def schema() -> str:
 
 
 async def accept(journal: Journal) -> InboxRecord:
-    return (await journal.accept("s", HELLO, at_ms=1)).row
+    return (await journal.accept("s", HELLO, at_ms=1)).record
 
 
 @asynccontextmanager
@@ -124,20 +124,20 @@ async def test_postgres_lost_connection_loses_lease(postgres_uri: str, schema: s
     async with two_processes(postgres_uri, schema) as (one, other):
         row = await accept(one)
         async with one.lease("session:x") as first:
-            async with one.transaction() as unit:
-                unit.mark_running([row.id], first, run=row.id)
+            async with one.transaction() as transaction:
+                transaction.mark_running([row.id], first, run=row.id)
             await asyncio.to_thread(end_connections, postgres_uri)
             await wait_until_served(one)
             await wait_until_served(other)
             async with other.lease("session:x") as second:
                 assert second.token > first.token
-                async with other.transaction() as unit:
-                    unit.mark_running([row.id], second, run=row.id)
+                async with other.transaction() as transaction:
+                    transaction.mark_running([row.id], second, run=row.id)
                 with pytest.raises(LeaseLostError):
-                    async with one.transaction() as unit:
-                        unit.settle([row.id], first, "answered", at_ms=2)
-                async with other.transaction() as unit:
-                    unit.settle([row.id], second, "answered", at_ms=2)
+                    async with one.transaction() as transaction:
+                        transaction.settle([row.id], first, "answered", at_ms=2)
+                async with other.transaction() as transaction:
+                    transaction.settle([row.id], second, "answered", at_ms=2)
         (done,) = await one.inbox_records()
         assert (done.state, done.attempts) == ("answered", 2)
         async with one.lease("session:x") as third:  # by a new connection
@@ -164,8 +164,8 @@ async def test_postgres_known_lost_lease_writes_nothing(postgres_uri: str, schem
                 async with journal.lease("session:y"):
                     pass
             with pytest.raises(LeaseLostError, match="lost"):
-                async with journal.transaction() as unit:
-                    unit.mark_running([row.id], held, run=row.id)
+                async with journal.transaction() as transaction:
+                    transaction.mark_running([row.id], held, run=row.id)
         assert [found.state for found in await journal.inbox_records()] == ["accepted"]
 
 
@@ -176,30 +176,30 @@ async def test_postgres_row_is_locked_between_check_and_commit(
     async with two_processes(postgres_uri, schema) as (one, other):
         row = await accept(one)
         for _ in range(20):
-            async with one.lease("session:x") as first, one.transaction() as unit:
-                unit.mark_running([row.id], first, run=row.id)
+            async with one.lease("session:x") as first, one.transaction() as transaction:
+                transaction.mark_running([row.id], first, run=row.id)
             async with other.lease("session:x") as second:
                 pass
             kept: list[str] = []
 
             async def work(first: Lease = first, kept: list[str] = kept) -> None:
                 try:
-                    async with one.transaction() as unit:
-                        unit.check_lease([row.id], first)
-                        unit.call_started(row.id, first, "c")
-                        unit.call_ended(row.id, first, "c")
+                    async with one.transaction() as transaction:
+                        transaction.check_lease([row.id], first)
+                        transaction.call_started(row.id, first, "c")
+                        transaction.call_ended(row.id, first, "c")
                 except LeaseLostError:
                     kept.append("late")
 
             async with asyncio.TaskGroup() as group:
                 group.create_task(work())
-                async with other.transaction() as unit:
-                    unit.mark_running([row.id], second, run=row.id)
+                async with other.transaction() as transaction:
+                    transaction.mark_running([row.id], second, run=row.id)
             assert kept in ([], ["late"])
             assert await one.open_calls(row.id) == frozenset()
             with pytest.raises(LeaseLostError):
-                async with one.transaction() as unit:
-                    unit.check_lease([row.id], first)
+                async with one.transaction() as transaction:
+                    transaction.check_lease([row.id], first)
 
 
 async def test_postgres_closed_journal_refuses(postgres_uri: str, schema: str) -> None:

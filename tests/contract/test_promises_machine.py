@@ -96,9 +96,7 @@ class Echo:
         wanted = re.search(r"use:(slow|ask)", last.text) if last.role == "user" else None
         if wanted:
             self._calls["made"] += 1
-            yield assistant_message(
-                ToolCall(f"call-{self._calls['made']}", wanted[1], {})
-            )
+            yield assistant_message(ToolCall(f"call-{self._calls['made']}", wanted[1], {}))
             return
         said = "".join(m.text for m in request.messages if m.role == "assistant")
         asked = [n for m in request.messages if m.role == "user" for n in NONCE.findall(m.text)]
@@ -234,8 +232,8 @@ class Cut:
 
     @asynccontextmanager
     async def commit(self) -> AsyncIterator[Transaction]:
-        async with self._store.transaction() as unit:
-            yield unit
+        async with self._store.transaction() as transaction:
+            yield transaction
             if self.dead:
                 raise StoreError("the process is dead")
 
@@ -292,7 +290,7 @@ class Promises(RuleBasedStateMachine):
             text = f"#{self.world.sent}# {use}"
             inbound = Inbound(name, address, "ann", text, run_id=name)
             found = await self.life.control.accept(key, inbound)
-            self.life.control.submit(key, found.row)
+            self.life.control.submit(key, found.record)
 
         self.run(send())
 

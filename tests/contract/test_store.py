@@ -16,7 +16,7 @@ from homarus.store.base import SessionRecord, Store, TranscriptEntry, Transcript
 from homarus.store.journal import Lease, OutboxRecord
 from homarus.store.sqlite import open_store
 from homarus.testing.memory_store import MemoryStore
-from tests.contract.leases import check_that_a_cancelled_holder_gives_it_back, check_that_one_holds
+from tests.contract.leases import check_cancelled_holder_releases, check_that_one_holds
 
 Run = Callable[[], AbstractAsyncContextManager[Store]]
 
@@ -48,15 +48,15 @@ def entry(entry_id: str, parent: str | None = None, text: str = "hi") -> Transcr
 
 
 async def write(store: Store, *entries: TranscriptEntry) -> None:
-    async with store.transaction() as unit:
-        unit.open_transcript(HEADER)
-        unit.append("s1", *entries)
+    async with store.transaction() as transaction:
+        transaction.open_transcript(HEADER)
+        transaction.append("s1", *entries)
 
 
 async def test_session_committed_is_read_with_every_field(run: Run) -> None:
     async with run() as store:
-        async with store.transaction() as unit:
-            unit.put_session(record(label="x", odd={"a": [1, None, "é😀"]}))
+        async with store.transaction() as transaction:
+            transaction.put_session(record(label="x", odd={"a": [1, None, "é😀"]}))
         found = await store.session("agent:main:main")
         assert found is not None
         assert (found.key, found.agent, found.session_id) == ("agent:main:main", "main", "s1")
@@ -78,9 +78,9 @@ async def test_store_absent_items_read_as_nothing(run: Run) -> None:
 
 async def test_transaction_is_invisible_before_end(run: Run) -> None:
     async with run() as store:
-        async with store.transaction() as unit:
-            unit.put_session(record())
-            unit.put_record("job", "1", {"a": 1})
+        async with store.transaction() as transaction:
+            transaction.put_session(record())
+            transaction.put_record("job", "1", {"a": 1})
             assert await store.session("agent:main:main") is None
             assert await store.record("job", "1") is None
         assert await store.record("job", "1") == {"a": 1}
@@ -90,8 +90,8 @@ async def test_transaction_that_raises_changes_nothing(run: Run) -> None:
     async with run() as store:
 
         async def fail() -> None:
-            async with store.transaction() as unit:
-                unit.put_session(record())
+            async with store.transaction() as transaction:
+                transaction.put_session(record())
                 raise RuntimeError("no")
 
         with pytest.raises(RuntimeError, match="no"):
@@ -103,10 +103,10 @@ async def test_transaction_with_failing_step_is_rolled_back(run: Run) -> None:
     async with run() as store:
 
         async def fail() -> None:
-            async with store.transaction() as unit:
-                unit.put_session(record())
-                unit.put_record("job", "1", {})
-                unit.append("missing", entry("a"))
+            async with store.transaction() as transaction:
+                transaction.put_session(record())
+                transaction.put_record("job", "1", {})
+                transaction.append("missing", entry("a"))
 
         with pytest.raises(NotFoundError):
             await fail()
@@ -120,10 +120,10 @@ async def test_transactions_in_parallel_fail_alone(run: Run) -> None:
 
         async def one(n: int) -> None:
             try:
-                async with store.transaction() as unit:
-                    unit.put_record("n", str(n), {"n": n})
+                async with store.transaction() as transaction:
+                    transaction.put_record("n", str(n), {"n": n})
                     if n % 3 == 0:
-                        unit.set_leaf("missing", None)
+                        transaction.set_leaf("missing", None)
             except NotFoundError:
                 failed.append(n)
 
@@ -176,17 +176,17 @@ async def test_leaf_follows_appends_and_branches(run: Run) -> None:
     async with run() as store:
         await write(store, entry("a"), entry("b", "a"))
         assert await store.leaf("s1") == "b"
-        async with store.transaction() as unit:
-            unit.set_leaf("s1", "a")
+        async with store.transaction() as transaction:
+            transaction.set_leaf("s1", "a")
         assert await store.leaf("s1") == "a"
         await write(store, entry("c", "a"))
         assert await store.leaf("s1") == "c"
-        async with store.transaction() as unit:
-            unit.set_leaf("s1", None)
+        async with store.transaction() as transaction:
+            transaction.set_leaf("s1", None)
         assert await store.leaf("s1") is None
         with pytest.raises(NotFoundError):
-            async with store.transaction() as unit:
-                unit.set_leaf("s1", "zz")
+            async with store.transaction() as transaction:
+                transaction.set_leaf("s1", "zz")
 
 
 async def test_append_taken_entry_id_raises_conflict(run: Run) -> None:
@@ -201,8 +201,8 @@ async def test_append_taken_entry_id_raises_conflict(run: Run) -> None:
 async def test_open_transcript_again_changes_nothing(run: Run) -> None:
     async with run() as store:
         await write(store, entry("a"))
-        async with store.transaction() as unit:
-            unit.open_transcript(TranscriptHeader("s1", "main", 9_999, "/elsewhere"))
+        async with store.transaction() as transaction:
+            transaction.open_transcript(TranscriptHeader("s1", "main", 9_999, "/elsewhere"))
         assert await store.header("s1") == HEADER
         assert await store.leaf("s1") == "a"
 
@@ -210,31 +210,31 @@ async def test_open_transcript_again_changes_nothing(run: Run) -> None:
 async def test_header_keeps_parent_session(run: Run) -> None:
     async with run() as store:
         header = TranscriptHeader("s2", "ops", 1_234, "/x", parent_session="s1")
-        async with store.transaction() as unit:
-            unit.open_transcript(header)
+        async with store.transaction() as transaction:
+            transaction.open_transcript(header)
         assert await store.header("s2") == header
 
 
 async def test_archived_transcript_can_be_read(run: Run) -> None:
     async with run() as store:
         await write(store, entry("a"))
-        async with store.transaction() as unit:
-            unit.archive("s1", "reset", 5_000)
+        async with store.transaction() as transaction:
+            transaction.archive("s1", "reset", 5_000)
         assert [one.id for one in await store.entries("s1")] == ["a"]
 
 
 async def test_put_session_stale_version_raises_conflict(run: Run) -> None:
     async with run() as store:
-        async with store.transaction() as unit:
-            unit.put_session(record(n=1), if_version=0)
-        async with store.transaction() as unit:
-            unit.put_session(record(n=2), if_version=1)
+        async with store.transaction() as transaction:
+            transaction.put_session(record(n=1), if_version=0)
+        async with store.transaction() as transaction:
+            transaction.put_session(record(n=2), if_version=1)
         for stale in (0, 1, 3):
             with pytest.raises(ConflictError):
-                async with store.transaction() as unit:
-                    unit.put_session(record(n=3), if_version=stale)
-        async with store.transaction() as unit:
-            unit.put_session(record(n=4))
+                async with store.transaction() as transaction:
+                    transaction.put_session(record(n=3), if_version=stale)
+        async with store.transaction() as transaction:
+            transaction.put_session(record(n=4))
         found = await store.session("agent:main:main")
         assert found is not None and found.data["n"] == 4 and found.version == 3
 
@@ -245,8 +245,8 @@ async def test_put_session_two_writers_of_one_version_one_wins(run: Run) -> None
 
         async def one(n: int) -> None:
             try:
-                async with store.transaction() as unit:
-                    unit.put_session(record(n=n), if_version=0)
+                async with store.transaction() as transaction:
+                    transaction.put_session(record(n=n), if_version=0)
                 outcomes.append("won")
             except ConflictError:
                 outcomes.append("lost")
@@ -259,24 +259,24 @@ async def test_put_session_two_writers_of_one_version_one_wins(run: Run) -> None
 
 async def test_deleted_session_is_gone_and_key_is_free(run: Run) -> None:
     async with run() as store:
-        async with store.transaction() as unit:
-            unit.put_session(record(n=1))
-        async with store.transaction() as unit:
-            unit.delete_session("agent:main:main")
-            unit.delete_session("agent:main:never")
+        async with store.transaction() as transaction:
+            transaction.put_session(record(n=1))
+        async with store.transaction() as transaction:
+            transaction.delete_session("agent:main:main")
+            transaction.delete_session("agent:main:never")
         assert await store.session("agent:main:main") is None
         assert list(await store.sessions()) == []
-        async with store.transaction() as unit:
-            unit.put_session(record(n=2), if_version=0)
+        async with store.transaction() as transaction:
+            transaction.put_session(record(n=2), if_version=0)
         found = await store.session("agent:main:main")
         assert found is not None and found.version == 1
 
 
 async def test_sessions_are_listed_newest_first(run: Run) -> None:
     async with run() as store:
-        async with store.transaction() as unit:
+        async with store.transaction() as transaction:
             for n, key in enumerate(["agent:main:a", "agent:ops:b", "agent:main:c"]):
-                unit.put_session(record(key, 10 + n))
+                transaction.put_session(record(key, 10 + n))
         keys = [found.key for found in await store.sessions()]
         assert keys == ["agent:main:c", "agent:ops:b", "agent:main:a"]
         assert [found.key for found in await store.sessions(agent="main", limit=1)] == keys[:1]
@@ -285,10 +285,12 @@ async def test_sessions_are_listed_newest_first(run: Run) -> None:
 
 async def test_sessions_are_found_by_search_and_fields(run: Run) -> None:
     async with run() as store:
-        async with store.transaction() as unit:
-            unit.put_session(record("agent:main:a", 10, label="Tax % return", spawnedBy="x"))
-            unit.put_session(replace(record("agent:main:b", 11, subject="garden"), session_id="s2"))
-            unit.put_session(record("agent:ops:c", 12, label=7, spawnedBy="x"))
+        async with store.transaction() as transaction:
+            transaction.put_session(record("agent:main:a", 10, label="Tax % return", spawnedBy="x"))
+            transaction.put_session(
+                replace(record("agent:main:b", 11, subject="garden"), session_id="s2")
+            )
+            transaction.put_session(record("agent:ops:c", 12, label=7, spawnedBy="x"))
 
         async def keys(**asked: Any) -> list[str]:
             return [found.key for found in await store.sessions(**asked)]
@@ -311,13 +313,13 @@ async def test_sessions_are_found_by_search_and_fields(run: Run) -> None:
 
 async def test_records_are_stored_by_kind_and_id(run: Run) -> None:
     async with run() as store:
-        async with store.transaction() as unit:
-            unit.put_record("job", "2", {"b": 2})
-            unit.put_record("job", "1", {"a": 1})
-            unit.put_record("pairing", "1", {"c": 3})
-        async with store.transaction() as unit:
-            unit.put_record("job", "1", {"a": "new"})
-            unit.delete_record("pairing", "1")
+        async with store.transaction() as transaction:
+            transaction.put_record("job", "2", {"b": 2})
+            transaction.put_record("job", "1", {"a": 1})
+            transaction.put_record("pairing", "1", {"c": 3})
+        async with store.transaction() as transaction:
+            transaction.put_record("job", "1", {"a": "new"})
+            transaction.delete_record("pairing", "1")
         assert await store.records("job") == {"1": {"a": "new"}, "2": {"b": 2}}
         assert list(await store.records("job")) == ["1", "2"]
         assert await store.record("pairing", "1") is None
@@ -328,13 +330,13 @@ async def test_store_scopes_are_isolated(run: Run) -> None:
         ann = store.scoped(Principal("acme", "ann"))
         bob = store.scoped(Principal("acme", "bob"))
         for n, scope in enumerate((store, ann, bob)):
-            async with scope.transaction() as unit:
-                unit.put_session(record(n=n))
-                unit.open_transcript(HEADER)
-                unit.append("s1", entry("a", text=str(n)))
-                unit.put_record("job", "1", {"n": n})
-        async with ann.transaction() as unit:
-            unit.delete_session("agent:main:main")
+            async with scope.transaction() as transaction:
+                transaction.put_session(record(n=n))
+                transaction.open_transcript(HEADER)
+                transaction.append("s1", entry("a", text=str(n)))
+                transaction.put_record("job", "1", {"n": n})
+        async with ann.transaction() as transaction:
+            transaction.delete_session("agent:main:main")
         assert await ann.session("agent:main:main") is None
         for n, scope in ((0, store), (2, bob)):
             found = await scope.session("agent:main:main")
@@ -348,17 +350,17 @@ async def test_reply_outcome_and_outbox_records_commit_together(run: Run) -> Non
     async with run() as store:
         chat = Address("telegram", "42")
         await write(store, entry("a"))
-        row = (await store.journal.accept("k", Inbound("m1", chat, "ann", "hi"), at_ms=1)).row
+        row = (await store.journal.accept("k", Inbound("m1", chat, "ann", "hi"), at_ms=1)).record
 
         async def answer(lease: Lease, reply: TranscriptEntry) -> None:
-            async with store.transaction() as unit:
-                unit.append("s1", reply)
-                unit.settle([row.id], lease, "answered", at_ms=2, reply=reply.id)
-                unit.enqueue(OutboxRecord("p1", row.id, chat, "ho", 2, 3))
+            async with store.transaction() as transaction:
+                transaction.append("s1", reply)
+                transaction.settle([row.id], lease, "answered", at_ms=2, reply=reply.id)
+                transaction.enqueue(OutboxRecord("p1", row.id, chat, "ho", 2, 3))
 
         async with store.lease("session:k") as lease:
-            async with store.transaction() as unit:
-                unit.mark_running([row.id], lease, run=row.id)
+            async with store.transaction() as transaction:
+                transaction.mark_running([row.id], lease, run=row.id)
             with pytest.raises(ConflictError):  # the transcript refuses: nothing was answered
                 await answer(lease, entry("a"))
             assert [one.state for one in await store.journal.inbox_records()] == ["running"]
@@ -380,14 +382,14 @@ async def test_lease_has_one_holder_and_growing_tokens(run: Run) -> None:
 
 async def test_lease_of_cancelled_holder_is_released(run: Run) -> None:
     async with run() as store:
-        await check_that_a_cancelled_holder_gives_it_back(store.lease, 5)
+        await check_cancelled_holder_releases(store.lease, 5)
 
 
 async def test_values_read_are_copies(run: Run) -> None:
     async with run() as store:
         data = {"list": [1]}
-        async with store.transaction() as unit:
-            unit.put_record("job", "1", data)
+        async with store.transaction() as transaction:
+            transaction.put_record("job", "1", data)
         data["list"].append(2)
         assert await store.record("job", "1") == {"list": [1]}
 
@@ -398,8 +400,8 @@ async def test_store_unstorable_text_round_trips(run: Run) -> None:
         await write(store, entry("a", text=odd))
         (found,) = await store.entries("s1")
         assert found.data["message"]["content"] == odd.replace("\ud83d", "\ufffd")
-        async with store.transaction() as unit:
-            unit.put_record("job", "1", {"x": float("nan"), "y": [float("inf"), 1.5]})
+        async with store.transaction() as transaction:
+            transaction.put_record("job", "1", {"x": float("nan"), "y": [float("inf"), 1.5]})
         assert await store.record("job", "1") == {"x": None, "y": [None, 1.5]}
 
 
@@ -410,8 +412,8 @@ async def test_usage_records_keep_order_and_are_found_by_time_and_session(run: R
         UsageRecord("r2", "agent:main:b", "q", "n", 20),
     ]
     async with run() as store:
-        async with store.transaction() as unit:
-            unit.add_usage(*calls)
+        async with store.transaction() as transaction:
+            transaction.add_usage(*calls)
         assert [call.run for call in await store.usage_records()] == ["r1", "r1", "r2"]
         assert (await store.usage_records())[0] == calls[0]
         assert await store.usage_records(since_ms=12) == calls[2:]

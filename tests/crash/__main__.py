@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import local
 
 from tests.crash.harness import ForkServer
-from tests.crash.random_kills import RandomKills, Scene, Tally, scenes
+from tests.crash.random_kills import KillResults, KillScenario, RandomKills, kill_scenarios
 
 WORKERS = 2
 HEAD = (
@@ -30,32 +30,32 @@ HEAD = (
 )
 
 
-def run(scene: Scene, timings: int, seed: int, zygote: ForkServer) -> Tally:
-    """Run one scene in a directory of its own."""
+def run(scenario: KillScenario, timings: int, seed: int, fork_server: ForkServer) -> KillResults:
+    """Run one scenario in a directory of its own."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        storm = RandomKills(zygote.fork, Path(folder), scene, seed)
+        kills = RandomKills(fork_server.fork, Path(folder), scenario, seed)
         try:
-            tally = storm.run(timings)
+            results = kills.run(timings)
         except AssertionError as exc:
-            tally = storm.tally
-            tally.faults.append(str(exc))
+            results = kills.results
+            results.faults.append(str(exc))
         finally:
-            storm.rig.close()
-    return tally
+            kills.rig.close()
+    return results
 
 
-def line(scene: Scene, tally: Tally) -> str:
-    counts = (len(tally.lost), len(tally.doubled), tally.unknown)
+def line(scenario: KillScenario, results: KillResults) -> str:
+    counts = (len(results.lost), len(results.doubled), results.unknown)
     cells = (
-        scene.row,
-        scene.flavour,
-        tally.timings,
-        tally.kills,
-        tally.offered,
-        tally.resumed,
+        scenario.row,
+        scenario.flavour,
+        results.timings,
+        results.kills,
+        results.offered,
+        results.resumed,
         *counts,
     )
-    return _row(*cells, f"{tally.worst_s:.1f}")
+    return _row(*cells, f"{results.worst_s:.1f}")
 
 
 def _row(*cells: object) -> str:
@@ -67,34 +67,36 @@ def _row(*cells: object) -> str:
 
 
 def main() -> None:
-    """Run the scenes, print the results and set the exit status."""
+    """Run the scenarios, print the results and set the exit status."""
     parser = argparse.ArgumentParser(prog="make crash")
     parser.add_argument("timings", nargs="?", type=int, default=200, help="for each row")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--row", type=int, action="append", help="only this row")
     options = parser.parse_args()
-    chosen = [scene for scene in scenes() if not options.row or scene.row in options.row]
+    chosen = [
+        scenario for scenario in kill_scenarios() if not options.row or scenario.row in options.row
+    ]
     print(f"seed {options.seed}, {options.timings} timings for each row", flush=True)
-    own, zygotes = local(), list[ForkServer]()
+    own, fork_servers = local(), list[ForkServer]()
 
-    def work(scene: Scene) -> Tally:
-        if not hasattr(own, "zygote"):
-            own.zygote = ForkServer()
-            zygotes.append(own.zygote)
-        kinds = sum(other.row == scene.row for other in scenes())
-        return run(scene, -(-options.timings // kinds), options.seed, own.zygote)
+    def work(scenario: KillScenario) -> KillResults:
+        if not hasattr(own, "fork_server"):
+            own.fork_server = ForkServer()
+            fork_servers.append(own.fork_server)
+        kinds = sum(other.row == scenario.row for other in kill_scenarios())
+        return run(scenario, -(-options.timings // kinds), options.seed, own.fork_server)
 
     print(_row(*HEAD), flush=True)
     bad = list[str]()
     try:
         with ThreadPoolExecutor(WORKERS) as pool:
-            for scene, tally in zip(chosen, pool.map(work, chosen), strict=True):
-                print(line(scene, tally), flush=True)
-                if not tally.is_good:
-                    bad.append(f"row {scene.row}, {scene.flavour}: {tally}")
+            for scenario, results in zip(chosen, pool.map(work, chosen), strict=True):
+                print(line(scenario, results), flush=True)
+                if not results.is_good:
+                    bad.append(f"row {scenario.row}, {scenario.flavour}: {results}")
     finally:
-        for zygote in zygotes:
-            zygote.close()
+        for fork_server in fork_servers:
+            fork_server.close()
     print("\n".join(bad))
     sys.exit(bool(bad))
 

@@ -13,15 +13,15 @@ MakeRig: TypeAlias = Callable[..., Rig]
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     made = ForkServer()
     yield made
     made.close()
 
 
 @pytest.fixture
-def launch(zygote: ForkServer) -> Launch:
-    return zygote.fork
+def launch(fork_server: ForkServer) -> Launch:
+    return fork_server.fork
 
 
 @pytest.fixture

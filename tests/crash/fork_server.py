@@ -38,12 +38,12 @@ def main() -> None:
     for module in MODULES:
         importlib.import_module(module)
     Config.model_validate({})  # pydantic builds the validators once, here, and not in every child
-    wake, tell = socket.socketpair()
-    for one in (wake, tell):
+    wake, wakeup = socket.socketpair()
+    for one in (wake, wakeup):
         one.setblocking(False)
-    signal.set_wakeup_fd(tell.fileno())
+    signal.set_wakeup_fd(wakeup.fileno())
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    _say({"ready": True})
+    _respond({"ready": True})
     left = b""
     while True:
         ready = select.select([0, wake.fileno()], [], [])[0]
@@ -58,49 +58,49 @@ def main() -> None:
             for line in lines:
                 _fork(json.loads(line))
     wake.close()
-    tell.close()
+    wakeup.close()
 
 
-def _say(value: dict[str, Any]) -> None:
+def _respond(value: dict[str, Any]) -> None:
     os.write(1, json.dumps(value).encode() + b"\n")
 
 
 def _reap() -> None:
     try:
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            _say({"pid": found[0], "status": os.waitstatus_to_exitcode(found[1])})
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            _respond({"pid": child[0], "status": os.waitstatus_to_exitcode(child[1])})
     except ChildProcessError:
         pass
 
 
-def _fork(order: dict[str, Any]) -> None:
+def _fork(request: dict[str, Any]) -> None:
     pid = os.fork()
     if pid:
-        _say({"pid": pid})
+        _respond({"pid": pid})
     else:
-        _become(order)
+        _become(request)
 
 
-def _become(order: dict[str, Any]) -> NoReturn:
+def _become(request: dict[str, Any]) -> NoReturn:
     status = 1
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        null, log = os.open(os.devnull, os.O_RDONLY), _open(order["log"])
+        null, log = os.open(os.devnull, os.O_RDONLY), _open(request["log"])
         for source, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
         os.closerange(3, 256)
-        os.chdir(order["cwd"])
+        os.chdir(request["cwd"])
         os.environ.clear()
-        os.environ.update(order["env"])
+        os.environ.update(request["env"])
         faults._faults.clear()
         faults._faults.update(faults.parse_faults(os.environ.get(faults.VARIABLE, "")))
-        sys.argv = [order["module"], *order["args"]]
-        importlib.import_module(order["module"]).main()
+        sys.argv = [request["module"], *request["args"]]
+        importlib.import_module(request["module"]).main()
         status = 0
     except SystemExit as exc:
         status = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
-    except BaseException:  # noqa: BLE001 - the end of a process, said as the interpreter would
+    except BaseException:  # noqa: BLE001 - report it as the interpreter would
         traceback.print_exc()
     finally:
         sys.stdout.flush()

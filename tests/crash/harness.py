@@ -1,7 +1,7 @@
 """Run a gateway between a scripted model and the ledger, each a process of its own.
 
-`Rig.start` starts the gateway, with a fault or without; `Rig.kill` is a `kill -9` from outside;
-the ledger alone decides what was lost and what was doubled.
+`Rig.start` starts the gateway, with or without a fault; `Rig.kill` is a `kill -9`; the ledger
+decides what was lost and what was doubled.
 """
 
 import asyncio
@@ -25,17 +25,15 @@ Flavour: TypeAlias = Literal["plain", "idempotent", "lookup"]
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
-GUARD_S = float(
-    os.environ.get("CRASH_GUARD_S", "60")
-)  # what nobody should have to wait for; a loaded machine is slow, not wrong
+GUARD_S = float(os.environ.get("CRASH_GUARD_S", "60"))  # generous, because a loaded machine is slow
 POLL_S = 0.02
-KEPT = ("PATH", "LANG", "PYTHONPATH")  # of the environment
+PASSED_ENV = ("PATH", "LANG", "PYTHONPATH")
 TOKEN = "crash-0123456789abcdef"
 GATEWAY = "tests.crash.scripted_gateway"
 LEDGER = "tests.crash.ledger"
 MODEL = "homarus.testing.model_server.__main__"
 
-_opener = build_opener(ProxyHandler({}))  # whatever the environment says about proxies
+_opener = build_opener(ProxyHandler({}))  # ignores the environment's proxies
 
 
 def wait_for(done: Callable[[], T | None], what: str, guard_s: float = GUARD_S) -> T:
@@ -104,48 +102,50 @@ class ForkServer:
             cwd=ROOT,
         )
         assert self._process.stdin and self._process.stdout
-        self._orders, self._told = self._process.stdin, self._process.stdout
-        self._left = b""
+        self._requests, self._responses = self._process.stdin, self._process.stdout
+        self._buffer = b""
         self.statuses: dict[int, int] = {}
         assert self._next(GUARD_S) == {"ready": True}
 
     def fork(
         self, module: str, args: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path
     ) -> "ForkedProcess":
-        order = {"module": module, "args": list(args), "env": dict(env)}
-        self._orders.write(json.dumps({**order, "cwd": str(cwd), "log": str(log)}).encode() + b"\n")
-        self._orders.flush()
-        while "status" in (told := self._next(GUARD_S)):
-            self._note(told)
-        self.statuses.pop(told["pid"], None)
-        return ForkedProcess(self, told["pid"])
+        request = {"module": module, "args": list(args), "env": dict(env)}
+        self._requests.write(
+            json.dumps({**request, "cwd": str(cwd), "log": str(log)}).encode() + b"\n"
+        )
+        self._requests.flush()
+        while "status" in (response := self._next(GUARD_S)):
+            self._record_exit(response)
+        self.statuses.pop(response["pid"], None)
+        return ForkedProcess(self, response["pid"])
 
-    def look(self, timeout_s: float) -> None:
+    def poll(self, timeout_s: float) -> None:
         """Record processes that ended, waiting at most this long for one."""
         try:
-            self._note(self._next(timeout_s))
+            self._record_exit(self._next(timeout_s))
         except TimeoutError:
             return
 
     def close(self) -> None:
-        self._orders.close()
-        self._told.close()
+        self._requests.close()
+        self._responses.close()
         self._process.kill()
         self._process.wait()
 
-    def _note(self, told: dict[str, Any]) -> None:
-        self.statuses[told["pid"]] = told["status"]
+    def _record_exit(self, response: dict[str, Any]) -> None:
+        self.statuses[response["pid"]] = response["status"]
 
     def _next(self, timeout_s: float) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
-        while b"\n" not in self._left:
+        while b"\n" not in self._buffer:
             left_s = max(0.0, deadline - time.monotonic())
-            if not select.select([self._told], [], [], left_s)[0]:
+            if not select.select([self._responses], [], [], left_s)[0]:
                 raise TimeoutError
-            data = os.read(self._told.fileno(), 1 << 16)
-            assert data, "the zygote died"
-            self._left += data
-        line, _, self._left = self._left.partition(b"\n")
+            data = os.read(self._responses.fileno(), 1 << 16)
+            assert data, "the fork server died"
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -153,8 +153,8 @@ class ForkServer:
 class ForkedProcess:
     """A process that the fork server started."""
 
-    def __init__(self, zygote: ForkServer, pid: int) -> None:
-        self._zygote, self.pid = zygote, pid
+    def __init__(self, fork_server: ForkServer, pid: int) -> None:
+        self._fork_server, self.pid = fork_server, pid
 
     def kill(self) -> None:
         if not self.ended():
@@ -163,15 +163,15 @@ class ForkedProcess:
 
     def wait(self, timeout_s: float = GUARD_S) -> int:
         deadline = time.monotonic() + timeout_s
-        while self.pid not in self._zygote.statuses:
+        while self.pid not in self._fork_server.statuses:
             left_s = deadline - time.monotonic()
             assert left_s > 0, f"process {self.pid} did not end"
-            self._zygote.look(left_s)
-        return self._zygote.statuses[self.pid]
+            self._fork_server.poll(left_s)
+        return self._fork_server.statuses[self.pid]
 
     def ended(self) -> bool:
-        self._zygote.look(0.0)
-        return self.pid in self._zygote.statuses
+        self._fork_server.poll(0.0)
+        return self.pid in self._fork_server.statuses
 
 
 Launch: TypeAlias = Callable[[str, Sequence[str], Mapping[str, str], Path, Path], Child]
@@ -182,7 +182,7 @@ class Peer:
 
     def __init__(self, launch: Launch, module: str, args: Sequence[str], folder: Path) -> None:
         log = folder / f"{module.split('.')[2]}-{time.monotonic_ns()}.log"
-        env = {name: os.environ[name] for name in KEPT if name in os.environ}
+        env = {name: os.environ[name] for name in PASSED_ENV if name in os.environ}
         self.child = launch(module, args, {**env, "HOME": str(folder)}, folder, log)
         self.url = wait_for(lambda: _first_line(log), f"{module} says its address")
 
@@ -250,7 +250,7 @@ class Rig:
     def start(self, fault: str = "") -> Child:
         """Start the gateway; it may have died again before this returns."""
         assert self.gateway is None or self.gateway.ended()
-        own = {name: os.environ[name] for name in KEPT if name in os.environ}
+        own = {name: os.environ[name] for name in PASSED_ENV if name in os.environ}
         own |= {"HOME": str(self.folder), "NO_PROXY": "127.0.0.1", "HOMARUS_FAULT": fault}
         own |= {"OPENCLAW_STATE_DIR": str(self.state)}
         args = ("--ledger", self.ledger.url)
@@ -277,13 +277,13 @@ class Rig:
         """Send a message as a person; return {"id", "nonce", "marks"}."""
         return self.ledger.post("/offer", {"text": text, "chat": chat, **more})
 
-    def trouble(self, *sends: Mapping[str, Any]) -> None:
+    def fail_sends(self, *sends: Mapping[str, Any]) -> None:
         self.ledger.post("/trouble", {"sends": sends})
 
     def verdict(self, within_s: float = 0.0) -> Verdict:
-        told = self.ledger.get(f"/verdict?withinS={within_s}")
-        worst_s = told.pop("worstS")
-        return Verdict(**told, worst_s=worst_s)
+        response = self.ledger.get(f"/verdict?withinS={within_s}")
+        worst_s = response.pop("worstS")
+        return Verdict(**response, worst_s=worst_s)
 
     def settle(
         self, guard_s: float = GUARD_S, *, unknown: bool = False, reported: bool = False
@@ -296,24 +296,24 @@ class Rig:
         """
 
         def done() -> Verdict | None:
-            told = self.verdict()
+            verdict = self.verdict()
             assert self.gateway is not None and not self.gateway.ended(), "the gateway ended"
-            missing = {*told.waiting, *told.lost, *([] if reported else told.reported)}
+            missing = {*verdict.waiting, *verdict.lost, *([] if reported else verdict.reported)}
             if unknown and missing:
                 missing -= self.unknown()
-            return None if missing and not told.doubled else told
+            return None if missing and not verdict.doubled else verdict
 
         try:
             return wait_for(done, "every message is settled", guard_s)
         except AssertionError as exc:
             raise AssertionError(f"{exc}\n{self.verdict()}\n{self.output[-4000:]}") from exc
 
-    def ask_gateway(self, path: str) -> str:
+    def fetch_page(self, path: str) -> str:
         """Fetch a page of the gateway that was started last."""
-        told = [line for line in self.output.splitlines() if "is ready on" in line][-1]
-        url = told.partition("ws://")[2].split()[0]
-        asked = Request(f"http://{url}{path}", headers={"Authorization": f"Bearer {TOKEN}"})
-        with _opener.open(asked, timeout=GUARD_S) as answer:
+        ready_line = [line for line in self.output.splitlines() if "is ready on" in line][-1]
+        url = ready_line.partition("ws://")[2].split()[0]
+        request = Request(f"http://{url}{path}", headers={"Authorization": f"Bearer {TOKEN}"})
+        with _opener.open(request, timeout=GUARD_S) as answer:
             return str(answer.read().decode())
 
     def logged(self) -> str:
@@ -321,7 +321,7 @@ class Rig:
         file = self.folder / "log.jsonl"
         return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
-    def asked(self, tag: str) -> list[Any]:
+    def model_requests(self, tag: str) -> list[Any]:
         """Return the model's requests for a message, by the `T#` in it."""
         return [one for one in self.model_stats() if one.get("tag") == tag]
 
@@ -333,7 +333,7 @@ class Rig:
         """Return how often a tool ran for a message."""
         return self.side.read_text(encoding="utf-8").splitlines().count(nonce)
 
-    def look(self, body: Callable[[SqliteStore], Awaitable[T]]) -> T:
+    def read_store(self, body: Callable[[SqliteStore], Awaitable[T]]) -> T:
         """Read the state while another process may be writing it."""
 
         async def main() -> T:
@@ -342,26 +342,26 @@ class Rig:
 
         return asyncio.run(main())
 
-    def rows(self) -> list[InboxRecord]:
+    def inbox(self) -> list[InboxRecord]:
         async def body(store: SqliteStore) -> list[InboxRecord]:
             return list(await store.journal.inbox_records())
 
-        return self.look(body)
+        return self.read_store(body)
 
-    def row(self, message_id: str) -> InboxRecord:
-        (found,) = [row for row in self.rows() if row.message_id == message_id]
-        return found
+    def inbox_record(self, message_id: str) -> InboxRecord:
+        (record,) = [one for one in self.inbox() if one.message_id == message_id]
+        return record
 
-    def parcels(self) -> list[OutboxRecord]:
+    def outbox(self) -> list[OutboxRecord]:
         async def body(store: SqliteStore) -> list[OutboxRecord]:
             return list(await store.journal.outbox_records())
 
-        return self.look(body)
+        return self.read_store(body)
 
     def unknown(self) -> set[str]:
         """Return the messages whose reply was sent with no known outcome."""
-        runs = {parcel.run for parcel in self.parcels() if parcel.state == "unknown"}
-        return {row.message_id for row in self.rows() if row.run in runs}
+        runs = {record.run for record in self.outbox() if record.state == "unknown"}
+        return {message.message_id for message in self.inbox() if message.run in runs}
 
     def messages(self, session: str) -> list[dict[str, Any]]:
         """Return the transcript of a session key, as messages."""
@@ -372,7 +372,7 @@ class Rig:
             entries = await store.entries(record.session_id)
             return [dict(one.data["message"]) for one in entries if one.type == "message"]
 
-        return self.look(body)
+        return self.read_store(body)
 
     def _configure(self, config: Mapping[str, Any], concurrent: int) -> None:
         provider = {

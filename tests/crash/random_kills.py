@@ -1,6 +1,6 @@
 """Kill the gateway at random moments of each row's turn, and count what became of the messages.
 
-A scene is what people write so that a row's moment occurs; `strike` offers it in a few chats at
+A scenario is the message that makes a row's moment occur. `kill_once` sends it in a few chats at
 once, kills the gateway somewhere in the turn, starts it again, and waits for every answer.
 """
 
@@ -16,7 +16,7 @@ from tests.crash.harness import Flavour, Launch, Rig
 
 CHATS = 3  # that write concurrently
 TURNS = 12  # messages of one chat before another replaces it
-AGAIN = 0.25  # how often the next start is killed too
+SECOND_KILL_SHARE = 0.25  # how often the next start is killed too
 START_S = 0.4  # about how long a start takes, recovery included
 
 ECHO = "T#{nonce} MOCK:echo"
@@ -25,7 +25,7 @@ PARTS = 4
 PART_CHARS = 300
 
 
-def leave_a_mark(side: Path, then: str = "true") -> str:
+def side_effect_call(side: Path, then: str = "true") -> str:
     """Return a tool call with a side effect that can be counted."""
     return TOOL % f"echo {{nonce}} >> {side}; {then}"
 
@@ -38,8 +38,8 @@ def long_reply() -> tuple[str, tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """One row's situation. `window_s` is about how long its turn takes."""
+class KillScenario:
+    """The message and service of one row. `window_s` is about how long its turn takes."""
 
     row: int
     flavour: Flavour = "idempotent"
@@ -50,34 +50,34 @@ class Scene:
     answer_s: float = 0.0  # how long the service takes to confirm a reply
 
 
-def scenes() -> list[Scene]:
+def kill_scenarios() -> list[KillScenario]:
     """Return rows 1 to 14, once for each flavour of service where that matters."""
     tool = TOOL % "echo {nonce} >> {side}"
     slow_tool = TOOL % "echo {nonce} >> {side}; sleep 0.2"
     text, marks = long_reply()
     flavours: tuple[Flavour, ...] = ("idempotent", "lookup", "plain")
     return [
-        Scene(1, window_s=0.04),
-        Scene(2, "lookup", window_s=0.05),
-        Scene(3, window_s=0.06),
-        Scene(4, "lookup"),
-        Scene(5, text="T#{nonce} MOCK:delay:150 MOCK:echo", window_s=0.3),
-        Scene(6, "lookup", text="T#{nonce} MOCK:long:30:5 MOCK:echo", window_s=0.3),
-        Scene(7, text=tool, window_s=0.25),
-        Scene(8, "lookup", text=slow_tool, window_s=0.45),
-        Scene(9, text=tool, window_s=0.25),
-        Scene(10, "lookup", text=tool.replace("next", "next MOCK:delay:100"), window_s=0.35),
-        Scene(11),
-        *(Scene(12, flavour, window_s=0.25, answer_s=0.15) for flavour in flavours),
-        *(Scene(13, flavour, window_s=0.15, answer_s=0.03) for flavour in flavours),
-        Scene(14, "plain", text, 0.2, marks, PART_CHARS),
-        Scene(14, "lookup", text, 0.2, marks, PART_CHARS),
+        KillScenario(1, window_s=0.04),
+        KillScenario(2, "lookup", window_s=0.05),
+        KillScenario(3, window_s=0.06),
+        KillScenario(4, "lookup"),
+        KillScenario(5, text="T#{nonce} MOCK:delay:150 MOCK:echo", window_s=0.3),
+        KillScenario(6, "lookup", text="T#{nonce} MOCK:long:30:5 MOCK:echo", window_s=0.3),
+        KillScenario(7, text=tool, window_s=0.25),
+        KillScenario(8, "lookup", text=slow_tool, window_s=0.45),
+        KillScenario(9, text=tool, window_s=0.25),
+        KillScenario(10, "lookup", text=tool.replace("next", "next MOCK:delay:100"), window_s=0.35),
+        KillScenario(11),
+        *(KillScenario(12, flavour, window_s=0.25, answer_s=0.15) for flavour in flavours),
+        *(KillScenario(13, flavour, window_s=0.15, answer_s=0.03) for flavour in flavours),
+        KillScenario(14, "plain", text, 0.2, marks, PART_CHARS),
+        KillScenario(14, "lookup", text, 0.2, marks, PART_CHARS),
     ]
 
 
 @dataclass(slots=True)
-class Tally:
-    """What became of every message of one scene.
+class KillResults:
+    """The counts and outcomes of the messages of one scenario.
 
     `resumed` had been started when their gateway died; `unknown` are marked so, and never resent.
     """
@@ -91,7 +91,7 @@ class Tally:
     doubled: list[str] = field(default_factory=list)
     unknown: int = 0
     worst_s: float = 0.0
-    faults: list[str] = field(default_factory=list)  # other promises that did not hold
+    faults: list[str] = field(default_factory=list)  # other violated guarantees
 
     @property
     def is_good(self) -> bool:
@@ -99,80 +99,80 @@ class Tally:
 
 
 class RandomKills:
-    """A scene on a rig of its own."""
+    """Runs one scenario on a rig of its own."""
 
-    def __init__(self, launch: Launch, folder: Path, scene: Scene, seed: int) -> None:
-        self.scene, self._random = scene, Random(f"{scene.row}-{scene.flavour}-{seed}")
-        self.rig = Rig(launch, folder, flavour=scene.flavour, text_limit=scene.text_limit)
-        self.tally = Tally()
+    def __init__(self, launch: Launch, folder: Path, scenario: KillScenario, seed: int) -> None:
+        self.scenario, self._random = scenario, Random(f"{scenario.row}-{scenario.flavour}-{seed}")
+        self.rig = Rig(launch, folder, flavour=scenario.flavour, text_limit=scenario.text_limit)
+        self.results = KillResults()
         self._nonces: dict[str, str] = {}  # by message id
 
-    def run(self, timings: int) -> Tally:
+    def run(self, timings: int) -> KillResults:
         """Kill the gateway this many times at random moments, then check what is left."""
         rig = self.rig
-        if self.scene.answer_s:
-            rig.trouble({"waitS": self.scene.answer_s, "times": 1_000_000})
+        if self.scenario.answer_s:
+            rig.fail_sends({"waitS": self.scenario.answer_s, "times": 1_000_000})
         rig.start()
         rig.offer(ECHO, "warm-up")
         rig.settle()
         for number in range(timings):
             self.kill_once(number)
-        self._judge()
-        return self.tally
+        self._check_results()
+        return self.results
 
     def kill_once(self, number: int) -> None:
-        """Do one timing."""
-        rig, scene = self.rig, self.scene
+        """Send the messages, kill the gateway at a random moment, and wait for the answers."""
+        rig, scenario = self.rig, self.scenario
         for chat in range(CHATS):
             name = f"chat-{chat}-{number // TURNS}"
-            text = scene.text.replace("{side}", str(rig.side))
-            told = rig.offer(text, name, marks=scene.marks)
-            self._nonces[told["id"]] = told["nonce"]
-        time.sleep(self._random.uniform(0, scene.window_s))
+            text = scenario.text.replace("{side}", str(rig.side))
+            message = rig.offer(text, name, marks=scenario.marks)
+            self._nonces[message["id"]] = message["nonce"]
+        time.sleep(self._random.uniform(0, scenario.window_s))
         self._kill()
-        if self._random.random() < AGAIN:
+        if self._random.random() < SECOND_KILL_SHARE:
             time.sleep(self._random.uniform(0, START_S))
             self._kill()
-        self.tally.timings += 1
+        self.results.timings += 1
         self._wait()
 
     def _kill(self) -> None:
         self.rig.kill()
-        self.tally.kills += 1
+        self.results.kills += 1
         self.rig.start()
 
     def _wait(self) -> None:
         """Wait until every message is answered, or marked as sent with no known outcome."""
-        if self.scene.flavour != "plain":
+        if self.scenario.flavour != "plain":
             self.rig.settle()
         else:
             self.rig.settle(unknown=True)
 
-    def _judge(self) -> None:
-        rig, tally = self.rig, self.tally
-        told = rig.verdict()
+    def _check_results(self) -> None:
+        rig, results = self.rig, self.results
+        verdict = rig.verdict()
         unknown = rig.unknown()
-        tally.offered, tally.answered = told.offered, len(told.answered)
-        tally.unknown, tally.worst_s = len(unknown), told.worst_s
-        tally.doubled = told.doubled
-        tally.resumed = sum(row.attempts > 1 for row in rig.rows())
-        tally.lost = [one for one in (*told.lost, *told.waiting, *told.reported)
-                      if self.scene.flavour != "plain" or one not in unknown]  # fmt: skip
-        tally.faults = [*self._wrong_rows(), *self._wrong_words(), *self._wrong_effects()]
+        results.offered, results.answered = verdict.offered, len(verdict.answered)
+        results.unknown, results.worst_s = len(unknown), verdict.worst_s
+        results.doubled = verdict.doubled
+        results.resumed = sum(row.attempts > 1 for row in rig.inbox())
+        results.lost = [one for one in (*verdict.lost, *verdict.waiting, *verdict.reported)
+                      if self.scenario.flavour != "plain" or one not in unknown]  # fmt: skip
+        results.faults = [*self._wrong_rows(), *self._wrong_questions(), *self._wrong_effects()]
 
     def _wrong_rows(self) -> list[str]:
-        rows = self.rig.rows()
+        rows = self.rig.inbox()
         count = Counter(row.message_id for row in rows)
         twice = [f"{one} has {n} rows" for one, n in count.items() if n > 1]
         return twice + [f"{r.message_id} is {r.state}" for r in rows if r.state != "answered"]
 
-    def _wrong_words(self) -> list[str]:
+    def _wrong_questions(self) -> list[str]:
         """Check that every question is in its transcript exactly once."""
-        if not self.scene.text.startswith("T#"):
+        if not self.scenario.text.startswith("T#"):
             return []
-        said = "\n".join(self.rig.look(_questions))
-        wrong = {one: said.count(f"T#{nonce}") for one, nonce in self._nonces.items()}
-        return [f"the question {one} stands there {n} times" for one, n in wrong.items() if n != 1]
+        text = "\n".join(self.rig.read_store(_questions))
+        wrong = {one: text.count(f"T#{nonce}") for one, nonce in self._nonces.items()}
+        return [f"the question {one} is there {n} times" for one, n in wrong.items() if n != 1]
 
     def _wrong_effects(self) -> list[str]:
         counts = {one: self.rig.side_effects(nonce) for one, nonce in self._nonces.items()}
@@ -180,10 +180,10 @@ class RandomKills:
 
 
 async def _questions(store: SqliteStore) -> Sequence[str]:
-    found: list[str] = []
+    questions: list[str] = []
     for record in await store.sessions():
         for entry in await store.entries(record.session_id):
             message = entry.data.get("message")
             if entry.type == "message" and message and message["role"] == "user":
-                found.append(str(message["content"]))
-    return found
+                questions.append(str(message["content"]))
+    return questions

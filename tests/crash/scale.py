@@ -25,14 +25,14 @@ NONCE = re.compile(r"T#([0-9a-f]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScaleResults:
     """The results."""
 
     sessions: int
     answered: int
     doubled: int
     strayed: int  # replies that carry another chat's nonce
-    took_s: float
+    duration_s: float
     worst_s: float
     cpu_s: float
     lag_p99_ms: float
@@ -42,7 +42,7 @@ class Found:
     after_mb: float
 
 
-def play(
+def measure_scale(
     launch: Launch,
     folder: Path,
     sessions: int,
@@ -50,7 +50,7 @@ def play(
     turns: int = 3,
     think_ms: int = THINK_MS,
     rest_s: float = REST_S,
-) -> Found:
+) -> ScaleResults:
     """Let every session write, wait for its answer, and write again."""
     rig = Rig(launch, folder, concurrent=sessions)
     try:
@@ -62,12 +62,12 @@ def play(
         started = time.monotonic()
         for _ in range(turns):
             wave(rig, sessions, "chat", think_ms)
-        took_s, spent_s = time.monotonic() - started, cpu_s(gateway.pid) - before_s
+        duration_s, used_cpu_s = time.monotonic() - started, cpu_s(gateway.pid) - before_s
         after_mb = settled_mb(gateway.pid, before_mb * GROWTH, rest_s)
-        told, lags = rig.verdict(), lag(rig)
-        return Found(
-            sessions, len(told.answered), len(told.doubled), strayed(rig), took_s,
-            told.worst_s, spent_s, *lags, idle_mb, before_mb, after_mb,
+        line, lags = rig.verdict(), lag(rig)
+        return ScaleResults(
+            sessions, len(line.answered), len(line.doubled), strayed(rig), duration_s,
+            line.worst_s, used_cpu_s, *lags, idle_mb, before_mb, after_mb,
         )  # fmt: skip
     finally:
         rig.close()
@@ -80,18 +80,18 @@ def wave(rig: Rig, count: int, name: str, think_ms: int) -> None:
 
     def done() -> bool:
         time.sleep(0.2)
-        told = rig.verdict()
-        return len(told.answered) == told.offered
+        verdict = rig.verdict()
+        return len(verdict.answered) == verdict.offered
 
     wait_for(done, "every session is answered", GUARD_S)
 
 
 def strayed(rig: Rig) -> int:
-    books = rig.ledger.get("/ledger")
-    home = {message["nonce"]: message["chat"] for message in books["messages"]}
+    ledger = rig.ledger.get("/ledger")
+    home = {message["nonce"]: message["chat"] for message in ledger["messages"]}
     return sum(
         home.get(nonce) != send["chat"]
-        for send in books["sends"]
+        for send in ledger["sends"]
         for nonce in NONCE.findall(send["text"])
     )
 
@@ -118,7 +118,7 @@ def cpu_s(pid: int) -> float:
 
 def lag(rig: Rig) -> tuple[float, float]:
     """Return the p99 and maximum lag in milliseconds from the gateway's own page."""
-    page = rig.ask_gateway("/metrics")
+    page = rig.fetch_page("/metrics")
     values: dict[str, Any] = dict(line.rsplit(" ", 1) for line in page.splitlines() if line)
 
     def of(word: str) -> float:
@@ -135,23 +135,24 @@ def main() -> None:
     parser.add_argument("sessions", nargs="?", type=int, default=1_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        found = play(SpawnedProcess, Path(folder), options.sessions)
-    wanted = 4 * found.sessions
+        results = measure_scale(SpawnedProcess, Path(folder), options.sessions)
+    wanted = 4 * results.sessions
     verdicts = {
-        f"answered {found.answered} of {wanted}": found.answered == wanted,
-        f"doubled {found.doubled}, in the wrong chat {found.strayed}": not (
-            found.doubled or found.strayed
+        f"answered {results.answered} of {wanted}": results.answered == wanted,
+        f"doubled {results.doubled}, in the wrong chat {results.strayed}": not (
+            results.doubled or results.strayed
         ),
-        f"loop lag p99 {found.lag_p99_ms:.0f} ms, longest {found.lag_max_ms:.0f} ms": (
-            found.lag_p99_ms < LAG_MS
+        f"loop lag p99 {results.lag_p99_ms:.0f} ms, longest {results.lag_max_ms:.0f} ms": (
+            results.lag_p99_ms < LAG_MS
         ),
-        f"memory {found.idle_mb:.0f} MB idle, {found.before_mb:.0f} MB before,"
-        f" {found.after_mb:.0f} MB after": (found.after_mb <= found.before_mb * GROWTH),
+        f"memory {results.idle_mb:.0f} MB idle, {results.before_mb:.0f} MB before,"
+        f" {results.after_mb:.0f} MB after": (results.after_mb <= results.before_mb * GROWTH),
     }
-    print(f"{found.sessions} sessions x 3 turns in {found.took_s:.0f} s, {found.cpu_s:.0f} CPU-s;"
-          f" the longest wait for an answer was {found.worst_s:.1f} s")  # fmt: skip
-    for told, good in verdicts.items():
-        print(f"{'ok ' if good else 'NOT'} {told}")
+    print(f"{results.sessions} sessions x 3 turns in {results.duration_s:.0f} s,"
+          f" {results.cpu_s:.0f} CPU-s;"
+          f" the longest wait for an answer was {results.worst_s:.1f} s")  # fmt: skip
+    for line, good in verdicts.items():
+        print(f"{'ok ' if good else 'NOT'} {line}")
     sys.exit(not all(verdicts.values()))
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from homarus.core.errors import HomarusError
 from homarus.store.sqlite import check_database
 from tests.crash.harness import ForkServer, Launch, Rig, wait_for
-from tests.crash.random_kills import ECHO, leave_a_mark
+from tests.crash.random_kills import ECHO, side_effect_call
 
 # Which calls, and how each fails: SQLite writes with pwrite64 and syncs with fdatasync, the files
 # beside it are written with write and put in place with rename.
@@ -60,14 +60,14 @@ def find_strace() -> str:
 
 
 @contextmanager
-def failing(pid: int, kind: str, at: int, told: Path) -> Iterator[None]:
+def failing(pid: int, kind: str, at: int, message: Path) -> Iterator[None]:
     """Run strace on a process and all its threads; `told` lists the calls that it failed."""
     inject = f"inject={kind}:error={KINDS[kind]}:when={at}"
     command = [
         find_strace(),
         "-f",
         "-o",
-        str(told),
+        str(message),
         "-e",
         f"trace={kind}",
         "-e",
@@ -102,21 +102,21 @@ class Turn:
         rig.settle()
         assert rig.gateway is not None
         with failing(rig.gateway.pid, kind, at, self._told):
-            told = rig.offer(leave_a_mark(rig.side))
-            self._wait(told["id"])
+            message = rig.offer(side_effect_call(rig.side))
+            self._wait(message["id"])
         died = rig.gateway.ended()
         rig.kill()
         failed = "INJECTED" in self._told.read_text(encoding="utf-8", errors="replace")
         rig.start()
-        return failed, died, list(self._wrong(told["id"], told["nonce"]))
+        return failed, died, list(self._wrong(message["id"], message["nonce"]))
 
     def _wait(self, message: str) -> None:
         """Wait until it is answered, the gateway is gone, or nothing more happens."""
         rig, deadline = self.rig, time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            found = rig.verdict()
+            verdict = rig.verdict()
             assert rig.gateway is not None
-            if message in [*found.answered, *found.reported] or rig.gateway.ended():
+            if message in [*verdict.answered, *verdict.reported] or rig.gateway.ended():
                 time.sleep(0.3)  # the files are written a moment later
                 return
             time.sleep(0.05)
@@ -124,15 +124,15 @@ class Turn:
     def _wrong(self, message: str, nonce: str) -> Iterator[str]:
         rig = self.rig
         try:
-            found = rig.settle(reported=True)
+            verdict = rig.settle(reported=True)
         except AssertionError as exc:
             yield f"not settled: {str(exc)[:2000]}"
             return
-        if message not in [*found.answered, *found.reported] or found.doubled or found.lost:
-            yield f"judged: {found}"
+        if message not in [*verdict.answered, *verdict.reported] or verdict.doubled or verdict.lost:
+            yield f"judged: {verdict}"
         if rig.side_effects(nonce) > 1:
             yield "the tool ran twice"
-        wait_for(lambda: all(row.settled_ms for row in rig.rows()), "every row is settled")
+        wait_for(lambda: all(row.settled_ms for row in rig.inbox()), "every row is settled")
         rig.close()
         try:
             check_database(rig.state / "state.sqlite")
@@ -174,11 +174,11 @@ def sweep(launch: Launch, kind: str) -> Sweep:
 def main() -> None:
     """Sweep over every kind, or those that are named."""
     find_strace()
-    zygote = ForkServer()
+    fork_server = ForkServer()
     try:
-        found = [sweep(zygote.fork, kind) for kind in sys.argv[1:] or KINDS]
+        found = [sweep(fork_server.fork, kind) for kind in sys.argv[1:] or KINDS]
     finally:
-        zygote.close()
+        fork_server.close()
     print(f"\n{'call':<12}{'fails with':<12}{'turns':>6}{'ended':>7}{'problems':>10}")
     for one in found:
         told = f"{one.failed:>6}{one.died:>7}{len(one.problems):>10}"

@@ -58,7 +58,7 @@ def settled(stage: Harness) -> bool:
     """Return whether nothing is pending."""
     rows, parcels = stage.rows(), stage.parcels()
     return all(row.state == "answered" for row in rows) and not any(
-        parcel.state in {"pending", "sending"} for parcel in parcels
+        record.state in {"pending", "sending"} for record in parcels
     )
 
 
@@ -162,7 +162,7 @@ def test_random_kills_lose_and_double_nothing(stage: Harness) -> None:
             wait_for(partial(_has_rows, stage, number), "it is kept")
         wait_for(lambda: settled(stage), "all is settled")
         runs[nonce] = {row.run for row in stage.rows() if row.id not in before}
-    unknown = {parcel.run for parcel in stage.parcels() if parcel.state == "unknown"}
+    unknown = {record.run for record in stage.parcels() if record.state == "unknown"}
     for nonce, answering in runs.items():
         times = stage.times(nonce)
         assert times <= 1, f"{nonce} was doubled"

@@ -46,15 +46,15 @@ class Full(MemoryStore):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        async with super().transaction() as unit:
-            yield unit
+        async with super().transaction() as transaction:
+            yield transaction
             if self.fails:
                 self.fails = False
                 raise StoreError("killed before it was written")
 
 
-def nothing(_unit: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
-    """Nothing else belongs into that unit."""
+def write_nothing_else(_transaction: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
+    """Write nothing else in the transaction."""
 
 
 async def long_session(store: MemoryStore, folder: Path) -> tuple[Session, Agent]:
@@ -68,7 +68,7 @@ async def long_session(store: MemoryStore, folder: Path) -> tuple[Session, Agent
     return session, Agent("main", "Ada", folder)
 
 
-def talk(session: Session, agent: Agent, *script: Any) -> ModelContext:
+def make_context(session: Session, agent: Agent, *script: Any) -> ModelContext:
     return ModelContext(
         session, agent, ScriptedProvider(script), ModelInfo("p", "m", window=20_000),
         system="s", tools=(), thinking="off", cache=RenderedContextCache(), now_ms=lambda: 5,
@@ -85,15 +85,19 @@ async def test_row_15_killed_compaction_leaves_transcript_unchanged(
     if when == "before it is written":
         store.fails = True
         with pytest.raises(StoreError):
-            await talk(session, agent, *[assistant_message("notes")] * 9).compact(nothing)
+            await make_context(session, agent, *[assistant_message("notes")] * 9).compact(
+                write_nothing_else
+            )
     else:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await talk(session, agent, Hang()).compact(nothing)
+                await make_context(session, agent, Hang()).compact(write_nothing_else)
     assert await store.entries(session.session_id) == before
     again = await Session.load(store, FakeClock(), KEY, "main")
     assert again.leaf == leaf and len(again.messages) == len(session.messages)
-    await talk(again, agent, *[assistant_message("notes: 4711")] * 9).compact(nothing)
+    await make_context(again, agent, *[assistant_message("notes: 4711")] * 9).compact(
+        write_nothing_else
+    )
     after = await store.entries(session.session_id)
     assert after[: len(before)] == before and [one.type for one in after[len(before) :]] == [
         "compaction"
@@ -107,12 +111,12 @@ WRITER = """
 import sys
 from homarus.config.tree_edit import parse_path, set_path
 from homarus.config.paths import Paths
-from homarus.config.write import write
+from homarus.config.write import write_config
 paths = Paths.find({"HOME": sys.argv[1]})
 print("ready", flush=True)
 for number in range(10_000):
     level = ("info", "debug")[number % 2]
-    write(paths, {}, lambda tree: set_path(tree, parse_path("logging.level"), level))
+    write_config(paths, {}, lambda tree: set_path(tree, parse_path("logging.level"), level))
 """
 
 

@@ -45,58 +45,60 @@ class Turn:
         """Do each step in order, from one on; the first failure ends it."""
         async with self._store.journal.lease(f"session:{KEY}") as lease:
             if start > 1:  # a later process: it takes over what was running
-                async with self._store.transaction() as unit:
-                    unit.mark_running([ROW], lease, run=ROW)
+                async with self._store.transaction() as transaction:
+                    transaction.mark_running([ROW], lease, run=ROW)
             if start == 0:
                 cursor = Cursor("ledger", {"offset": 1})
                 await self._store.journal.accept(KEY, MESSAGE, at_ms=1, cursor=cursor)
                 self.done = 1
             if start <= 1:
-                async with self._store.transaction() as unit:
-                    unit.open_transcript(TranscriptHeader(SESSION, "main", 5, "/w"))
-                    unit.put_session(SessionRecord(KEY, "main", SESSION, 5))
-                    unit.append(SESSION, entry("question", None))
-                    unit.mark_running([ROW], lease, run=ROW, session_id=SESSION, entry="question")
+                async with self._store.transaction() as transaction:
+                    transaction.open_transcript(TranscriptHeader(SESSION, "main", 5, "/w"))
+                    transaction.put_session(SessionRecord(KEY, "main", SESSION, 5))
+                    transaction.append(SESSION, entry("question", None))
+                    transaction.mark_running(
+                        [ROW], lease, run=ROW, session_id=SESSION, entry="question"
+                    )
                 self.done = 2
             if start <= 2:
-                async with self._store.transaction() as unit:
-                    unit.append(SESSION, entry("call", "question"))
-                    unit.call_started(ROW, lease, "call-1")
+                async with self._store.transaction() as transaction:
+                    transaction.append(SESSION, entry("call", "question"))
+                    transaction.call_started(ROW, lease, "call-1")
                 self.done = 3
             if start <= 3:
-                async with self._store.transaction() as unit:
-                    unit.append(SESSION, entry("result", "call"))
-                    unit.call_ended(ROW, lease, "call-1")
+                async with self._store.transaction() as transaction:
+                    transaction.append(SESSION, entry("result", "call"))
+                    transaction.call_ended(ROW, lease, "call-1")
                 self.done = 4
             if start <= 4:
-                async with self._store.transaction() as unit:
-                    unit.append(SESSION, entry("reply", "result"))
-                    unit.settle([ROW], lease, "answered", at_ms=9, reply="reply")
-                    unit.enqueue(OutboxRecord("p1", ROW, CHAT, "hi", 9, 10**15))
+                async with self._store.transaction() as transaction:
+                    transaction.append(SESSION, entry("reply", "result"))
+                    transaction.settle([ROW], lease, "answered", at_ms=9, reply="reply")
+                    transaction.enqueue(OutboxRecord("p1", ROW, CHAT, "hi", 9, 10**15))
                 self.done = 5
         await self._send()
         self.done = 6
 
     async def _send(self) -> None:
         async with self._store.journal.lease("chat:1") as lease:
-            async with self._store.journal.transaction() as unit:
-                unit.send_started("p1", lease)
-            async with self._store.journal.transaction() as unit:
-                unit.send_ended("p1", lease, "sent", receipt="r1")
+            async with self._store.journal.transaction() as transaction:
+                transaction.send_started("p1", lease)
+            async with self._store.journal.transaction() as transaction:
+                transaction.send_ended("p1", lease, "sent", receipt="r1")
 
 
 async def found(store: SqliteStore) -> int:
     """Return how many steps are stored; fail when one is stored partially."""
     journal = store.journal
-    row, parcel = await journal.inbox_record(ROW), await journal.outbox_record("p1")
+    row, record = await journal.inbox_record(ROW), await journal.outbox_record("p1")
     entries = [one.id for one in await store.entries(SESSION)]
     calls = await journal.open_calls(ROW)
     assert (await journal.cursor("ledger") is not None) == (row is not None)
     if row is None:
-        assert (entries, calls, parcel) == ([], frozenset(), None)
+        assert (entries, calls, record) == ([], frozenset(), None)
         return 0
     settled = row.state == "answered"
-    assert settled == (parcel is not None) == ("reply" in entries)
+    assert settled == (record is not None) == ("reply" in entries)
     steps = ["question", "call", "result", "reply"]
     assert entries == steps[: len(entries)]
     assert calls == ({"call-1"} if entries == ["question", "call"] else frozenset())
@@ -104,7 +106,7 @@ async def found(store: SqliteStore) -> int:
         assert row.state == ("running" if entries else "accepted")
         assert row.entry == ("question" if entries else "")
         return 1 + len(entries)
-    return 6 if parcel is not None and parcel.state == "sent" else 5
+    return 6 if record is not None and record.state == "sent" else 5
 
 
 @asynccontextmanager

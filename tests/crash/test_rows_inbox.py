@@ -17,7 +17,7 @@ EXIT_S = 10.0
 
 def begun(rig: Rig, tag: str) -> bool:
     """Return whether the model was called for a message, answered or not."""
-    return any(tag in str(one.get("content")) for row in rig.rows() if row.entry
+    return any(tag in str(one.get("content")) for row in rig.inbox() if row.entry
                for one in rig.messages(row.session))  # fmt: skip
 
 
@@ -49,8 +49,8 @@ def test_row_18_stopped_during_run_answers_once(make_rig: MakeRig, times: int) -
     assert took_s < EXIT_S
     assert not rig.verdict(within_s=600).lost, late
     rig.start()
-    told = rig.settle()
-    assert sorted(told.answered) == sorted([first["id"], late["id"]])
+    verdict = rig.settle()
+    assert sorted(verdict.answered) == sorted([first["id"], late["id"]])
     assert "Traceback" not in rig.output
 
 
@@ -58,35 +58,35 @@ def test_row_18_stopped_during_long_run_resumes_after_restart(
     make_rig: MakeRig,
 ) -> None:
     rig = make_rig()
-    told = rig.offer(f"T#{{nonce}} MOCK:delay:{round(DRAIN_S * 1000) + 5_000}:1 MOCK:echo")
+    message = rig.offer(f"T#{{nonce}} MOCK:delay:{round(DRAIN_S * 1000) + 5_000}:1 MOCK:echo")
     rig.start()
     rig.wait_ready()
-    wait_for(lambda: begun(rig, told["nonce"]), "the run begins")
+    wait_for(lambda: begun(rig, message["nonce"]), "the run begins")
     assert end(rig, times=1) < DRAIN_S + EXIT_S
     rig.start()
-    assert rig.settle().answered == [told["id"]]
+    assert rig.settle().answered == [message["id"]]
     assert "Traceback" not in rig.output
 
 
 def test_row_18_killed_during_shutdown_answers_once(make_rig: MakeRig) -> None:
     rig = make_rig()
-    told = rig.offer("T#{nonce} MOCK:delay:700 MOCK:echo")
+    message = rig.offer("T#{nonce} MOCK:delay:700 MOCK:echo")
     rig.start("drain.begun:kill9")
     rig.wait_ready()
-    wait_for(lambda: begun(rig, told["nonce"]), "the run begins")
+    wait_for(lambda: begun(rig, message["nonce"]), "the run begins")
     signal_gateway(rig)
     assert rig.gateway and rig.gateway.wait() == -9
     rig.start()
-    assert rig.settle().answered == [told["id"]]
+    assert rig.settle().answered == [message["id"]]
 
 
 def test_row_34_message_delivered_hundred_times_is_answered_once(make_rig: MakeRig) -> None:
     rig = make_rig()
-    told = rig.offer(ECHO, copies=100)
+    message = rig.offer(ECHO, copies=100)
     rig.start()
     rig.settle()
-    wait_for(lambda: rig.row(told["id"]).duplicates == 99, "every copy is counted")
-    assert rig.verdict().answered == [told["id"]] and len(rig.rows()) == 1
+    wait_for(lambda: rig.inbox_record(message["id"]).duplicates == 99, "every copy is counted")
+    assert rig.verdict().answered == [message["id"]] and len(rig.inbox()) == 1
     assert len(rig.ledger.get("/ledger")["sends"]) == 1
 
 
@@ -94,33 +94,33 @@ def test_row_34_redelivery_out_of_order_and_after_restart_is_ignored(
     make_rig: MakeRig,
 ) -> None:
     rig = make_rig()
-    told = [rig.offer(ECHO, f"chat-{n % 3}") for n in range(6)]
+    messages = [rig.offer(ECHO, f"chat-{n % 3}") for n in range(6)]
     rig.start()
     rig.settle()
-    for one in reversed(told):
+    for one in reversed(messages):
         rig.offer(ECHO, id=one["id"])
-    wait_for(lambda: all(row.duplicates == 1 for row in rig.rows()), "all came again")
+    wait_for(lambda: all(row.duplicates == 1 for row in rig.inbox()), "all came again")
     rig.kill()
-    for one in told[::2] + told[1::2]:
+    for one in messages[::2] + messages[1::2]:
         rig.offer(ECHO, id=one["id"])
     rig.start()
-    wait_for(lambda: all(row.duplicates == 2 for row in rig.rows()), "all came a third time")
-    found = rig.settle()
-    assert sorted(found.answered) == sorted(one["id"] for one in told)
-    assert len(rig.rows()) == len(rig.ledger.get("/ledger")["sends"]) == 6
+    wait_for(lambda: all(row.duplicates == 2 for row in rig.inbox()), "all came a third time")
+    verdict = rig.settle()
+    assert sorted(verdict.answered) == sorted(one["id"] for one in messages)
+    assert len(rig.inbox()) == len(rig.ledger.get("/ledger")["sends"]) == 6
 
 
 def test_row_35_same_id_with_other_text_is_parked(make_rig: MakeRig) -> None:
     rig = make_rig()
-    told = rig.offer(ECHO)
+    message = rig.offer(ECHO)
     rig.start()
     rig.settle()
-    rig.offer("MOCK:echo other words", id=told["id"])
-    wait_for(lambda: len(rig.rows()) == 2, "the other words are kept")
-    first, other = rig.rows()
+    rig.offer("MOCK:echo other words", id=message["id"])
+    wait_for(lambda: len(rig.inbox()) == 2, "the other words are kept")
+    first, other = rig.inbox()
     assert (first.state, other.state) == ("answered", "parked")
     assert other.inbound is not None and "other words" in other.inbound.text and other.why
-    assert rig.settle().answered == [told["id"]]
+    assert rig.settle().answered == [message["id"]]
     wait_for(lambda: "parked" in rig.logged(), "it is said aloud")
     assert len(rig.ledger.get("/ledger")["sends"]) == 1
 
@@ -137,38 +137,38 @@ def write_ten(rig: Rig) -> list[Any]:
     return [rig.offer(f"T#{{nonce}} MOCK:echo number {n}", marks=()) for n in range(TEN)]
 
 
-def places(rig: Rig, told: list[Any], *, again: bool = False) -> list[int]:
+def places(rig: Rig, message: list[Any], *, again: bool = False) -> list[int]:
     """Return the position of each message among those sent to the model."""
-    said = [str(one["content"]) for one in rig.messages(rig.row(told[0]["id"]).session)
+    said = [str(one["content"]) for one in rig.messages(rig.inbox_record(message[0]["id"]).session)
             if one["role"] == "user"]  # fmt: skip
     whole = "\n".join(said)
-    counts = [whole.count(f"T#{one['nonce']}") for one in told]
+    counts = [whole.count(f"T#{one['nonce']}") for one in message]
     # Steering with a backlog means: now, and again in a run of its own.
-    assert counts == [2 if again else 1] * len(told), counts
-    return [whole.index(f"T#{one['nonce']}") for one in told]
+    assert counts == [2 if again else 1] * len(message), counts
+    return [whole.index(f"T#{one['nonce']}") for one in message]
 
 
 @pytest.mark.parametrize("mode", ["steer", "followup", "collect", "steer-backlog"])
 def test_row_36_ten_messages_during_run_are_kept_in_order(make_rig: MakeRig, mode: str) -> None:
     queue = {"queue": {"mode": mode, "debounceMs": 50}}
     rig = make_rig(config={"messages": queue})
-    told = write_ten(rig)
-    wait_for(lambda: len(rig.rows()) == TEN + 1 and all(r.settled_ms for r in rig.rows()), mode)
-    assert {row.state for row in rig.rows()} == {"answered"}
-    found = places(rig, told, again=mode == "steer-backlog")
-    assert found == sorted(found)
+    messages = write_ten(rig)
+    wait_for(lambda: len(rig.inbox()) == TEN + 1 and all(r.settled_ms for r in rig.inbox()), mode)
+    assert {row.state for row in rig.inbox()} == {"answered"}
+    positions = places(rig, messages, again=mode == "steer-backlog")
+    assert positions == sorted(positions)
 
 
 @pytest.mark.parametrize("mode", ["steer", "collect"])
 def test_row_36_ten_messages_are_kept_after_kill(make_rig: MakeRig, mode: str) -> None:
     queue = {"queue": {"mode": mode, "debounceMs": 50}}
     rig = make_rig(config={"messages": queue})
-    told = write_ten(rig)
-    wait_for(lambda: len(rig.rows()) == TEN + 1, "all are accepted")
+    messages = write_ten(rig)
+    wait_for(lambda: len(rig.inbox()) == TEN + 1, "all are accepted")
     rig.kill()
     rig.start()
-    wait_for(lambda: all(row.settled_ms for row in rig.rows()), mode)
-    assert {row.state for row in rig.rows()} == {"answered"}
-    found = places(rig, told)
-    assert found == sorted(found)
+    wait_for(lambda: all(row.settled_ms for row in rig.inbox()), mode)
+    assert {row.state for row in rig.inbox()} == {"answered"}
+    positions = places(rig, messages)
+    assert positions == sorted(positions)
     assert not rig.verdict().doubled

@@ -18,7 +18,7 @@ from homarus.sessions.recovery import MAX_ATTEMPTS
 from homarus.tools.exec.run import run_command
 from tests.crash.conftest import MakeRig
 from tests.crash.harness import wait_for
-from tests.crash.random_kills import ECHO, leave_a_mark
+from tests.crash.random_kills import ECHO, side_effect_call
 
 COMMITS = 12  # more than one turn makes
 
@@ -28,10 +28,10 @@ def test_row_21_no_space_at_nth_commit_of_turn(make_rig: MakeRig, at: int) -> No
     """What cannot be kept is not acknowledged, or is told; with room again, it goes on."""
     rig = make_rig()
     rig.start(f"store.commit:enospc:{at}")
-    told = [rig.offer(leave_a_mark(rig.side)), rig.offer(ECHO, "another")]
-    found = rig.settle(reported=True)
-    assert sorted([*found.answered, *found.reported]) == sorted(one["id"] for one in told)
-    assert rig.side_effects(told[0]["nonce"]) <= 1
+    messages = [rig.offer(side_effect_call(rig.side)), rig.offer(ECHO, "another")]
+    verdict = rig.settle(reported=True)
+    assert sorted([*verdict.answered, *verdict.reported]) == sorted(one["id"] for one in messages)
+    assert rig.side_effects(messages[0]["nonce"]) <= 1
     later = rig.offer(ECHO, "a third")
     assert later["id"] in rig.settle(reported=True).answered
     assert rig.gateway is not None and not rig.gateway.ended()
@@ -40,14 +40,14 @@ def test_row_21_no_space_at_nth_commit_of_turn(make_rig: MakeRig, at: int) -> No
 def test_row_21_no_space_at_start_is_refused_with_reason(make_rig: MakeRig) -> None:
     """The one thing a start writes is that it gives up on what ended the program three times."""
     rig = make_rig()
-    told = rig.offer(ECHO)
+    message = rig.offer(ECHO)
     for _ in range(MAX_ATTEMPTS):
         rig.start("provider.streaming:kill9").wait()
     assert rig.start("store.commit:enospc:1").wait() == 1
-    assert rig.row(told["id"]).state == "running"
+    assert rig.inbox_record(message["id"]).state == "running"
     assert "no room to write" in rig.output and "Traceback" not in rig.output
     rig.start()
-    wait_for(lambda: rig.row(told["id"]).state == "parked" or None, "it is parked")
+    wait_for(lambda: rig.inbox_record(message["id"]).state == "parked" or None, "it is parked")
 
 
 @pytest.mark.parametrize("at", [1, 4])
@@ -55,16 +55,16 @@ def test_row_21_no_space_from_nth_commit_until_restart(make_rig: MakeRig, at: in
     """Before anything was kept, and in the middle of a turn. It stays, and acknowledges no more."""
     rig = make_rig()
     rig.start(f"store.commit:enospc:{at}+")
-    told = [rig.offer(leave_a_mark(rig.side), f"chat-{n}") for n in range(3)]
+    messages = [rig.offer(side_effect_call(rig.side), f"chat-{n}") for n in range(3)]
     wait_for(lambda: "no room to write" in rig.logged(), "it is said aloud")
-    found = rig.verdict(within_s=600)
-    assert not found.answered and not found.lost
-    assert at > 1 or sorted(found.waiting) == sorted(one["id"] for one in told)
+    verdict = rig.verdict(within_s=600)
+    assert not verdict.answered and not verdict.lost
+    assert at > 1 or sorted(verdict.waiting) == sorted(one["id"] for one in messages)
     assert rig.gateway is not None and not rig.gateway.ended(), "it stays, and waits for room"
     rig.kill()
     rig.start()
-    assert sorted(rig.settle().answered) == sorted(one["id"] for one in told)
-    assert max(rig.side_effects(one["nonce"]) for one in told) <= 1
+    assert sorted(rig.settle().answered) == sorted(one["id"] for one in messages)
+    assert max(rig.side_effects(one["nonce"]) for one in messages) <= 1
 
 
 @pytest.fixture
@@ -86,13 +86,13 @@ def test_row_21_full_disk_recovers_when_space_returns(make_rig: MakeRig, small_d
     rig.settle()
     filler = small_disk / "filler"
     fill(filler)
-    during = [rig.offer(leave_a_mark(rig.side), f"chat-{n}") for n in range(3)]
+    during = [rig.offer(side_effect_call(rig.side), f"chat-{n}") for n in range(3)]
     wait_for(lambda: "no room to write" in rig.logged(), "it is said aloud")
     assert rig.verdict().answered == [before["id"]]
     assert rig.gateway is not None and not rig.gateway.ended(), "it stays, and waits for room"
     filler.unlink()
-    found = rig.settle(reported=True)
-    assert sorted([*found.answered, *found.reported]) == sorted(
+    verdict = rig.settle(reported=True)
+    assert sorted([*verdict.answered, *verdict.reported]) == sorted(
         [before["id"], *(one["id"] for one in during)]
     )
     assert max(rig.side_effects(one["nonce"]) for one in during) <= 1
@@ -104,14 +104,14 @@ def test_row_21_disk_fills_during_turn(make_rig: MakeRig, small_disk: Path) -> N
     """Not even that the run failed can be written down; with room again, it goes on."""
     rig = make_rig(state=small_disk)
     rig.start()
-    told = rig.offer(leave_a_mark(rig.side, "sleep 2"))
-    wait_for(lambda: rig.side_effects(told["nonce"]) or None, "the tool runs")
+    message = rig.offer(side_effect_call(rig.side, "sleep 2"))
+    wait_for(lambda: rig.side_effects(message["nonce"]) or None, "the tool runs")
     filler = small_disk / "filler"
     fill(filler)
     wait_for(lambda: "could not be written down" in rig.logged(), "it is said aloud")
     filler.unlink()
-    assert rig.settle().answered == [told["id"]]
-    assert rig.side_effects(told["nonce"]) == 1
+    assert rig.settle().answered == [message["id"]]
+    assert rig.side_effects(message["nonce"]) == 1
 
 
 def fill(file: Path) -> None:
@@ -129,14 +129,14 @@ def test_row_22_disk_failure_ends_gateway_and_acknowledges_nothing(
 ) -> None:
     """After a failed sync nobody knows what is on the disk: to go on would be to guess."""
     rig = make_rig()
-    told = rig.offer(ECHO)
+    message = rig.offer(ECHO)
     gateway = rig.start(f"store.commit:eio:{at}")
     assert gateway.wait() not in {0, -9}
     assert "Traceback" not in rig.output
-    found = rig.verdict(within_s=600)
-    assert found.answered == [told["id"]] or found.waiting == [told["id"]]
+    verdict = rig.verdict(within_s=600)
+    assert verdict.answered == [message["id"]] or verdict.waiting == [message["id"]]
     rig.start()
-    assert rig.settle().answered == [told["id"]]
+    assert rig.settle().answered == [message["id"]]
 
 
 def open_files(pid: int) -> int:
@@ -146,16 +146,16 @@ def open_files(pid: int) -> int:
 def test_row_23_no_open_files_left_is_tool_error(make_rig: MakeRig) -> None:
     rig = make_rig()
     gateway = rig.start()
-    rig.offer(leave_a_mark(rig.side))
+    rig.offer(side_effect_call(rig.side))
     rig.settle()
     limits = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (open_files(gateway.pid), limits[1]))
-    told = rig.offer(leave_a_mark(rig.side))
-    found = rig.settle(reported=True)
+    message = rig.offer(side_effect_call(rig.side))
+    verdict = rig.settle(reported=True)
     resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, limits)
-    assert told["id"] in [*found.answered, *found.reported]
-    assert rig.side_effects(told["nonce"]) == 0
-    after = rig.offer(leave_a_mark(rig.side))
+    assert message["id"] in [*verdict.answered, *verdict.reported]
+    assert rig.side_effects(message["nonce"]) == 0
+    after = rig.offer(side_effect_call(rig.side))
     assert after["id"] in rig.settle().answered and rig.side_effects(after["nonce"]) == 1
     assert not gateway.ended()
 

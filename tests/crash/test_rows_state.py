@@ -28,14 +28,14 @@ def home(tmp_path: Path) -> Home:
 
 async def fill(store: SqliteStore) -> None:
     """Write a session of COUNT messages to the database and its file."""
-    async with store.transaction() as unit:
-        unit.open_transcript(TranscriptHeader("s1", "main", 5, "/w"))
-        unit.put_session(SessionRecord("agent:main:main", "main", "s1", 5))
+    async with store.transaction() as transaction:
+        transaction.open_transcript(TranscriptHeader("s1", "main", 5, "/w"))
+        transaction.put_session(SessionRecord("agent:main:main", "main", "s1", 5))
     for n in range(COUNT):
         message = {"role": "user", "content": f"{n}" * 400, "timestamp": n}
         parent = f"{n - 1:08x}" if n else None
-        async with store.transaction() as unit:
-            unit.append(
+        async with store.transaction() as transaction:
+            transaction.append(
                 "s1", TranscriptEntry(f"{n:08x}", parent, "message", 5, {"message": message})
             )
     await store.flush()

@@ -51,11 +51,15 @@ class Gateway:
         return self
 
     @asynccontextmanager
-    async def link(self, **guest: Any) -> AsyncIterator[GatewayClient]:
+    async def connect(self, **profile: Any) -> AsyncIterator[GatewayClient]:
         identity = DeviceIdentity.load_or_create(self.home.path / "client.json", 1)
-        who: dict[str, Any] = {"secret": GatewaySecret(TOKEN), "identity": identity, **guest}
-        async with connect_gateway(self.url, ClientProfile(**who)) as link:
-            yield link
+        profile_fields: dict[str, Any] = {
+            "secret": GatewaySecret(TOKEN),
+            "identity": identity,
+            **profile,
+        }
+        async with connect_gateway(self.url, ClientProfile(**profile_fields)) as client:
+            yield client
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -82,16 +86,16 @@ def change(home: Home, **sections: object) -> None:
     home.configure(config | sections)
 
 
-class Heard:
+class EventRecorder:
     """Every event of a connection, and a way to wait for one."""
 
-    def __init__(self, link: GatewayClient) -> None:
+    def __init__(self, client: GatewayClient) -> None:
         self.all: list[tuple[str, Any]] = []
-        self._link = link
+        self._client = client
         self._news = asyncio.Event()
 
     async def listen(self) -> None:
-        async for event in self._link.events():
+        async for event in self._client.events():
             self.all.append(event)
             self._news.set()
 
@@ -111,18 +115,20 @@ class Heard:
 
 
 @asynccontextmanager
-async def visit(gateway: Gateway, **guest: Any) -> AsyncIterator[tuple[GatewayClient, Heard]]:
-    async with gateway.link(**guest) as link, asyncio.TaskGroup() as group:
-        heard = Heard(link)
-        listening = group.create_task(heard.listen())
-        yield link, heard
+async def connect_client(
+    gateway: Gateway, **profile: Any
+) -> AsyncIterator[tuple[GatewayClient, EventRecorder]]:
+    async with gateway.connect(**profile) as client, asyncio.TaskGroup() as group:
+        events = EventRecorder(client)
+        listening = group.create_task(events.listen())
+        yield client, events
         listening.cancel()
 
 
-async def send(link: GatewayClient, text: str, key: str = "main") -> str:
+async def send(client: GatewayClient, text: str, key: str = "main") -> str:
     run_id = str(uuid4())
     params = {"sessionKey": key, "message": text, "idempotencyKey": run_id}
-    assert await link.call("chat.send", params) == {"runId": run_id, "status": "started"}
+    assert await client.call("chat.send", params) == {"runId": run_id, "status": "started"}
     return run_id
 
 
@@ -136,5 +142,5 @@ async def closed_with(socket: ClientConnection) -> int | None:
         return closed.rcvd.code if closed.rcvd else None
 
 
-def said(chat: Any) -> str:
+def message_text(chat: Any) -> str:
     return str(chat["message"]["content"][0]["text"])

@@ -21,13 +21,13 @@ from homarus.gateway.client import ClientProfile, GatewayClient, GatewaySecret
 from homarus.gateway.identity import DeviceIdentity
 from tests.e2e.gateway import (
     TOKEN,
+    EventRecorder,
     Gateway,
-    Heard,
     change,
     closed_with,
-    said,
+    connect_client,
+    message_text,
     send,
-    visit,
     wait_for,
 )
 from tests.e2e.program import DEADLINE_S, Home, Terminal
@@ -40,102 +40,102 @@ def roles(home: Home) -> list[str]:
 
 
 async def test_gateway_turn_sends_start_text_end_and_one_final_event(gateway: Gateway) -> None:
-    async with visit(gateway) as (link, heard):
-        assert link.hello["protocol"] == 3
-        run_id = await send(link, "MOCK:short")
-        final = await heard.end_of(run_id)
-        assert (final["state"], said(final)) == ("final", "Hello from the mock model.")
-        mine = [(n, p) for n, p in heard.all if n in {"agent", "chat"} and p["runId"] == run_id]
+    async with connect_client(gateway) as (client, events):
+        assert client.hello["protocol"] == 3
+        run_id = await send(client, "MOCK:short")
+        final = await events.end_of(run_id)
+        assert (final["state"], message_text(final)) == ("final", "Hello from the mock model.")
+        mine = [(n, p) for n, p in events.all if n in {"agent", "chat"} and p["runId"] == run_id]
         assert mine[0][1]["data"]["phase"] == "start"
         assert (mine[-2][1]["data"]["phase"], mine[-1][1]["state"]) == ("end", "final")
         texts = [p["data"] for n, p in mine if n == "agent" and p["stream"] == "assistant"]
-        assert "".join(data["delta"] for data in texts) == texts[-1]["text"] == said(final)
+        assert "".join(data["delta"] for data in texts) == texts[-1]["text"] == message_text(final)
         assert [p["seq"] for n, p in mine if n == "agent"] == list(range(1, len(texts) + 3))
-        history: Any = await link.call("chat.history", {"sessionKey": "main"})
+        history: Any = await client.call("chat.history", {"sessionKey": "main"})
         assert [m["role"] for m in history["messages"]] == ["user", "assistant"]
     wait_for(lambda: roles(gateway.home) == ["user", "assistant"])  # the file follows
 
 
 async def test_gateway_agent_is_answered_twice_with_tool_events(gateway: Gateway) -> None:
-    async with visit(gateway) as (link, heard):
+    async with connect_client(gateway) as (client, events):
         run_id = str(uuid4())
         text = 'MOCK:tool:read:{"path":"AGENTS.md","limit":5}§'
         params = {"message": text, "sessionKey": "tools", "idempotencyKey": run_id}
-        first: Any = await link.call("agent", params)
+        first: Any = await client.call("agent", params)
         assert (first["runId"], first["status"]) == (run_id, "accepted")
-        last: Any = await link.call("agent", params, final=True)  # the same again: one run
+        last: Any = await client.call("agent", params, final=True)  # the same again: one run
         assert last["status"] == "ok" and last["summary"] == "completed"
         assert last["result"]["payloads"][0]["text"] == "Hello from the mock model."
-        await heard.end_of(run_id)
-        tools = [p["data"] for n, p in heard.all if n == "agent" and p["stream"] == "tool"]
+        await events.end_of(run_id)
+        tools = [p["data"] for n, p in events.all if n == "agent" and p["stream"] == "tool"]
         assert [data["phase"] for data in tools] == ["start", "result"]
         assert "result" not in tools[1] and tools[1]["isError"] is False
     wait_for(lambda: roles(gateway.home) == ["user", "assistant", "toolResult", "assistant"])
 
 
 async def test_gateway_client_without_capability_gets_no_tool_events(gateway: Gateway) -> None:
-    async with visit(gateway, caps=()) as (link, heard):
-        run_id = await send(link, 'MOCK:tool:read:{"path":"AGENTS.md"}§')
-        await heard.end_of(run_id)
-        assert not [p for n, p in heard.all if n == "agent" and p["stream"] == "tool"]
+    async with connect_client(gateway, caps=()) as (client, events):
+        run_id = await send(client, 'MOCK:tool:read:{"path":"AGENTS.md"}§')
+        await events.end_of(run_id)
+        assert not [p for n, p in events.all if n == "agent" and p["stream"] == "tool"]
 
 
 async def test_gateway_abort_ends_run_once_and_keeps_partial_text(gateway: Gateway) -> None:
-    async with visit(gateway) as (link, heard):
-        run_id = await send(link, "MOCK:long:1000:20")
-        await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
-        answer: Any = await link.call("chat.abort", {"sessionKey": "main", "runId": run_id})
+    async with connect_client(gateway) as (client, events):
+        run_id = await send(client, "MOCK:long:1000:20")
+        await events.wait(lambda n, p: n == "chat" and "word0003" in message_text(p))
+        answer: Any = await client.call("chat.abort", {"sessionKey": "main", "runId": run_id})
         assert answer == {"ok": True, "aborted": True, "runIds": [run_id]}
-        last = await heard.end_of(run_id)
-        assert last["state"] == "aborted" and said(last).startswith("word0000 word0001")
-        again: Any = await link.call("chat.abort", {"sessionKey": "main"})
+        last = await events.end_of(run_id)
+        assert last["state"] == "aborted" and message_text(last).startswith("word0000 word0001")
+        again: Any = await client.call("chat.abort", {"sessionKey": "main"})
         assert again["aborted"] is False
-        await heard.end_of(await send(link, "MOCK:short"))
-        ends = [p for n, p in heard.all if n == "chat" and p["state"] != "delta"]
+        await events.end_of(await send(client, "MOCK:short"))
+        ends = [p for n, p in events.all if n == "chat" and p["state"] != "delta"]
         assert [p["state"] for p in ends] == ["aborted", "final"]
 
 
 async def test_gateway_reconnected_client_gets_missed_events(gateway: Gateway) -> None:
-    async with visit(gateway) as (link, heard):
-        await send(link, "MOCK:long:300:10")
-        await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
-    async with visit(gateway) as (link, heard):
-        await link.call("chat.history", {"sessionKey": "main"})
-        delta = await heard.wait(lambda n, _: n == "chat")
-        assert delta["state"] == "delta" and said(delta).startswith("word0000 word0001")
-        last = await heard.end_of(delta["runId"])
-        assert said(last).startswith("word0000") and "word0299" in said(last)
+    async with connect_client(gateway) as (client, events):
+        await send(client, "MOCK:long:300:10")
+        await events.wait(lambda n, p: n == "chat" and "word0003" in message_text(p))
+    async with connect_client(gateway) as (client, events):
+        await client.call("chat.history", {"sessionKey": "main"})
+        delta = await events.wait(lambda n, _: n == "chat")
+        assert delta["state"] == "delta" and message_text(delta).startswith("word0000 word0001")
+        last = await events.end_of(delta["runId"])
+        assert message_text(last).startswith("word0000") and "word0299" in message_text(last)
 
 
 async def test_gateway_fifty_parallel_sessions_do_not_mix(gateway: Gateway) -> None:
-    async with visit(gateway) as (link, heard):
+    async with connect_client(gateway) as (client, events):
 
         async def talk(n: int) -> None:
             for turn in range(2):
-                run_id = await send(link, f"MOCK:echo:{n}-{turn}", f"side-{n}")
-                assert (await heard.end_of(run_id))["state"] == "final"
+                run_id = await send(client, f"MOCK:echo:{n}-{turn}", f"side-{n}")
+                assert (await events.end_of(run_id))["state"] == "final"
 
         async with asyncio.TaskGroup() as group:
             for n in range(50):
                 group.create_task(talk(n))
-        listed: Any = await link.call("sessions.list", {"limit": 100})
+        listed: Any = await client.call("sessions.list", {"limit": 100})
         assert listed["count"] == 50
 
 
 async def test_gateway_wrong_tokens_and_requests_are_refused(gateway: Gateway) -> None:
-    async def scene(link: GatewayClient, _heard: Heard) -> None:
+    async def scene(client: GatewayClient, _events: EventRecorder) -> None:
         with pytest.raises(InvalidRequestError, match=r"unknown method: nosuch\.method"):
-            await link.call("nosuch.method")
+            await client.call("nosuch.method")
         with pytest.raises(UnavailableError):
-            await link.call("cron.list")
+            await client.call("cron.list")
         with pytest.raises(InvalidRequestError, match="missing scope"):
-            await link.call("sessions.delete", {"key": "agent:main:x"})
+            await client.call("sessions.delete", {"key": "agent:main:x"})
 
-    async with visit(gateway, scopes=("operator.read",)) as (link, _heard):
-        await scene(link, _heard)
+    async with connect_client(gateway, scopes=("operator.read",)) as (client, _events):
+        await scene(client, _events)
     with pytest.raises(InvalidRequestError, match="token mismatch"):
-        async with visit(gateway, secret=GatewaySecret("wrong")) as (link, _heard):
-            await scene(link, _heard)
+        async with connect_client(gateway, secret=GatewaySecret("wrong")) as (client, _events):
+            await scene(client, _events)
 
 
 async def test_gateway_oversized_frame_closes_connection(gateway: Gateway) -> None:
@@ -143,16 +143,16 @@ async def test_gateway_oversized_frame_closes_connection(gateway: Gateway) -> No
         await stranger.recv()
         await stranger.send("x" * (64 * 1024 + 1))
         assert await closed_with(stranger) == 1009
-    async with gateway.link() as link:
+    async with gateway.connect() as client:
         with suppress(ConnectionClosed):
-            await link._socket.send("x" * (25 * 1024 * 1024 + 1))
+            await client._socket.send("x" * (25 * 1024 * 1024 + 1))
         async with asyncio.timeout(DEADLINE_S):
-            await link._socket.wait_closed()
-        assert link._socket.close_code == 1009
-    async with gateway.link() as link:
+            await client._socket.wait_closed()
+        assert client._socket.close_code == 1009
+    async with gateway.connect() as client:
         params = {"sessionKey": "main", "message": "x" * 100_000, "extra": 1}
         with pytest.raises(InvalidRequestError, match=r"invalid chat\.send params"):
-            await link.call("chat.send", params)
+            await client.call("chat.send", params)
 
 
 async def test_gateway_slow_client_is_closed_without_affecting_others(gateway: Gateway) -> None:
@@ -160,7 +160,7 @@ async def test_gateway_slow_client_is_closed_without_affecting_others(gateway: G
     options: dict[str, Any] = {"max_size": None, "max_queue": 1, "compression": None}
     async with (
         connect(gateway.url, proxy=None, ping_interval=None, **options) as slow,
-        gateway.link() as link,
+        gateway.connect() as client,
     ):
         challenge = json.loads(await slow.recv())["payload"]
         params = ClientProfile(GatewaySecret(TOKEN), identity).connect_params(
@@ -169,12 +169,12 @@ async def test_gateway_slow_client_is_closed_without_affecting_others(gateway: G
         hello = {"type": "req", "id": "1", "method": "connect", "params": params}
         await slow.send(json.dumps(hello))
         await slow.recv()
-        await link.call("agent", message("MOCK:short", "main"), final=True)
+        await client.call("agent", message("MOCK:short", "main"), final=True)
         big = "y" * 95_000
         for _ in range(300):  # each an event that may not be dropped
-            await link.call("chat.inject", {"sessionKey": "main", "message": big})
+            await client.call("chat.inject", {"sessionKey": "main", "message": big})
         assert await closed_with(slow) in {1008, None}  # None: the reason came too late
-        assert await link.call("health")
+        assert await client.call("health")
     log = (gateway.home.path / "log.jsonl").read_text(encoding="utf-8")
     assert "slow consumer" in log
 
@@ -184,18 +184,18 @@ def message(text: str, key: str) -> dict[str, Json]:
 
 
 async def test_gateway_sigterm_finishes_answer_and_says_goodbye(gateway: Gateway) -> None:
-    async with visit(gateway) as (link, heard):
-        run_id = await send(link, "MOCK:long:60:20")
-        await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
+    async with connect_client(gateway) as (client, events):
+        run_id = await send(client, "MOCK:long:60:20")
+        await events.wait(lambda n, p: n == "chat" and "word0003" in message_text(p))
         gateway.signal(signal.SIGTERM)
-        await heard.wait(lambda name, _: name == "shutdown")
+        await events.wait(lambda name, _: name == "shutdown")
         with pytest.raises(UnavailableError, match="shutting down"):
-            await link.call("chat.send", message("MOCK:short", "other"))
-        last = await heard.end_of(run_id)
-        assert last["state"] == "final" and "word0059" in said(last)
+            await client.call("chat.send", message("MOCK:short", "other"))
+        last = await events.end_of(run_id)
+        assert last["state"] == "final" and "word0059" in message_text(last)
         async with asyncio.timeout(DEADLINE_S):
-            await link._socket.wait_closed()
-        assert (link._socket.close_code, link._socket.close_reason) == (1012, "service restart")
+            await client._socket.wait_closed()
+        assert (client._socket.close_code, client._socket.close_reason) == (1012, "service restart")
     assert gateway.end() == 0
     assert not (gateway.home.state / "gateway.json").exists()
     (entries,) = gateway.home.transcripts()
@@ -204,11 +204,11 @@ async def test_gateway_sigterm_finishes_answer_and_says_goodbye(gateway: Gateway
 
 async def test_gateway_second_signal_does_not_wait(gateway: Gateway) -> None:
     started = time.monotonic()
-    async with visit(gateway) as (link, heard):
-        await send(link, "MOCK:long:10000:20")
-        await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
+    async with connect_client(gateway) as (client, events):
+        await send(client, "MOCK:long:10000:20")
+        await events.wait(lambda n, p: n == "chat" and "word0003" in message_text(p))
         gateway.signal(signal.SIGINT)
-        await heard.wait(lambda name, _: name == "shutdown")
+        await events.wait(lambda name, _: name == "shutdown")
         gateway.signal(signal.SIGINT)
     assert gateway.end() == 0
     assert time.monotonic() - started < 9  # less than the first signal alone would wait
@@ -231,12 +231,12 @@ def test_gateway_second_on_same_state_is_refused(
 async def test_gateway_after_kill_restarts_and_remembers(
     gateway: Gateway, start: Callable[..., Gateway]
 ) -> None:
-    async with visit(gateway) as (link, heard):
-        await heard.end_of(await send(link, "MOCK:short"))
+    async with connect_client(gateway) as (client, events):
+        await events.end_of(await send(client, "MOCK:short"))
     gateway.signal(signal.SIGKILL)
     gateway.end()
-    async with visit(start().wait_ready(times=2)) as (link, _heard):
-        history: Any = await link.call("chat.history", {"sessionKey": "main"})
+    async with connect_client(start().wait_ready(times=2)) as (client, _events):
+        history: Any = await client.call("chat.history", {"sessionKey": "main"})
         assert len(history["messages"]) == 2
 
 
@@ -250,24 +250,24 @@ def test_gateway_beyond_loopback_without_token_refuses_start(
 
 
 async def test_gateway_changed_config_is_used_by_next_run(gateway: Gateway, home: Home) -> None:
-    async with visit(gateway) as (link, heard):
-        await heard.end_of(await send(link, "MOCK:short", "one"))
+    async with connect_client(gateway) as (client, events):
+        await events.end_of(await send(client, "MOCK:short", "one"))
         config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
         config["models"]["providers"]["mock"]["models"].append({"id": "mock-2", "name": "Two"})
         config["agents"]["defaults"]["model"] = {"primary": "mock/mock-2"}
         home.configure(config)
-        told = await heard.wait(lambda name, _: name == "config.reloaded")
+        told = await events.wait(lambda name, _: name == "config.reloaded")
         assert told["action"] == "apply"
-        await heard.end_of(await send(link, "MOCK:short", "two"))
+        await events.end_of(await send(client, "MOCK:short", "two"))
 
         (home.state / "openclaw.json").write_text("{ agents: ")
-        refused = await heard.wait(lambda name, _: name == "config.rejected")
+        refused = await events.wait(lambda name, _: name == "config.rejected")
         assert "openclaw.json" in refused["message"]
-        status: Any = await link.call("status")
+        status: Any = await client.call("status")
         assert "openclaw.json" in status["configProblem"]
-        await heard.end_of(await send(link, "MOCK:short", "three"))  # the last good one
+        await events.end_of(await send(client, "MOCK:short", "three"))  # the last good one
 
-        listed: Any = await link.call("sessions.list", {})
+        listed: Any = await client.call("sessions.list", {})
         models = {row["key"]: row["model"] for row in listed["sessions"]}
         assert models == {
             "agent:main:one": "mock-1",
@@ -277,19 +277,19 @@ async def test_gateway_changed_config_is_used_by_next_run(gateway: Gateway, home
 
 
 async def test_gateway_config_change_that_needs_it_restarts(gateway: Gateway, home: Home) -> None:
-    async with visit(gateway) as (link, heard):
+    async with connect_client(gateway) as (client, events):
         change(home, gateway={"auth": {"mode": "none"}, "bind": "lan"})  # would not start
-        refused = await heard.wait(lambda name, _: name == "config.rejected")
+        refused = await events.wait(lambda name, _: name == "config.rejected")
         assert "refusing to listen" in refused["message"]
-        assert await link.call("health")
+        assert await client.call("health")
         change(home, gateway={"auth": {"token": "another-token"}})
-        told = await heard.wait(lambda name, _: name == "config.reloaded")
+        told = await events.wait(lambda name, _: name == "config.reloaded")
         assert told["action"] == "restart"
-        goodbye = await heard.wait(lambda name, _: name == "shutdown")
+        goodbye = await events.wait(lambda name, _: name == "shutdown")
         assert goodbye["restartExpectedMs"] > 0
     gateway.wait_ready(times=2)  # the same process
-    async with visit(gateway, secret=GatewaySecret("another-token")) as (link, heard):
-        await heard.end_of(await send(link, "MOCK:short"))
+    async with connect_client(gateway, secret=GatewaySecret("another-token")) as (client, events):
+        await events.end_of(await send(client, "MOCK:short"))
 
 
 def test_cli_commands_use_running_gateway(gateway: Gateway, home: Home) -> None:
@@ -374,8 +374,8 @@ def test_gateway_metrics_are_served_when_enabled(home: Home, start: Callable[...
 
 
 async def test_gateway_private_files_are_unreadable_by_others(gateway: Gateway, home: Home) -> None:
-    async with visit(gateway) as (link, heard):
-        await heard.end_of(await send(link, "MOCK:short"))
+    async with connect_client(gateway) as (client, events):
+        await events.end_of(await send(client, "MOCK:short"))
     open_files = [
         path
         for path in (*home.state.rglob("*"), home.path / "log.jsonl")

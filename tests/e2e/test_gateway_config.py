@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from homarus.gateway.client import GatewaySecret
-from tests.e2e.gateway import TOKEN, Gateway, change, said, send, visit, wait_for
+from tests.e2e.gateway import TOKEN, Gateway, change, connect_client, message_text, send, wait_for
 from tests.e2e.program import Home
 
 Start = Callable[..., Gateway]
@@ -79,8 +79,8 @@ async def test_config_set_that_needs_it_restarts_gateway(home: Home, gateway: Ga
     assert done.out.endswith("the gateway restarts with it\n"), done
     gateway.wait_ready(times=2)
     assert home.run("health").status == 0
-    async with visit(gateway, secret=GatewaySecret("another-token")) as (link, _heard):
-        assert await link.call("health")
+    async with connect_client(gateway, secret=GatewaySecret("another-token")) as (client, _events):
+        assert await client.call("health")
 
 
 def test_config_set_protected_key_is_written_by_owner_only(home: Home, gateway: Gateway) -> None:
@@ -165,18 +165,18 @@ async def test_config_raised_run_limit_admits_waiting_runs(home: Home, start: St
     config["agents"]["defaults"]["maxConcurrent"] = 1
     home.configure(config)
     gateway = start().wait_ready()
-    async with visit(gateway) as (link, heard):
-        first = await send(link, "MOCK:long:2000:20", "one")
-        await heard.wait(lambda n, p: n == "chat" and "word0003" in said(p))
-        second = await send(link, "MOCK:short", "two")
-        told: Any = await link.call("config.get")
+    async with connect_client(gateway) as (client, events):
+        first = await send(client, "MOCK:long:2000:20", "one")
+        await events.wait(lambda n, p: n == "chat" and "word0003" in message_text(p))
+        second = await send(client, "MOCK:short", "two")
+        told: Any = await client.call("config.get")
         patch = {"raw": '{"agents": {"defaults": {"maxConcurrent": 2}}}', "baseHash": told["hash"]}
-        assert not [p for n, p in heard.all if n == "agent" and p["runId"] == second]
-        done: Any = await link.call("config.patch", patch)
+        assert not [p for n, p in events.all if n == "agent" and p["runId"] == second]
+        done: Any = await client.call("config.patch", patch)
         assert (done["applied"]["action"], done["restart"]["ok"]) == ("apply", False)
-        assert (await heard.end_of(second))["state"] == "final"
-        await link.call("chat.abort", {"sessionKey": "one"})
-        assert (await heard.end_of(first))["state"] == "aborted"
+        assert (await events.end_of(second))["state"] == "final"
+        await client.call("chat.abort", {"sessionKey": "one"})
+        assert (await events.end_of(first))["state"] == "aborted"
 
 
 def test_gateway_broken_config_file_starts_with_last_good(home: Home, start: Start) -> None:
@@ -227,16 +227,16 @@ def test_gateway_damaged_last_good_config_is_not_used(home: Home, start: Start, 
 async def test_gateway_running_survives_config_file_coming_and_going(
     home: Home, gateway: Gateway
 ) -> None:
-    async with visit(gateway) as (link, heard):
+    async with connect_client(gateway) as (client, events):
         file = home.state / "openclaw.json"
         good = file.read_text(encoding="utf-8")
         for text in ("{", "[]", '{"agents": 5}'):
             file.write_text(text, encoding="utf-8")
-            await heard.wait(lambda name, _: name == "config.rejected")
-            heard.all.clear()
-        await heard.end_of(await send(link, "MOCK:short"))
+            await events.wait(lambda name, _: name == "config.rejected")
+            events.all.clear()
+        await events.end_of(await send(client, "MOCK:short"))
         file.write_text(good, encoding="utf-8")
         change(home, tools={"deny": ["exec"]})
-        await heard.wait(lambda name, _: name == "config.reloaded")
-        status: Any = await link.call("status")
+        await events.wait(lambda name, _: name == "config.reloaded")
+        status: Any = await client.call("status")
         assert "configProblem" not in status

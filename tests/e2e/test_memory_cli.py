@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from homarus.gateway.client import GatewayClient
-from tests.e2e.gateway import Gateway, Heard, visit
+from tests.e2e.gateway import EventRecorder, Gateway, connect_client
 from tests.e2e.program import Home, Terminal
 
 
@@ -128,16 +128,16 @@ def test_memory_cli_long_indexing_shows_progress_and_can_be_stopped(home: Home) 
 async def test_memory_cli_and_gateway_share_one_memory(home: Home, gateway: Gateway) -> None:
     assert home.run("memory", "write", "The zeppelin lands on Friday.").status == 0
 
-    async def scene(link: GatewayClient, _heard: Heard) -> None:
-        found: Any = await link.call("memory.search", {"query": "zeppelin", "maxResults": 1})
+    async def scene(client: GatewayClient, _events: EventRecorder) -> None:
+        found: Any = await client.call("memory.search", {"query": "zeppelin", "maxResults": 1})
         assert "zeppelin" in found["results"][0]["snippet"]
-        written: Any = await link.call("memory.write", {"text": "Grace plays the cello."})
-        got: Any = await link.call("memory.get", {"path": written["path"]})
+        written: Any = await client.call("memory.write", {"text": "Grace plays the cello."})
+        got: Any = await client.call("memory.get", {"path": written["path"]})
         assert "zeppelin" in got["text"] and "cello" in got["text"]
-        status: Any = await link.call("memory.status")
+        status: Any = await client.call("memory.status")
         assert status["files"] >= 1
 
-    async with visit(gateway) as (link, _heard):
-        await scene(link, _heard)
+    async with connect_client(gateway) as (client, _events):
+        await scene(client, _events)
     found = home.run("memory", "search", "cello", "--json", "--max-results", "1").json
     assert "cello" in found["results"][0]["snippet"]

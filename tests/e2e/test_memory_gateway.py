@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from homarus.gateway.client import GatewayClient
-from tests.e2e.gateway import Gateway, Heard, send, visit, wait_for
+from tests.e2e.gateway import EventRecorder, Gateway, connect_client, send, wait_for
 from tests.e2e.program import Home
 from tests.unit.memory.embed_server import EmbedServer, Reply
 
@@ -15,17 +15,19 @@ MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:7"
 BOAT = "Ada's boat is called Plankton."
 
 
-async def use(link: GatewayClient, heard: Heard, tool: str, key: str = MAIN, **args: Any) -> str:
+async def use(
+    client: GatewayClient, events: EventRecorder, tool: str, key: str = MAIN, **args: Any
+) -> str:
     """Have the model call a tool; return what the tool returned."""
-    run_id = await send(link, f"MOCK:tool:{tool}:{json.dumps(args)}§", key)
-    assert (await heard.end_of(run_id))["state"] == "final"
-    history: Any = await link.call("chat.history", {"sessionKey": key})
+    run_id = await send(client, f"MOCK:tool:{tool}:{json.dumps(args)}§", key)
+    assert (await events.end_of(run_id))["state"] == "final"
+    history: Any = await client.call("chat.history", {"sessionKey": key})
     told = [one for one in history["messages"] if one["role"] == "toolResult"]
     return str(told[-1]["content"][0]["text"])
 
 
-async def search(link: GatewayClient, heard: Heard, query: str, key: str = MAIN) -> Any:
-    return json.loads(await use(link, heard, "memory_search", key, query=query))
+async def search(client: GatewayClient, events: EventRecorder, query: str, key: str = MAIN) -> Any:
+    return json.loads(await use(client, events, "memory_search", key, query=query))
 
 
 def notes(home: Home) -> str:
@@ -43,20 +45,20 @@ def settings(home: Home, memory: Any = None, **search: Any) -> None:
 async def test_memory_write_survives_kills_exactly_once(
     home: Home, gateway: Gateway, start: Start
 ) -> None:
-    async def remember(link: GatewayClient, heard: Heard) -> None:
-        written = json.loads(await use(link, heard, "memory_write", text=BOAT))
+    async def remember(client: GatewayClient, events: EventRecorder) -> None:
+        written = json.loads(await use(client, events, "memory_write", text=BOAT))
         assert written["path"].startswith("memory/") and notes(home).count(BOAT) == 1
-        found = await search(link, heard, "What is the boat called?")
+        found = await search(client, events, "What is the boat called?")
         assert BOAT in found["results"][0]["snippet"]
 
-    async with visit(gateway) as (link, heard):
-        await remember(link, heard)
+    async with connect_client(gateway) as (client, events):
+        await remember(client, events)
     for times, number in ((2, signal.SIGKILL), (3, signal.SIGTERM)):
         gateway.signal(number)
         assert gateway.end() == (0 if number == signal.SIGTERM else -signal.SIGKILL)
         gateway = start().wait_ready(times=times)
-        async with visit(gateway) as (link, heard):
-            await remember(link, heard)
+        async with connect_client(gateway) as (client, events):
+            await remember(client, events)
     assert "Traceback" not in gateway.output
 
 
@@ -64,31 +66,33 @@ async def test_memory_group_sees_only_shared_notes_where_allowed(
     home: Home, gateway: Gateway
 ) -> None:
     shared = home.workspace / "memory/shared/rules.md"
-    async with visit(gateway) as (link, heard):
-        written = json.loads(await use(link, heard, "memory_write", text=BOAT))
+    async with connect_client(gateway) as (client, events):
+        written = json.loads(await use(client, events, "memory_write", text=BOAT))
         shared.parent.mkdir(parents=True)
         shared.write_text("The boat is washed on Fridays.\n", encoding="utf-8")
         for tool, args in (
             ("memory_search", {"query": "boat"}),
             ("memory_get", {"path": written["path"]}),
         ):
-            assert "Plankton" not in await use(link, heard, tool, GROUP, **args)
+            assert "Plankton" not in await use(client, events, tool, GROUP, **args)
         settings(home, {"qmd": {"scope": {"default": "allow"}}})
-        await heard.wait(lambda name, _: name == "config.reloaded")
-        found = await search(link, heard, "boat", GROUP)
+        await events.wait(lambda name, _: name == "config.reloaded")
+        found = await search(client, events, "boat", GROUP)
         assert [one["path"] for one in found["results"]] == ["memory/shared/rules.md"]
-        assert "Plankton" not in await use(link, heard, "memory_get", GROUP, path=written["path"])
-        assert len((await search(link, heard, "boat"))["results"]) == 2
+        assert "Plankton" not in await use(
+            client, events, "memory_get", GROUP, path=written["path"]
+        )
+        assert len((await search(client, events, "boat"))["results"]) == 2
 
 
 async def test_memory_config_reload_disables_and_enables(home: Home, gateway: Gateway) -> None:
-    async with visit(gateway) as (link, heard):
-        await use(link, heard, "memory_write", text=BOAT)
+    async with connect_client(gateway) as (client, events):
+        await use(client, events, "memory_write", text=BOAT)
         for on, words in ((False, "memory_search"), (True, "Plankton")):
-            heard.all.clear()
+            events.all.clear()
             settings(home, enabled=on)
-            await heard.wait(lambda name, _: name == "config.reloaded")
-            told = await use(link, heard, "memory_search", query="boat")
+            await events.wait(lambda name, _: name == "config.reloaded")
+            told = await use(client, events, "memory_search", query="boat")
             assert words in told and ("Plankton" in told) == on
 
 
@@ -96,33 +100,33 @@ async def test_memory_note_edited_by_hand_is_found_by_next_search(
     home: Home, gateway: Gateway
 ) -> None:
     note = home.workspace / "memory/2026-01-01.md"
-    async with visit(gateway) as (link, heard):
-        assert (await search(link, heard, "walrus"))["results"] == []
+    async with connect_client(gateway) as (client, events):
+        assert (await search(client, events, "walrus"))["results"] == []
         note.parent.mkdir(parents=True, exist_ok=True)
         for name in ("Otto", "Olga"):
             note.write_text(f"- The walrus is called {name}.\n", encoding="utf-8")
-            (found,) = (await search(link, heard, "walrus"))["results"]
+            (found,) = (await search(client, events, "walrus"))["results"]
             assert name in found["snippet"]
         note.unlink()
-        assert (await search(link, heard, "walrus"))["results"] == []
+        assert (await search(client, events, "walrus"))["results"] == []
 
 
 async def test_memory_transcripts_are_found_once_enabled(home: Home, gateway: Gateway) -> None:
     def is_written() -> bool:
         return "zeppelin" in json.dumps(home.transcripts())
 
-    async with visit(gateway) as (link, heard):
-        await heard.end_of(await send(link, "I bought a red zeppelin.", "agent:main:hangar"))
-        assert (await search(link, heard, "airships"))["results"] == []
+    async with connect_client(gateway) as (client, events):
+        await events.end_of(await send(client, "I bought a red zeppelin.", "agent:main:hangar"))
+        assert (await search(client, events, "airships"))["results"] == []
     wait_for(is_written)
-    async with visit(gateway) as (link, heard):
+    async with connect_client(gateway) as (client, events):
         settings(home, sources=["memory", "sessions"], experimental={"sessionMemory": True})
-        await heard.wait(lambda name, _: name == "config.reloaded")
-        found = (await search(link, heard, "Which zeppelin was it?"))["results"]
+        await events.wait(lambda name, _: name == "config.reloaded")
+        found = (await search(client, events, "Which zeppelin was it?"))["results"]
         (zeppelin,) = (one for one in found if "I bought" in one["snippet"])
         assert "User: I bought a red zeppelin." in zeppelin["snippet"]
         assert zeppelin["source"] == "sessions"
-        text = await use(link, heard, "memory_get", path=zeppelin["path"])
+        text = await use(client, events, "memory_get", path=zeppelin["path"])
         assert "User: I bought a red zeppelin." in json.loads(text)["text"]
 
 
@@ -138,12 +142,12 @@ async def test_memory_gateway_stop_does_not_wait_for_embedding_service(
         note.write_text(f"- {BOAT}\n", encoding="utf-8")
         gateway = start().wait_ready()
 
-        async def scene(link: GatewayClient, heard: Heard) -> None:
-            found = await search(link, heard, "boat")  # by its words
+        async def scene(client: GatewayClient, events: EventRecorder) -> None:
+            found = await search(client, events, "boat")  # by its words
             assert BOAT in found["results"][0]["snippet"]
 
-        async with visit(gateway) as (link, heard):
-            await scene(link, heard)
+        async with connect_client(gateway) as (client, events):
+            await scene(client, events)
         wait_for(lambda: len(server.seen) == 2)
         gateway.signal(signal.SIGTERM)
         assert gateway.end() == 0

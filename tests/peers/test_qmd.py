@@ -34,7 +34,7 @@ def program() -> QmdProgram:
     return qmd_program()
 
 
-def place_of(program: QmdProgram, base: Path, **settings: Any) -> MemorySpec:
+def make_spec(program: QmdProgram, base: Path, **settings: Any) -> MemorySpec:
     limits = {"timeoutMs": 60_000}  # the machine may be busy
     written = {"command": str(program.command), "limits": limits, **settings}
     return MemorySpec(
@@ -50,31 +50,31 @@ def place_of(program: QmdProgram, base: Path, **settings: Any) -> MemorySpec:
     )
 
 
-def write(place: MemorySpec, name: str, text: str) -> None:
-    path = place.workspace / name
+def write(spec: MemorySpec, name: str, text: str) -> None:
+    path = spec.workspace / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
 
 def lived_in(program: QmdProgram, base: Path) -> MemorySpec:
-    place = place_of(program, base)
-    write(place, "MEMORY.md", "# Memory\n\n- Ada lives in Lisbon since 2024.\n- Tea, no milk.\n")
+    spec = make_spec(program, base)
+    write(spec, "MEMORY.md", "# Memory\n\n- Ada lives in Lisbon since 2024.\n- Tea, no milk.\n")
     filler = "".join(f"- nothing happened at {hour}\n" for hour in range(60))
-    write(place, "memory/2026-01-01.md", f"{filler}- The boat Lobster has a new mast.\n{filler}")
-    write(place, "memory/a folder/Übung_1.md", "# Practice\nThe boat was out for an hour.\n")
-    write(place, "memory/shared/rules.md", "The boat is washed on Fridays.\n")
-    write(place, "SOUL.md", "The boat is a secret.\n")
-    return place
+    write(spec, "memory/2026-01-01.md", f"{filler}- The boat Lobster has a new mast.\n{filler}")
+    write(spec, "memory/a folder/Übung_1.md", "# Practice\nThe boat was out for an hour.\n")
+    write(spec, "memory/shared/rules.md", "The boat is washed on Fridays.\n")
+    write(spec, "SOUL.md", "The boat is a secret.\n")
+    return spec
 
 
 @pytest.fixture
-def place(program: QmdProgram, tmp_path: Path) -> MemorySpec:
+def spec(program: QmdProgram, tmp_path: Path) -> MemorySpec:
     return lived_in(program, tmp_path)
 
 
 @pytest.fixture
-def qmd(place: MemorySpec) -> Iterator[QmdBackend]:
-    with closing(QmdBackend(place)) as qmd:
+def qmd(spec: MemorySpec) -> Iterator[QmdBackend]:
+    with closing(QmdBackend(spec)) as qmd:
         qmd.sync(force=True)
         yield qmd
 
@@ -84,19 +84,19 @@ def indexed(
     program: QmdProgram, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[MemorySpec, QmdBackend]]:
     """Return one index for all tests that only search."""
-    place = lived_in(program, tmp_path_factory.mktemp("indexed"))
-    with closing(QmdBackend(place)) as qmd:
+    spec = lived_in(program, tmp_path_factory.mktemp("indexed"))
+    with closing(QmdBackend(spec)) as qmd:
         qmd.sync(force=True)
-        yield place, qmd
+        yield spec, qmd
 
 
 def cited(
-    place: MemorySpec, qmd: QmdBackend, question: str, view: MemoryView | None = None
+    spec: MemorySpec, qmd: QmdBackend, question: str, view: MemoryView | None = None
 ) -> dict[str, str]:
     """Return paths and snippets; each snippet is the text of the cited lines."""
     results = qmd.search(question, SearchOptions(view=view or MemoryView())).results
     for one in results:
-        lines = find_document(place, one.path).file.read_text(encoding="utf-8").split("\n")
+        lines = find_document(spec, one.path).file.read_text(encoding="utf-8").split("\n")
         assert "\n".join(lines[one.start_line - 1 : one.end_line]) == one.snippet
     return {one.path: one.snippet for one in results}
 
@@ -104,80 +104,80 @@ def cited(
 def test_qmd_workspace_is_indexed_searched_and_cited(
     indexed: tuple[MemorySpec, QmdBackend],
 ) -> None:
-    place, qmd = indexed
-    found = cited(place, qmd, "boat mast")
+    spec, qmd = indexed
+    found = cited(spec, qmd, "boat mast")
     assert list(found) == ["qmd/memory-dir/2026-01-01.md"]
     assert "- The boat Lobster has a new mast." in found["qmd/memory-dir/2026-01-01.md"]
     (result,) = qmd.search("mast", SearchOptions()).results
     assert result.start_line <= 61 <= result.end_line and result.source == "memory"
-    assert set(cited(place, qmd, "boat")) == {
+    assert set(cited(spec, qmd, "boat")) == {
         "qmd/memory-dir/2026-01-01.md",
         "qmd/memory-dir/a folder/Übung_1.md",
         "qmd/memory-dir/shared/rules.md",
     }
-    assert cited(place, qmd, "xylophone") == {}
+    assert cited(spec, qmd, "xylophone") == {}
     status = qmd.status()
     assert (status.backend, status.files, status.vectors) == ("qmd", 4, 0)
     assert Path(status.database).is_file() and not status.dirty
 
 
 def test_qmd_query_without_full_match_is_answered(indexed: tuple[MemorySpec, QmdBackend]) -> None:
-    place, qmd = indexed
-    found = cited(place, qmd, "Where on earth does Ada live, with or without a xylophone?")
+    spec, qmd = indexed
+    found = cited(spec, qmd, "Where on earth does Ada live, with or without a xylophone?")
     assert "- Ada lives in Lisbon since 2024." in found["qmd/memory-root/MEMORY.md"]
 
 
 def test_qmd_query_like_option_or_query_language_is_plain_text(
     indexed: tuple[MemorySpec, QmdBackend],
 ) -> None:
-    place, qmd = indexed
+    spec, qmd = indexed
     for text in ("-mast", "mast --full --all", '"mast'):
-        assert "qmd/memory-dir/2026-01-01.md" in cited(place, qmd, text), text
+        assert "qmd/memory-dir/2026-01-01.md" in cited(spec, qmd, text), text
     for text in ("lex: vec:", "NEAR( * OR", '"', "a" * 5_000):
-        cited(place, qmd, text)
+        cited(spec, qmd, text)
 
 
-def test_qmd_changed_note_is_found_after_update(place: MemorySpec, qmd: QmdBackend) -> None:
-    write(place, "MEMORY.md", "- A new line.\n- Another.\n- Ada lives in Porto since 2026.\n")
-    assert "Porto" in cited(place, qmd, "Ada")["qmd/memory-root/MEMORY.md"]
+def test_qmd_changed_note_is_found_after_update(spec: MemorySpec, qmd: QmdBackend) -> None:
+    write(spec, "MEMORY.md", "- A new line.\n- Another.\n- Ada lives in Porto since 2026.\n")
+    assert "Porto" in cited(spec, qmd, "Ada")["qmd/memory-root/MEMORY.md"]
     report = qmd.sync(force=True)
     assert report.indexed == ("qmd/memory-root",) and report.unchanged == 3
-    assert "Porto" in cited(place, qmd, "Porto")["qmd/memory-root/MEMORY.md"]
-    assert cited(place, qmd, "Lisbon") == {}
-    (place.workspace / "MEMORY.md").unlink()
-    assert cited(place, qmd, "Porto") == {}
+    assert "Porto" in cited(spec, qmd, "Porto")["qmd/memory-root/MEMORY.md"]
+    assert cited(spec, qmd, "Lisbon") == {}
+    (spec.workspace / "MEMORY.md").unlink()
+    assert cited(spec, qmd, "Porto") == {}
     assert qmd.sync(force=True).removed == ("qmd/memory-root",)
 
 
-def test_qmd_links_are_not_followed(place: MemorySpec, qmd: QmdBackend, tmp_path: Path) -> None:
+def test_qmd_links_are_not_followed(spec: MemorySpec, qmd: QmdBackend, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x.md").write_text("A zeppelin boat.\n", encoding="utf-8")
-    memory = place.workspace / "memory"
+    memory = spec.workspace / "memory"
     (memory / "x.md").symlink_to(outside / "x.md")
     (memory / "folder").symlink_to(outside)
-    (memory / "soul.md").symlink_to(place.workspace / "SOUL.md")
+    (memory / "soul.md").symlink_to(spec.workspace / "SOUL.md")
     (memory / "self.md").symlink_to(memory / "2026-01-01.md")
     qmd.sync(force=True)
-    assert cited(place, qmd, "zeppelin") == {}
-    assert len(cited(place, qmd, "boat")) == 3
+    assert cited(spec, qmd, "zeppelin") == {}
+    assert len(cited(spec, qmd, "boat")) == 3
 
 
 def test_qmd_view_limits_results(indexed: tuple[MemorySpec, QmdBackend]) -> None:
-    place, qmd = indexed
-    assert list(cited(place, qmd, "boat", view_for(GROUP))) == ["qmd/memory-dir/shared/rules.md"]
-    assert cited(place, qmd, "Ada", view_for(GROUP)) == {}
-    assert len(cited(place, qmd, "boat", view_for(KEY))) == 3
+    spec, qmd = indexed
+    assert list(cited(spec, qmd, "boat", view_for(GROUP))) == ["qmd/memory-dir/shared/rules.md"]
+    assert cited(spec, qmd, "Ada", view_for(GROUP)) == {}
+    assert len(cited(spec, qmd, "boat", view_for(KEY))) == 3
 
 
 def test_qmd_configured_collections_follow_config(
-    program: QmdProgram, place: MemorySpec, tmp_path: Path
+    program: QmdProgram, spec: MemorySpec, tmp_path: Path
 ) -> None:
-    write(place, "Docs & Co/one.md", "The anchor is rusty.\n")
-    write(place, "Docs & Co/deep/two.md", "The second anchor is new.\n")
+    write(spec, "Docs & Co/one.md", "The anchor is rusty.\n")
+    write(spec, "Docs & Co/deep/two.md", "The second anchor is new.\n")
 
     def anchors(*paths: dict[str, str]) -> set[str]:
-        now = place_of(program, tmp_path, paths=list(paths))
+        now = make_spec(program, tmp_path, paths=list(paths))
         with closing(QmdBackend(now)) as qmd:
             qmd.sync(force=True)
             return set(cited(now, qmd, "anchor"))
@@ -187,7 +187,7 @@ def test_qmd_configured_collections_follow_config(
     assert anchors({**folder, "pattern": "*.md"}) == {"qmd/docs-co/one.md"}
     assert anchors({"path": "Docs & Co/deep", "name": "docs co"}) == {"qmd/docs-co/two.md"}
     assert anchors() == set()
-    listed = QmdProcess(place).run("collection", "list", timeout_ms=0)
+    listed = QmdProcess(spec).run("collection", "list", timeout_ms=0)
     assert re.findall(r"^(\S+) \(qmd:", listed, re.MULTILINE) == [
         "memory-root",
         "memory-alt",
@@ -195,31 +195,31 @@ def test_qmd_configured_collections_follow_config(
     ]
 
 
-def test_qmd_project_file_in_workspace_is_ignored(place: MemorySpec, tmp_path: Path) -> None:
+def test_qmd_project_file_in_workspace_is_ignored(spec: MemorySpec, tmp_path: Path) -> None:
     hook = f"    update: touch {tmp_path}/obeyed\n"
     local = f"collections:\n  memory-dir:\n    path: {tmp_path}\n    pattern: '**/*.md'\n{hook}"
-    for base in (place.workspace, tmp_path, place.agent_folder):
+    for base in (spec.workspace, tmp_path, spec.agent_folder):
         (base / ".qmd").mkdir(parents=True)
         (base / ".qmd/index.yml").write_text(local, encoding="utf-8")
-    with closing(QmdBackend(place)) as qmd:
+    with closing(QmdBackend(spec)) as qmd:
         qmd.sync(force=True)
-        assert len(cited(place, qmd, "boat")) == 3
+        assert len(cited(spec, qmd, "boat")) == 3
     assert not (tmp_path / "obeyed").exists()
     assert not list(tmp_path.rglob(".qmd/index.sqlite"))
 
 
 def test_qmd_transcripts_are_found_by_participants(
-    program: QmdProgram, place: MemorySpec, tmp_path: Path
+    program: QmdProgram, spec: MemorySpec, tmp_path: Path
 ) -> None:
-    place.transcripts.mkdir(parents=True)
+    spec.transcripts.mkdir(parents=True)
     index = {}
     for key, name, words in ((KEY, "s-1", "a red kayak"), (GROUP, "s-2", "a blue kayak")):
         index[key] = {"sessionId": name, "updatedAt": 1}
         message = {"role": "user", "content": [{"type": "text", "text": f"I bought {words}."}]}
         line = {"type": "message", "id": name, "parentId": None, "message": message}
-        (place.transcripts / f"{name}.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-    (place.transcripts / "sessions.json").write_text(json.dumps(index), encoding="utf-8")
-    now = place_of(program, tmp_path, sessions={"enabled": True})
+        (spec.transcripts / f"{name}.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    (spec.transcripts / "sessions.json").write_text(json.dumps(index), encoding="utf-8")
+    now = make_spec(program, tmp_path, sessions={"enabled": True})
     with closing(QmdBackend(now)) as qmd:
         qmd.sync(force=True)
         assert set(cited(now, qmd, "kayak")) == {"qmd/sessions/s-1.md", "qmd/sessions/s-2.md"}
@@ -228,17 +228,17 @@ def test_qmd_transcripts_are_found_by_participants(
     assert found.source == "sessions" and "User: I bought a red kayak." in found.snippet
 
 
-def test_qmd_damaged_index_is_rebuilt(place: MemorySpec, qmd: QmdBackend) -> None:
+def test_qmd_damaged_index_is_rebuilt(spec: MemorySpec, qmd: QmdBackend) -> None:
     index = Path(qmd.status().database)
     index.write_bytes(b"this is not a database, and long enough to be sure of it" * 100)
-    assert "qmd/memory-dir/2026-01-01.md" in cited(place, qmd, "mast")
+    assert "qmd/memory-dir/2026-01-01.md" in cited(spec, qmd, "mast")
 
 
 @pytest.mark.parametrize("mode", ["query", "vsearch"])
 def test_qmd_mode_without_model_falls_back(
-    program: QmdProgram, place: MemorySpec, tmp_path: Path, mode: str
+    program: QmdProgram, spec: MemorySpec, tmp_path: Path, mode: str
 ) -> None:
-    now = place_of(program, tmp_path, searchMode=mode)
+    now = make_spec(program, tmp_path, searchMode=mode)
     with closing(open_backend(now, ignore_cost)) as memory:
         memory.sync()
         answer = memory.search("mast", SearchOptions())
@@ -248,8 +248,8 @@ def test_qmd_mode_without_model_falls_back(
     assert "qmd embed" in answer.fallback.why or "qmd query" in answer.fallback.why
 
 
-async def test_qmd_agent_memory_searches_and_reads(place: MemorySpec) -> None:
-    memory = AgentMemory(place)
+async def test_qmd_agent_memory_searches_and_reads(spec: MemorySpec) -> None:
+    memory = AgentMemory(spec)
     try:
         answer = await memory.search("mast")
         path = answer.results[0].path
@@ -261,12 +261,12 @@ async def test_qmd_agent_memory_searches_and_reads(place: MemorySpec) -> None:
         await memory.close()
 
 
-def test_qmd_needing_newer_node_falls_back(program: QmdProgram, place: MemorySpec) -> None:
-    old = place.home / "old"
+def test_qmd_needing_newer_node_falls_back(program: QmdProgram, spec: MemorySpec) -> None:
+    old = spec.home / "old"
     old.mkdir()
     (old / "node").write_text("#!/bin/sh\necho 'SyntaxError: too old' >&2\nexit 1\n")
     (old / "node").chmod(0o755)
-    now = replace(place, env={"PATH": f"{old}{os.pathsep}{os.environ['PATH']}"})
+    now = replace(spec, env={"PATH": f"{old}{os.pathsep}{os.environ['PATH']}"})
     with closing(open_backend(now, ignore_cost)) as memory:
         answer = memory.search("mast", SearchOptions())
     assert answer.results and answer.fallback and "too old" in answer.fallback.why

@@ -25,4 +25,4 @@ async def run_boot_prompts(
         key = f"agent:{agent.id}:{CHANNEL}"
         name = f"{CHANNEL}:{agent.id}:{now_ms}"
         inbound = Inbound(name, Address(CHANNEL, key), "owner", text, at_ms=now_ms, run_id=name)
-        submit(key, (await accept(key, inbound)).row)
+        submit(key, (await accept(key, inbound)).record)

@@ -60,7 +60,7 @@ class MemoryRegistry:
             self._open[agent] = AgentMemory(
                 self._resolve_spec(agent),
                 group=self._watchers,
-                spent=partial(self._on_cost, asyncio.get_running_loop()),
+                on_cost=partial(self._on_cost, asyncio.get_running_loop()),
                 clock=self._clock,
             )
         return self._open[agent]
@@ -94,7 +94,7 @@ class MemoryRegistry:
         services = _service_settings(self._config())
         is_changed, self._services = services != self._services, services
         opened = self._open.items()
-        stale = [agent for agent, one in opened if is_changed or not self._is_same(one.place)]
+        stale = [agent for agent, one in opened if is_changed or not self._is_same(one.spec)]
         for memory in [self._open.pop(agent) for agent in stale]:
             await memory.close()
 

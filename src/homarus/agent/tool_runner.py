@@ -76,6 +76,6 @@ class ToolRunner:
             message_id=self.inbound.id,
             run_id=self.where.run_id,
             call_id=call.id,
-            mail=self.messenger,
+            messenger=self.messenger,
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

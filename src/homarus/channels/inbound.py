@@ -176,7 +176,7 @@ class InboundPipeline:
         accepted.append(await self._journal.accept(*last, at_ms=at_ms, cursor=cursor))
 
     def _submit_new(self, admitted: AdmittedMessage, accepted: Sequence[Acceptance]) -> None:
-        new = [acceptance.row for acceptance in accepted if self._is_new(acceptance)]
+        new = [acceptance.record for acceptance in accepted if self._is_new(acceptance)]
         if new and admitted.on_accepted:
             admitted.on_accepted()
         if admitted.in_turn:
@@ -196,7 +196,7 @@ class InboundPipeline:
                 self._submit_in_turn(others)
 
     def _is_new(self, acceptance: Acceptance) -> bool:
-        record = acceptance.row
+        record = acceptance.record
         match acceptance.kind:
             case "new":
                 return not self._closed

@@ -294,7 +294,7 @@ def bench_command(
 
 async def _sync(memory: "AgentMemory", bar: "Progress") -> None:
     """Sync however long it takes: there is no search timeout on the command line."""
-    if memory.place.search.sync.on_search:
+    if memory.spec.search.sync.on_search:
         await memory.sync(progress=bar)
 
 

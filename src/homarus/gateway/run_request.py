@@ -111,9 +111,9 @@ async def start_run(
     if acceptance.kind == "conflict":
         raise InvalidRequestError(f"run {request.run_id} was asked for with another message")
     if acceptance.kind == "duplicate":
-        raise DuplicateMessageError(acceptance.row)
+        raise DuplicateMessageError(acceptance.record)
     call.gateway.subscribe_run(request.run_id, call.caller)
-    outcome = control.submit(key, acceptance.row)
+    outcome = control.submit(key, acceptance.record)
 
     def ended(run: RunOutcome | None) -> None:
         if run is None or run.run_id != request.run_id:

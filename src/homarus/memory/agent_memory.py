@@ -56,16 +56,16 @@ class AgentMemory:
 
     def __init__(
         self,
-        place: MemorySpec,
+        spec: MemorySpec,
         *,
         group: asyncio.TaskGroup | None = None,
-        spent: OnCost = ignore_cost,
+        on_cost: OnCost = ignore_cost,
         clock: Clock | None = None,
         backend: Callable[[], MemoryBackend] | None = None,
     ) -> None:
-        self.place = place
+        self.spec = spec
         self._group, self._clock = group, clock or SystemClock()
-        self._open = backend or partial(open_backend, place, spent)
+        self._open = backend or partial(open_backend, spec, on_cost)
         self._opening = threading.Lock()
         self._backend: MemoryBackend | None = None
         self._answering: ThreadPoolExecutor | None = None
@@ -74,32 +74,32 @@ class AgentMemory:
         self._sync_started_s: float | None = None  # of the sync that is running
         self._is_closed = False
         self._watching: list[asyncio.Task[None]] = []
-        self._transcripts = TranscriptSource(place)
+        self._transcripts = TranscriptSource(spec)
 
-    async def search(self, text: str, ask: SearchOptions | None = None) -> SearchResponse:
+    async def search(self, text: str, options: SearchOptions | None = None) -> SearchResponse:
         """Sync the index, then return the results for a query, best first."""
         self._start()
-        limit_ms = self.place.settings.qmd.limits.timeout_ms
+        limit_ms = self.spec.settings.qmd.limits.timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000 + _GRACE_S if limit_ms else None):
                 return await self._search(
-                    text, self._with_today(ask or SearchOptions()), limit_ms / 1000
+                    text, self._with_today(options or SearchOptions()), limit_ms / 1000
                 )
         except TimeoutError:
             raise StoreError(
-                f"the memory of {self.place.agent} did not answer within {limit_ms} ms",
+                f"the memory of {self.spec.agent} did not answer within {limit_ms} ms",
                 fix="ask again in a moment, or raise memory.qmd.limits.timeoutMs",
             ) from None
 
-    async def _search(self, text: str, ask: SearchOptions, limit_s: float) -> SearchResponse:
+    async def _search(self, text: str, options: SearchOptions, limit_s: float) -> SearchResponse:
         notes: list[str] = []
         started_s = self._clock.monotonic()
-        if self.place.search.sync.on_search:
+        if self.spec.search.sync.on_search:
             notes += await self._sync_first(min(_SYNC_TIMEOUT_S, limit_s / 2 or _SYNC_TIMEOUT_S))
-        if limit_s and ask.timeout_ms is None:
+        if limit_s and options.timeout_ms is None:
             left_s = limit_s - (self._clock.monotonic() - started_s)
-            ask = replace(ask, timeout_ms=max(1, int(left_s * 1000)))
-        answer = await self._in_thread(lambda: self._get_backend().search(text, ask))
+            options = replace(options, timeout_ms=max(1, int(left_s * 1000)))
+        answer = await self._in_thread(lambda: self._get_backend().search(text, options))
         return replace(answer, notes=(*dict.fromkeys([*notes, *answer.notes]),))
 
     async def _sync_first(self, timeout_s: float) -> list[str]:
@@ -138,13 +138,13 @@ class AgentMemory:
         from homarus.memory.notes import Lookup, read_excerpt
 
         self._start(watch=False)
-        recall = partial(recall_audience, self.place)
-        others: dict[str, Lookup] = {"sessions": partial(read_session, self.place, recall=recall)}
-        backend: object = load_backend(self.place)
+        recall = partial(recall_audience, self.spec)
+        others: dict[str, Lookup] = {"sessions": partial(read_session, self.spec, recall=recall)}
+        backend: object = load_backend(self.spec)
         if isinstance(backend, SupportsDocuments):
-            others[self.place.settings.backend] = partial(backend.read_document, self.place)
+            others[self.spec.settings.backend] = partial(backend.read_document, self.spec)
         return await self._in_thread(
-            partial(read_excerpt, self.place, path, from_line, lines, view, others=others)
+            partial(read_excerpt, self.spec, path, from_line, lines, view, others=others)
         )
 
     async def write(
@@ -159,12 +159,12 @@ class AgentMemory:
         from homarus.memory.note_writer import write_note
 
         self._start()
-        work = partial(write_note, self.place, text, to or "", day, audience)
+        work = partial(write_note, self.spec, text, to or "", day, audience)
         return await self._in_thread(work)
 
     def sync_on_session_start(self) -> None:
         """Start a sync in the background, because a session starts."""
-        if not self.place.search.enabled or not self.place.search.sync.on_session_start:
+        if not self.spec.search.enabled or not self.spec.search.sync.on_session_start:
             return
         if not self._is_closed:
             self._start()
@@ -172,8 +172,8 @@ class AgentMemory:
 
     def _start(self, *, watch: bool = True) -> None:
         """Check that the memory can be used, and watch its files from now on."""
-        agent = self.place.agent
-        if not self.place.search.enabled:
+        agent = self.spec.agent
+        if not self.spec.search.enabled:
             raise UserError(
                 f"memory is switched off for {agent}",
                 fix="set agents.defaults.memorySearch.enabled to true",
@@ -187,21 +187,21 @@ class AgentMemory:
             raise self._closed()
 
     def _closed(self) -> StoreError:
-        return StoreError(f"the memory of {self.place.agent} was closed")
+        return StoreError(f"the memory of {self.spec.agent} was closed")
 
     def _watch(self, group: asyncio.TaskGroup) -> None:
-        sync, clock = self.place.search.sync, self._clock
+        sync, clock = self.spec.search.sync, self._clock
         if sync.watch:
             quiet_s = sync.watch_debounce_ms / 1000
             poll = partial(
                 watch_files, self._signature, self._try_sync, clock=clock, quiet_s=quiet_s
             )
             self._spawn(group, poll)
-        if interval_s := load_backend(self.place).sync_interval_s(self.place):
+        if interval_s := load_backend(self.spec).sync_interval_s(self.spec):
             self._spawn(group, partial(sync_periodically, interval_s, self._try_sync, clock=clock))
 
     def _spawn(self, group: asyncio.TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
-        name = f"memory of {self.place.agent}"
+        name = f"memory of {self.spec.agent}"
         contained = run_contained(name, work, lambda _exc: None)
         try:
             self._watching.append(group.create_task(contained, name=name))
@@ -209,7 +209,7 @@ class AgentMemory:
             contained.close()
 
     async def _signature(self) -> str:
-        return await asyncio.to_thread(files_signature, self.place, self._transcripts)
+        return await asyncio.to_thread(files_signature, self.spec, self._transcripts)
 
     async def _try_sync(self) -> None:
         """Sync for the watcher; a failure was logged already."""
@@ -226,7 +226,7 @@ class AgentMemory:
         if is_shared and pending and not pending.running() and not pending.done():
             return pending
         if self._indexing is None:
-            name = f"memory {self.place.agent} index"
+            name = f"memory {self.spec.agent} index"
             self._indexing = ThreadPoolExecutor(1, thread_name_prefix=name)
         job = self._indexing.submit(self._sync, force=force, progress=progress)
         if is_shared:
@@ -244,7 +244,7 @@ class AgentMemory:
             return self._get_backend().sync(force=force, progress=step)
         except HomarusError as exc:
             if not self._is_closed:
-                log.warning("memory of %s was not indexed: %s", self.place.agent, exc)
+                log.warning("memory of %s was not indexed: %s", self.spec.agent, exc)
             raise
         finally:
             self._sync_started_s = None
@@ -252,7 +252,7 @@ class AgentMemory:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         self._check_open()  # it may have been closed while the sync was awaited
         if self._answering is None:
-            name = f"memory {self.place.agent}"
+            name = f"memory {self.spec.agent}"
             self._answering = ThreadPoolExecutor(1, thread_name_prefix=name)
         return await self._wait(self._answering.submit(work))
 
@@ -278,12 +278,12 @@ class AgentMemory:
                 self._backend = self._open()
             return self._backend
 
-    def _with_today(self, ask: SearchOptions) -> SearchOptions:
+    def _with_today(self, options: SearchOptions) -> SearchOptions:
         """Set today's date in the user's timezone, for expressions like `last week`."""
-        if ask.now is not None:
-            return ask
-        today = local_date(self.place.timezone, self._clock.now_ms())
-        return replace(ask, now=date.fromisoformat(today))
+        if options.now is not None:
+            return options
+        today = local_date(self.spec.timezone, self._clock.now_ms())
+        return replace(options, now=date.fromisoformat(today))
 
     def stop_watching(self) -> None:
         """Stop watching the files, for good."""

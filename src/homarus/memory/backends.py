@@ -15,11 +15,11 @@ from homarus.plugins.backends import BackendKind
 class MemoryBackendModule(Protocol):
     """A module that implements a memory backend."""
 
-    def create(self, place: MemorySpec, on_cost: OnCost) -> MemoryBackend:
+    def create(self, spec: MemorySpec, on_cost: OnCost) -> MemoryBackend:
         """Open the backend of one agent; `on_cost` gets the cost of each embedding call."""
         ...
 
-    def sync_interval_s(self, place: MemorySpec) -> float:
+    def sync_interval_s(self, spec: MemorySpec) -> float:
         """Return the seconds between two periodic syncs; 0 for none."""
         ...
 
@@ -28,7 +28,7 @@ class MemoryBackendModule(Protocol):
 class SupportsDocuments(Protocol):
     """A backend module whose results name documents as `<backend>/<name>`."""
 
-    def read_document(self, place: MemorySpec, name: str, view: MemoryView) -> bytes | None:
+    def read_document(self, spec: MemorySpec, name: str, view: MemoryView) -> bytes | None:
         """Return the text of a document; None if there is none, or the view does not show it."""
         ...
 
@@ -42,18 +42,18 @@ MEMORY_BACKENDS: Final[BackendKind[MemoryBackendModule]] = BackendKind(
 )
 
 
-def load_backend(place: MemorySpec) -> MemoryBackendModule:
+def load_backend(spec: MemorySpec) -> MemoryBackendModule:
     """Import the module of an agent's backend. Raises UnknownNameError."""
-    return MEMORY_BACKENDS.load(place.settings.backend)
+    return MEMORY_BACKENDS.load(spec.settings.backend)
 
 
-def open_backend(place: MemorySpec, on_cost: OnCost) -> MemoryBackend:
+def open_backend(spec: MemorySpec, on_cost: OnCost) -> MemoryBackend:
     """Open an agent's backend; any but the default one fails over to the default."""
-    name = place.settings.backend
-    backend = load_backend(place).create(place, on_cost)
+    name = spec.settings.backend
+    backend = load_backend(spec).create(spec, on_cost)
     if name == DEFAULT_BACKEND:
         return backend
     from homarus.memory.failover import FailoverBackend
 
     default = MEMORY_BACKENDS.load(DEFAULT_BACKEND)
-    return FailoverBackend(name, backend, lambda: default.create(place, on_cost))
+    return FailoverBackend(name, backend, lambda: default.create(spec, on_cost))

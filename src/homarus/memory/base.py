@@ -95,7 +95,7 @@ class MemoryBackend(Protocol):
         """Update the index from the files; `force` reads all of them again."""
         ...
 
-    def search(self, text: str, ask: SearchOptions) -> SearchResponse:
+    def search(self, text: str, options: SearchOptions) -> SearchResponse:
         """Return the best results first. Raises HomarusError when there can be no answer."""
         ...
 

@@ -32,7 +32,7 @@ from homarus.memory.note_files import NoteFile, SkippedFile, find_notes
 from homarus.memory.note_search import NoteSearch
 from homarus.memory.ranking_settings import resolve_ranking
 from homarus.memory.selftest import find_missing_note, newest_notes
-from homarus.memory.shared_embedder import PATIENCE_S, SharedEmbedder
+from homarus.memory.shared_embedder import MODEL_TIMEOUT_S, SharedEmbedder
 from homarus.memory.spec import MemorySpec
 from homarus.memory.transcripts import TranscriptSource, wants_sessions
 from homarus.memory.view import audience_of_path
@@ -44,14 +44,14 @@ MAX_NAMED: Final = 20  # skipped files that a note names
 _RESELECT_S: Final = 300.0  # before an embedder that was not available is looked for again
 
 
-def create(place: MemorySpec, on_cost: OnCost) -> "BuiltinBackend":
+def create(spec: MemorySpec, on_cost: OnCost) -> "BuiltinBackend":
     """Open the backend; see MemoryBackendModule."""
-    return BuiltinBackend(place, spent=on_cost)
+    return BuiltinBackend(spec, on_cost=on_cost)
 
 
-def sync_interval_s(place: MemorySpec) -> float:
+def sync_interval_s(spec: MemorySpec) -> float:
     """Return `memorySearch.sync.intervalMinutes` in seconds."""
-    return place.search.sync.interval_minutes * 60.0
+    return spec.search.sync.interval_minutes * 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +68,18 @@ class BuiltinBackend:
 
     def __init__(
         self,
-        place: MemorySpec,
+        spec: MemorySpec,
         embedder: Embedder | None = None,
         *,
-        spent: OnCost = ignore_cost,
+        on_cost: OnCost = ignore_cost,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._place, self._spent, self._monotonic = place, spent, monotonic
+        self._spec, self._on_cost, self._monotonic = spec, on_cost, monotonic
         self._choice = _given(embedder) if embedder else None
         self._choosing, self._syncing = threading.Lock(), threading.Lock()
         self._chosen_at_s = 0.0
         self._without: dict[str, str] = {}  # providers that failed and were replaced → reason
-        self._transcripts = TranscriptSource(place)
+        self._transcripts = TranscriptSource(spec)
         self._writer: Index | None = None  # used by the thread that syncs
         self._by_vectors: NoteSearch | None = None  # these two by the thread that searches
         self._by_words: NoteSearch | None = None
@@ -104,16 +104,16 @@ class BuiltinBackend:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise StoreError(f"the memory of {self._place.agent} was closed")
+            raise StoreError(f"the memory of {self._spec.agent} was closed")
 
     def _sync(self, *, force: bool, progress: Progress) -> SyncReport:
         # Waits for the embedder without a timeout: a sync without it would drop all vectors.
         embedder = self._find_embedder(timeout_s=-1)[0]
         self._check_open()  # an embedder chosen after `stop` was not stopped by it
         if self._writer is None:
-            cache = self._place.search.cache
+            cache = self._spec.search.cache
             max_cached = cache.max_entries if cache.enabled else 0
-            self._writer = open_index(self._place.database, max_cached=max_cached)
+            self._writer = open_index(self._spec.database, max_cached=max_cached)
         index = self._writer
         index.embedder = embedder
         notes = self._find_notes(index)
@@ -124,13 +124,13 @@ class BuiltinBackend:
 
     def _replace_failed(self, reason: str) -> bool:
         """Switch to the provider that is configured as the fallback; False if there is none."""
-        choice, fallback = self._choice, self._place.search.fallback
+        choice, fallback = self._choice, self._spec.search.fallback
         if fallback == "none" or self._without or not choice or not choice.embedder:
             return False
-        wanted = self._place.search.provider
+        wanted = self._spec.search.provider
         self._without = {wanted: reason}
         with self._choosing:
-            replacement = _choose(self._place, self._spent, self._without)
+            replacement = _choose(self._spec, self._on_cost, self._without)
             if replacement.embedder is None:
                 return False
             self._choice = replace(replacement, fallback=FallbackNotice(wanted, reason))
@@ -139,11 +139,11 @@ class BuiltinBackend:
 
     def _find_notes(self, index: Index) -> list[NoteFile | SkippedFile]:
         """Return every note with its audience."""
-        place = self._place
+        spec = self._spec
         notes: list[NoteFile | SkippedFile] = []
-        if "memory" in place.search.sources:
-            notes += map(_with_owner, find_notes(place.workspace, place.extra()))
-        if wants_sessions(place):
+        if "memory" in spec.search.sources:
+            notes += map(_with_owner, find_notes(spec.workspace, spec.extra()))
+        if wants_sessions(spec):
             notes += self._transcripts.notes(_audiences(index))
         return notes
 
@@ -159,15 +159,13 @@ class BuiltinBackend:
             return report
         missing = self._test(notes, report)
         if missing:
-            log.error("memory of %s does not find %s: made anew", self._place.agent, missing)
+            log.error("memory of %s does not find %s: made anew", self._spec.agent, missing)
             again = index.sync(notes, force=True, progress=progress)
             report = replace(again, rebuilt=f"the index did not find what is in {missing}")
             missing = self._test(notes, report)
         self._tested = missing == ""
         self._problem = (
-            f"the index of {self._place.agent} does not find what is in {missing}"
-            if missing
-            else ""
+            f"the index of {self._spec.agent} does not find what is in {missing}" if missing else ""
         )
         if self._problem:
             log.error("%s, though it was made anew; see `homarus memory status`", self._problem)
@@ -175,17 +173,17 @@ class BuiltinBackend:
 
     def _test(self, found: list[NoteFile | SkippedFile], report: SyncReport) -> str | None:
         notes = newest_notes(found, report.indexed or None)
-        with NoteSearch(self._place.workspace, self._place.database) as reader:
+        with NoteSearch(self._spec.workspace, self._spec.database) as reader:
             return find_missing_note(reader, notes)
 
     # --- searching
 
-    def search(self, text: str, ask: SearchOptions) -> SearchResponse:
+    def search(self, text: str, options: SearchOptions) -> SearchResponse:
         """Search by words, and by vectors where there are any."""
         self._check_open()
         embedder, fallback = self._find_embedder()
         reader, model = self._searcher(embedder)
-        finding = reader.find(text, ask)
+        finding = reader.find(text, options)
         if finding.why and embedder:
             self._log_failure(finding.why)
             fallback = FallbackNotice(model.provider if model else "", finding.why)
@@ -217,23 +215,23 @@ class BuiltinBackend:
         return self._by_words, None
 
     def _open_search(self, embedder: SharedEmbedder | None = None) -> NoteSearch:
-        place = self._place
-        ranking = resolve_ranking(place.search.query.hybrid)
+        spec = self._spec
+        ranking = resolve_ranking(spec.search.query.hybrid)
         return NoteSearch(
-            place.workspace, place.database, embedder, ranking=ranking, rebuild=self._index_words
+            spec.workspace, spec.database, embedder, ranking=ranking, rebuild=self._index_words
         )
 
     def _index_words(self, broken: Index) -> SyncReport:
         """Index the words for a search that found no usable index; the next sync adds vectors."""
-        reason = broken.rebuilt
-        with open_index(broken.path) as index:
+        reason = broken.database.rebuilt
+        with open_index(broken.database.path) as index:
             report = index.sync(self._find_notes(index))
         return replace(report, rebuilt=reason or report.rebuilt)
 
     # --- the embedder
 
     def _find_embedder(
-        self, timeout_s: float = PATIENCE_S
+        self, timeout_s: float = MODEL_TIMEOUT_S
     ) -> tuple[SharedEmbedder | None, FallbackNotice | None]:
         """Return the usable embedder, and the fallback notice if it is not the configured one."""
         choice = self._select()
@@ -243,7 +241,7 @@ class BuiltinBackend:
             choice.embedder.wait_for_model(timeout_s)  # may need a request to a service
         except HomarusError as exc:
             self._log_failure(str(exc))
-            return None, FallbackNotice(self._place.search.provider, str(exc))
+            return None, FallbackNotice(self._spec.search.provider, str(exc))
         return choice.embedder, choice.fallback
 
     def _select(self) -> EmbedderChoice:
@@ -252,7 +250,7 @@ class BuiltinBackend:
             now_s = self._monotonic()
             lost = self._choice and self._choice.fallback and not self._choice.embedder
             if self._choice is None or (lost and now_s - self._chosen_at_s >= _RESELECT_S):
-                self._choice, self._chosen_at_s = _choose(self._place, self._spent, {}), now_s
+                self._choice, self._chosen_at_s = _choose(self._spec, self._on_cost, {}), now_s
                 if self._choice.fallback:
                     self._logged = self._choice.fallback.why  # by the selection
             return self._choice
@@ -261,7 +259,7 @@ class BuiltinBackend:
         """Log once that words alone are compared."""
         if reason != self._logged:
             self._logged = reason
-            agent = self._place.agent
+            agent = self._spec.agent
             log.warning("memory of %s goes by words alone: %s", agent, one_line(reason, 300))
 
     # --- status and end
@@ -269,16 +267,16 @@ class BuiltinBackend:
     def status(self) -> MemoryStatus:
         """Return what the index holds and how it is made."""
         embedder, fallback = self._find_embedder()
-        with open_index(self._place.database, embedder) as index:
-            rebuilt = rebuilt_notice(index.rebuilt)
+        with open_index(self._spec.database, embedder) as index:
+            rebuilt = rebuilt_notice(index.database.rebuilt)
             counts = index.count()
             dirty = self._is_dirty(index)
-        report, place = self._report, self._place
+        report, spec = self._report, self._spec
         model = embedder.model if embedder else None
         return MemoryStatus(
-            agent=place.agent,
-            workspace=str(place.workspace),
-            database=str(place.database),
+            agent=spec.agent,
+            workspace=str(spec.workspace),
+            database=str(spec.database),
             backend="builtin",
             provider=model.provider if model else "none",
             model=model.name if model else "",
@@ -288,7 +286,7 @@ class BuiltinBackend:
             chunks=counts.chunks,
             vectors=counts.vectors,
             generation=counts.generation,
-            sources=_sources(place),
+            sources=_sources(spec),
             dirty=dirty,
             tested=self._tested,
             fallback=fallback or _failure_notice(embedder),
@@ -299,8 +297,8 @@ class BuiltinBackend:
     def _is_dirty(self, index: Index) -> bool:
         if not index.generation:
             return True
-        changes = ChangeScan(read_known(index.db), self._find_notes(index))
-        return bool(changes.gone) or any(True for _ in changes.changed())
+        changes = ChangeScan(read_known(index.database.db), self._find_notes(index))
+        return bool(changes.removed) or any(True for _ in changes.changed())
 
     def stop(self) -> None:
         """Start nothing more; a sync that is embedding ends soon, with an error."""
@@ -353,23 +351,23 @@ def _with_owner(note: NoteFile | SkippedFile) -> NoteFile | SkippedFile:
     return replace(note, owner=OWNER.user, audience=audience_of_path(note.path))
 
 
-def recall_audience(place: MemorySpec, path: str) -> str | None:
+def recall_audience(spec: MemorySpec, path: str) -> str | None:
     """Return the audience that the index has recorded for a transcript."""
-    if not place.database.exists():
+    if not spec.database.exists():
         return None
-    with open_index(place.database) as index:
+    with open_index(spec.database) as index:
         return _audiences(index).get(path)
 
 
 def _audiences(index: Index) -> Mapping[str, str]:
     """Return the audience of each transcript as it was when it was indexed."""
-    rows = select(index.db, "SELECT path, audience FROM notes WHERE source = 'sessions'")
+    rows = select(index.database.db, "SELECT path, audience FROM notes WHERE source = 'sessions'")
     return {str(path): str(audience) for path, audience in rows}
 
 
-def _sources(place: MemorySpec) -> tuple[str, ...]:
-    others = tuple(one for one in place.search.sources if one != "sessions")
-    return (*others, "sessions") if wants_sessions(place) else others
+def _sources(spec: MemorySpec) -> tuple[str, ...]:
+    others = tuple(one for one in spec.search.sources if one != "sessions")
+    return (*others, "sessions") if wants_sessions(spec) else others
 
 
 def _given(embedder: Embedder) -> EmbedderChoice:
@@ -378,10 +376,10 @@ def _given(embedder: Embedder) -> EmbedderChoice:
     return EmbedderChoice(SharedEmbedder(CircuitBreakerEmbedder(embedder)), "it was given")
 
 
-def _choose(place: MemorySpec, spent: OnCost, without: Mapping[str, str]) -> EmbedderChoice:
+def _choose(spec: MemorySpec, on_cost: OnCost, without: Mapping[str, str]) -> EmbedderChoice:
     """Select the embedder that the settings name, else one that is available."""
     from homarus.memory.embed.selection import select_embedder
 
-    chosen = select_embedder(place, paid=spent, without=without)
+    chosen = select_embedder(spec, paid=on_cost, without=without)
     embedder = SharedEmbedder(chosen.embedder) if chosen.embedder else None
     return EmbedderChoice(embedder, chosen.why, chosen.fallback)

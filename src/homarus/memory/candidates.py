@@ -24,13 +24,13 @@ from homarus.memory.vectors import VectorTable, VisibleRows
 from homarus.memory.view import EVERYTHING, MemoryView
 from homarus.store.query import select
 
-MOST_LINES: Final = 450
-MOST_BESIDE_VECTORS: Final = 350
-WHOLE_UP_TO: Final = 1_000  # lines; a smaller index is ranked completely
+MAX_LINES: Final = 450
+MAX_LINES_WITH_VECTORS: Final = 350
+RANK_ALL_MAX_LINES: Final = 1_000  # lines; a smaller index is ranked completely
 _COMMON: Final = 20_000  # lines; a word in more of them says little, and is expensive
 _ENOUGH = 3_000  # lines that have a word
 _SEEDS = 250
-_LINES_PER_PLACE = 20
+_LINES_PER_BLOCK = 20
 _MAX_RELATED = 6_000  # lines; related words in more of them are ignored
 _RELATED_SHARE = 0.3
 _AKIN_CHARS: Final = 4
@@ -42,15 +42,15 @@ _HAVING = (
     "SELECT json_group_array(rowid)"
     " FROM (SELECT rowid FROM postings WHERE postings MATCH ? LIMIT ?)"
 )
-_MOST_PHRASED = 200
+_MAX_PHRASED = 200
 _PHRASED = (
     "SELECT id FROM lines WHERE id IN (SELECT value FROM json_each(?)) AND text LIKE ? LIMIT 200"
 )
 _BLOCK_BITS = 3
 _BLOCK_SHARE = 0.6
 _BEFORE, _AFTER = 1, 2
-_MOST_DAY_LINES = 300
-_DAY_AT_LEAST = 0.5
+_MAX_DAY_LINES = 300
+_MIN_DAY_SCORE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +82,21 @@ def read_snapshot(
     where, values = view.condition()
     columns = "note, path, source, day, first, last, speakers"
     rows = select(db, f"SELECT {columns} FROM notes WHERE {where or 'TRUE'}", tuple(values))  # noqa: S608 - columns of ours
-    spoken: Counter[str] = Counter()
+    speaker_counts: Counter[str] = Counter()
     notes: dict[int, NoteInfo] = {}
     for note, path, source, day, first, last, speakers in rows:
         when = date.fromisoformat(day) if day else None
         notes[note] = NoteInfo(path, source, when, first, last)
         if speakers != "{}":
-            spoken.update(json.loads(speakers))
-    spans = [(found.first, found.last) for found in notes.values()]
+            speaker_counts.update(json.loads(speakers))
+    spans = [(note_info.first, note_info.last) for note_info in notes.values()]
     return IndexSnapshot(
         generation,
         sum(last - first + 1 for first, last in spans),
         max((last for _, last in spans), default=0),
         notes,
-        speakers_by_word(spoken),
-        frozenset(found.day.year for found in notes.values() if found.day),
+        speakers_by_word(speaker_counts),
+        frozenset(note_info.day.year for note_info in notes.values() if note_info.day),
         vectors,
         vectors.within(spans) if vectors is not None and where else None,
         _mask(spans) if where else None,
@@ -131,31 +131,31 @@ def gather_candidates(
     db: apsw.Connection,
     snapshot: IndexSnapshot,
     question: ParsedQuery,
-    asked: Sequence[float] | None = None,
+    query_vector: Sequence[float] | None = None,
     view: MemoryView = EVERYTHING,
 ) -> CandidatePool:
     """Return the lines to rank; `asked` is the vector of the query."""
     reader = _Postings(db, view, snapshot.mask)
-    found = {stem: reader.lines_with((stem,)) for stem in question.terms}
+    lines_by_stem = {stem: reader.lines_with((stem,)) for stem in question.terms}
     promise = _LineScores({}, {})
-    terms = list(_terms(reader, snapshot, found, promise))
-    if snapshot.lines <= WHOLE_UP_TO:
+    terms = list(_terms(reader, snapshot, lines_by_stem, promise))
+    if snapshot.lines <= RANK_ALL_MAX_LINES:
         wanted = _all(snapshot)
     else:
-        most = MOST_LINES if asked is None else MOST_BESIDE_VECTORS
-        wanted = _promising(promise, most) | _on_days(snapshot, question)
-        wanted |= _with_phrases(db, question, found)
-    vectors = snapshot.vectors if asked is not None else None
-    if vectors is not None and asked is not None:
-        wanted.update(vectors.nearest(asked, within=snapshot.seen))
+        max_lines = MAX_LINES if query_vector is None else MAX_LINES_WITH_VECTORS
+        wanted = _promising(promise, max_lines) | _on_days(snapshot, question)
+        wanted |= _with_phrases(db, question, lines_by_stem)
+    vectors = snapshot.vectors if query_vector is not None else None
+    if vectors is not None and query_vector is not None:
+        wanted.update(vectors.nearest(query_vector, within=snapshot.seen))
     lines = _lines(db, wanted, view)
     cosines: Mapping[int, float] = {}
-    if vectors is not None and asked is not None:
+    if vectors is not None and query_vector is not None:
         near = {other for at in lines for other in range(at - 3, at + 4)}
-        cosines = vectors.cosines(asked, near)
+        cosines = vectors.cosines(query_vector, near)
     sections = _sections(db, {line.section for line in lines.values()})
     known = {term.stem for term in terms}
-    absent = sum(not ids and stem not in known for stem, ids in found.items())
+    absent = sum(not ids and stem not in known for stem, ids in lines_by_stem.items())
     missing = absent * _rarity(snapshot.lines, 0)
     return CandidatePool(terms, lines, snapshot.notes, sections, cosines, missing)
 
@@ -163,13 +163,13 @@ def gather_candidates(
 def _terms(
     reader: "_Postings",
     snapshot: IndexSnapshot,
-    found: Mapping[str, Sequence[int]],
+    lines_by_stem: Mapping[str, Sequence[int]],
     promise: _LineScores,
 ) -> Iterator[QueryTerm]:
     """Yield the words of a query, the rarest first, each with its related lines."""
-    rare = {stem: ids for stem, ids in found.items() if len(ids) <= _COMMON}
+    rare = {stem: ids for stem, ids in lines_by_stem.items() if len(ids) <= _COMMON}
     if not any(rare.values()):
-        rare = dict(found)
+        rare = dict(lines_by_stem)
     for stem, ids in sorted(rare.items(), key=lambda one: len(one[1])):
         idf = _rarity(snapshot.lines, len(ids))
         related = reader.lines_with({*related_stems(stem), *reader.akin(stem)}, _MAX_RELATED)
@@ -184,8 +184,8 @@ def _terms(
             continue
         related_idf = min(idf, _rarity(snapshot.lines, len(others)))
         promise.add(others, _RELATED_SHARE * related_idf)
-        bits, beside = _bits(ids, snapshot.last), _bits(others, snapshot.last)
-        yield QueryTerm(stem, idf, bits, related_idf, beside)
+        bits, related_bits = _bits(ids, snapshot.last), _bits(others, snapshot.last)
+        yield QueryTerm(stem, idf, bits, related_idf, related_bits)
 
 
 class _Postings:
@@ -205,17 +205,17 @@ class _Postings:
         )
         db.execute(_VOCABULARY)
 
-    def lines_with(self, stems: Collection[str], most: int = _COMMON) -> list[int]:
+    def lines_with(self, stems: Collection[str], max_lines: int = _COMMON) -> list[int]:
         """Return the lines that have any of the words; one more than `most` if there are more."""
         if not stems:
             return []
         quoted = " OR ".join('"' + stem.replace('"', '""') + '"' for stem in stems)
-        ids: list[int] = json.loads(select(self._db, _HAVING, (quoted, most + 1))[0][0])
+        ids: list[int] = json.loads(select(self._db, _HAVING, (quoted, max_lines + 1))[0][0])
         mask = self._mask
         if mask is None:
             return ids
-        if len(ids) > most:  # too many, but only the visible ones count
-            rows = self._db.execute(self._seen, (*self._values, quoted, most + 1))
+        if len(ids) > max_lines:  # too many, but only the visible ones count
+            rows = self._db.execute(self._seen, (*self._values, quoted, max_lines + 1))
             return [at for (at,) in rows]
         last = len(mask)
         return [at for at in ids if at >> 3 < last and mask[at >> 3] >> (at & 7) & 1]
@@ -255,52 +255,58 @@ def _bits(ids: Iterable[int], last: int) -> bytearray:
     return bits
 
 
-def _promising(promise: _LineScores, most: int) -> set[int]:
+def _promising(promise: _LineScores, max_lines: int) -> set[int]:
     """Return lines with rare words, lines next to them, and blocks where many words meet."""
     own, blocks = promise.own, promise.blocks
     worth = {at: idf + _BLOCK_SHARE * blocks[at >> _BLOCK_BITS] for at, idf in own.items()}
     best = sorted(worth, key=worth.__getitem__, reverse=True)[:_SEEDS]
-    places = sorted(blocks, key=blocks.__getitem__, reverse=True)[: most // _LINES_PER_PLACE]
+    top_blocks = sorted(blocks, key=blocks.__getitem__, reverse=True)[
+        : max_lines // _LINES_PER_BLOCK
+    ]
     wanted: dict[int, None] = {}
     for before, after in ((_BEFORE, _AFTER), (REACH, REACH)):
         for at in best:
-            if len(wanted) >= most:
+            if len(wanted) >= max_lines:
                 break
             wanted |= dict.fromkeys(range(at - before, at + after + 1))
-    for block in places:
+    for block in top_blocks:
         first = block << _BLOCK_BITS
         wanted |= dict.fromkeys(range(first, first + (1 << _BLOCK_BITS) + 2))
     return set(wanted)
 
 
 def _all(snapshot: IndexSnapshot) -> set[int]:
-    return {at for found in snapshot.notes.values() for at in range(found.first, found.last + 1)}
+    return {
+        at
+        for note_info in snapshot.notes.values()
+        for at in range(note_info.first, note_info.last + 1)
+    }
 
 
 def _on_days(snapshot: IndexSnapshot, question: ParsedQuery) -> set[int]:
     """Return lines of notes of the dates in the query."""
     wanted: set[int] = set()
     if question.times.spans:
-        for found in snapshot.notes.values():
-            if question.times.score(found.day) >= _DAY_AT_LEAST:
-                wanted.update(range(found.first, found.last + 1))
-            if len(wanted) > _MOST_DAY_LINES:
+        for note_info in snapshot.notes.values():
+            if question.times.score(note_info.day) >= _MIN_DAY_SCORE:
+                wanted.update(range(note_info.first, note_info.last + 1))
+            if len(wanted) > _MAX_DAY_LINES:
                 break
     return wanted
 
 
 def _with_phrases(
-    db: apsw.Connection, question: ParsedQuery, found: Mapping[str, Sequence[int]]
+    db: apsw.Connection, question: ParsedQuery, lines_by_stem: Mapping[str, Sequence[int]]
 ) -> set[int]:
     """Return lines that contain a quoted phrase, or at least all of its words."""
     wanted: set[int] = set()
     for phrase in question.phrases:
-        lists = [{*found[stem]} for stem in content_stems(phrase) if stem in found]
+        lists = [{*lines_by_stem[stem]} for stem in content_stems(phrase) if stem in lines_by_stem]
         if not lists:
             continue
         together = sorted(set.intersection(*lists))
-        wanted.update(together[:_MOST_PHRASED])
-        if len(together) > _MOST_PHRASED:
+        wanted.update(together[:_MAX_PHRASED])
+        if len(together) > _MAX_PHRASED:
             rows = select(db, _PHRASED, (json.dumps(together), f"%{'%'.join(phrase.split())}%"))
             wanted.update(at for (at,) in rows)
     return wanted
@@ -324,13 +330,13 @@ def _lines(
 
 def _sections(db: apsw.Connection, wanted: set[int]) -> dict[int, int]:
     """Return each heading above the lines with the heading above it."""
-    known: dict[int, int] = {}
-    ask = wanted - {0}
-    while ask:
-        known |= dict(_by_id(db, "SELECT id, section", ask))
-        known |= {at: 0 for at in ask if at not in known}
-        ask = {above for above in known.values() if above and above not in known}
-    return known
+    parents: dict[int, int] = {}
+    missing = wanted - {0}
+    while missing:
+        parents |= dict(_by_id(db, "SELECT id, section", missing))
+        parents |= {at: 0 for at in missing if at not in parents}
+        missing = {above for above in parents.values() if above and above not in parents}
+    return parents
 
 
 def _by_id(db: apsw.Connection, what: str, wanted: Iterable[int]) -> list[tuple[Any, ...]]:

@@ -21,7 +21,7 @@ class IndexedFile:
     size: int
     mtime_ns: int
     ctime_ns: int
-    looked_ns: int
+    checked_ns: int
     owner: str
     audience: str
 
@@ -32,7 +32,7 @@ class ChangedNote:
 
     note: NoteFile
     content: NoteContent
-    looked_ns: int
+    checked_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class TouchedFile:
     path: str
     mtime_ns: int
     ctime_ns: int
-    looked_ns: int
+    checked_ns: int
 
 
 def read_known(db: apsw.Connection) -> dict[str, IndexedFile]:
@@ -64,20 +64,20 @@ class ChangeScan:
         self._known = known
         self.notes = [one for one in found if isinstance(one, NoteFile)]
         self.skipped = [one for one in found if isinstance(one, SkippedFile)]
-        here = {note.path for note in self.notes}
-        self.gone = [path for path in known if path not in here]
+        current = {note.path for note in self.notes}
+        self.removed = [path for path in known if path not in current]
         self.suspects = [note for note in self.notes if not _is_same(note, known.get(note.path))]
 
     def read(self, note: NoteFile) -> ChangedNote | TouchedFile | SkippedFile:
         """Read one of the suspects as it is now."""
-        looked_ns = time.time_ns()
+        checked_ns = time.time_ns()
         content = read_note(note)
         if isinstance(content, SkippedFile):
             return content
         known = self._known.get(note.path)
         if known and content.hash == known.hash and _is_seen_alike(note, known):
-            return TouchedFile(note.path, content.mtime_ns, content.ctime_ns, looked_ns)
-        return ChangedNote(note, content, looked_ns)
+            return TouchedFile(note.path, content.mtime_ns, content.ctime_ns, checked_ns)
+        return ChangedNote(note, content, checked_ns)
 
     def changed(self) -> Iterator[ChangedNote]:
         """Yield the suspects that are notes with other text than in the index."""
@@ -100,7 +100,7 @@ def _is_same(note: NoteFile, known: IndexedFile | None) -> bool:
         status.st_mtime_ns == known.mtime_ns
         and status.st_size == known.size
         and status.st_ctime_ns == known.ctime_ns
-        and known.looked_ns - known.mtime_ns > _RECENT_NS
+        and known.checked_ns - known.mtime_ns > _RECENT_NS
         and _is_seen_alike(note, known)
     )
 

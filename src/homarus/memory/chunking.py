@@ -16,7 +16,7 @@ CHUNK_OVERLAP: Final = 80
 MAX_PIECE_CHARS: Final = 700
 
 _CHARS_PER_TOKEN = 4
-_LEAST_CHUNK_CHARS = 32
+_MIN_CHUNK_CHARS = 32
 _MARK = re.compile(r"[ \t]*(?:>[ \t]*)*(?:(?:[-*+•]|\d{1,3}[.)])[ \t]+)?(?:\[[ xX]\][ \t]*)?")
 _SPEAKER = re.compile(
     r"(?:\*\*|__)?(?:\[[^\]\n]{1,30}\]\s*)?(?:\*\*|__)?"
@@ -51,21 +51,21 @@ def cut_chunks(
     text: str, tokens: int = CHUNK_TOKENS, overlap_tokens: int = CHUNK_OVERLAP
 ) -> list[NoteChunk]:
     """Return chunks of a number of tokens, each starting with the end of the previous one."""
-    most = max(_LEAST_CHUNK_CHARS, tokens * _CHARS_PER_TOKEN)
+    max_chars = max(_MIN_CHUNK_CHARS, tokens * _CHARS_PER_TOKEN)
     overlap = max(0, overlap_tokens * _CHARS_PER_TOKEN)
     chunks: list[NoteChunk] = []
-    held: list[tuple[int, str, int]] = []
-    held_chars = 0
+    buffer: list[tuple[int, str, int]] = []
+    buffer_chars = 0
     for number, line in enumerate(text.split("\n"), 1):
-        for segment in _segments(line, most):
+        for segment in _segments(line, max_chars):
             chars = (len(segment) if segment.isascii() else utf16_len(segment)) + 1
-            if held and held_chars + chars > most:
-                chunks.append(_joined(held))
-                held = _tail(held, overlap)
-                held_chars = sum(size for _, _, size in held)
-            held.append((number, segment, chars))
-            held_chars += chars
-    chunks.append(_joined(held))
+            if buffer and buffer_chars + chars > max_chars:
+                chunks.append(_joined(buffer))
+                buffer = _tail(buffer, overlap)
+                buffer_chars = sum(size for _, _, size in buffer)
+            buffer.append((number, segment, chars))
+            buffer_chars += chars
+    chunks.append(_joined(buffer))
     return chunks
 
 
@@ -79,30 +79,30 @@ def whole_lines(chunk: NoteChunk) -> NoteChunk | None:
     joins = len(parts) - (chunk.end_line - chunk.start_line + 1)
     if not joins:
         return chunk
-    most = CHUNK_TOKENS * _CHARS_PER_TOKEN
-    if joins != sum(len(part) == most for part in parts[:-1]):
+    max_chars = CHUNK_TOKENS * _CHARS_PER_TOKEN
+    if joins != sum(len(part) == max_chars for part in parts[:-1]):
         return None
-    text = "".join(part if len(part) == most else f"{part}\n" for part in parts)
+    text = "".join(part if len(part) == max_chars else f"{part}\n" for part in parts)
     return NoteChunk(chunk.start_line, chunk.end_line, text.removesuffix("\n"))
 
 
-def _segments(line: str, most: int) -> list[str]:
-    if len(line) <= most:
+def _segments(line: str, max_chars: int) -> list[str]:
+    if len(line) <= max_chars:
         return [line]
-    return [line[at : at + most] for at in range(0, len(line), most)]
+    return [line[at : at + max_chars] for at in range(0, len(line), max_chars)]
 
 
-def _joined(held: list[tuple[int, str, int]]) -> NoteChunk:
-    return NoteChunk(held[0][0], held[-1][0], "\n".join(segment for _, segment, _ in held))
+def _joined(buffer: list[tuple[int, str, int]]) -> NoteChunk:
+    return NoteChunk(buffer[0][0], buffer[-1][0], "\n".join(segment for _, segment, _ in buffer))
 
 
-def _tail(held: list[tuple[int, str, int]], overlap: int) -> list[tuple[int, str, int]]:
+def _tail(buffer: list[tuple[int, str, int]], overlap: int) -> list[tuple[int, str, int]]:
     chars = 0
-    for back, (_, _, size) in enumerate(reversed(held), 1):
+    for back, (_, _, size) in enumerate(reversed(buffer), 1):
         chars += size
         if 0 < overlap <= chars:
-            return held[-back:]
-    return held[:] if overlap else []
+            return buffer[-back:]
+    return buffer[:] if overlap else []
 
 
 def cut_lines(text: str, max_chars: int = MAX_PIECE_CHARS) -> Iterator[LinePiece]:
@@ -126,13 +126,16 @@ def speaker_of(line: str) -> str:
     return found[1].lower().lstrip("@") if found else ""
 
 
-def _pieces(line: str, most: int) -> Iterator[tuple[int, str]]:
+def _pieces(line: str, max_chars: int) -> Iterator[tuple[int, str]]:
     """Yield pieces of at most `most` characters, cut after a sentence where possible."""
     start, last = 0, len(line.rstrip())
-    while len(line) - start > most:
-        cuts = [found.end() for found in _BREAK.finditer(line, start + most // 2, start + most)]
-        space = line.rfind(" ", start + most // 2, start + most) + 1
-        end = cuts[-1] if cuts else space or start + most
+    while len(line) - start > max_chars:
+        cuts = [
+            found.end()
+            for found in _BREAK.finditer(line, start + max_chars // 2, start + max_chars)
+        ]
+        space = line.rfind(" ", start + max_chars // 2, start + max_chars) + 1
+        end = cuts[-1] if cuts else space or start + max_chars
         if line[start:end].strip():
             yield start, line[start:end]
         if end >= last:

@@ -60,19 +60,21 @@ class FailoverBackend:
                 self._record_failure(exc)
         return self._get_second().sync(force=force, progress=progress)
 
-    def search(self, text: str, ask: SearchOptions) -> SearchResponse:
+    def search(self, text: str, options: SearchOptions) -> SearchResponse:
         """Search the first backend; when it fails, the second, and say why in `fallback`."""
         started_s = time.monotonic()
         if self._can_try_first():
             try:
-                answer = self._first.search(text, _with_first_share(ask))
+                answer = self._first.search(text, _with_first_share(options))
             except HomarusError as exc:
                 self._record_failure(exc)
                 self._get_second().sync()  # it was not synced while the first answered
             else:
                 self._record_success()
                 return answer
-        answer = self._get_second().search(text, _with_time_left(ask, time.monotonic() - started_s))
+        answer = self._get_second().search(
+            text, _with_time_left(options, time.monotonic() - started_s)
+        )
         return replace(answer, fallback=self._fallback)
 
     def status(self) -> MemoryStatus:
@@ -127,13 +129,13 @@ class FailoverBackend:
         self._failures, self._reason = 0, ""
 
 
-def _with_first_share(ask: SearchOptions) -> SearchOptions:
-    if not ask.timeout_ms:
-        return ask
-    return replace(ask, timeout_ms=max(1, int(ask.timeout_ms * _FIRST_SHARE)))
+def _with_first_share(options: SearchOptions) -> SearchOptions:
+    if not options.timeout_ms:
+        return options
+    return replace(options, timeout_ms=max(1, int(options.timeout_ms * _FIRST_SHARE)))
 
 
-def _with_time_left(ask: SearchOptions, spent_s: float) -> SearchOptions:
-    if not ask.timeout_ms:
-        return ask
-    return replace(ask, timeout_ms=max(1, ask.timeout_ms - int(spent_s * 1000)))
+def _with_time_left(options: SearchOptions, spent_s: float) -> SearchOptions:
+    if not options.timeout_ms:
+        return options
+    return replace(options, timeout_ms=max(1, options.timeout_ms - int(spent_s * 1000)))

@@ -37,21 +37,21 @@ class HybridQuery:
 def search_chunks(
     db: apsw.Connection,
     snapshot: IndexSnapshot,
-    asked: HybridQuery,
+    query: HybridQuery,
     ranking: RankingSettings,
     room: ResultLimits,
 ) -> list[SearchResult]:
     """Return the best chunks by the weighted sum, cut around the matched words."""
     formula = ranking.formula
     assert formula is not None  # noqa: S101 - the caller looked
-    most = min(hybrid_scoring.MOST_CANDIDATES, room.max_results * formula.candidates)
-    by_vector = list(_near(db, snapshot, asked, most))
-    by_words = list(_worded(db, asked, most))
-    shares = (formula.vector, formula.text) if asked.vector is not None else (0.0, 1.0)
+    max_hits = min(hybrid_scoring.MAX_CANDIDATES, room.max_results * formula.candidates)
+    by_vector = list(_near(db, snapshot, query, max_hits))
+    by_words = list(_worded(db, query, max_hits))
+    shares = (formula.vector, formula.text) if query.vector is not None else (0.0, 1.0)
     weights = hybrid_scoring.HybridWeights(*shares, ranking.half_life_days, ranking.spread)
-    now_ms = ((asked.now or _newest(snapshot)) - _EPOCH).days * _DAY_MS
+    now_ms = ((query.now or _newest(snapshot)) - _EPOCH).days * _DAY_MS
     hits = hybrid_scoring.merge(by_vector, by_words, weights, now_ms)
-    return list(_shown(hits, room, hybrid_scoring.extract_keywords(asked.text)))
+    return list(_shown(hits, room, hybrid_scoring.extract_keywords(query.text)))
 
 
 def _shown(
@@ -67,15 +67,15 @@ def _shown(
         yield result
 
 
-def _result(hit: Hit, words: Collection[str], most: int) -> SearchResult:
+def _result(hit: Hit, words: Collection[str], max_hits: int) -> SearchResult:
     """Return a result that cites only the lines it shows."""
     score = max(0.0, min(1.0, hit.score))
     parts = hit.snippet.split("\n")
     if len(parts) != hit.end_line - hit.start_line + 1:  # pieces of one long line are no lines
         best = max(parts, key=lambda part: sum(word in part.lower() for word in words))
-        shown = centre(best, words, most)
+        shown = centre(best, words, max_hits)
         return SearchResult(hit.path, hit.start_line, hit.end_line, shown, score, hit.source)
-    shown = centre(hit.snippet, words, most)
+    shown = centre(hit.snippet, words, max_hits)
     at = hit.snippet.find(shown)
     first = hit.start_line + hit.snippet.count("\n", 0, at)
     return SearchResult(hit.path, first, first + shown.count("\n"), shown, score, hit.source)
@@ -86,21 +86,21 @@ def _newest(snapshot: IndexSnapshot) -> date:
 
 
 def _near(
-    db: apsw.Connection, snapshot: IndexSnapshot, asked: HybridQuery, most: int
+    db: apsw.Connection, snapshot: IndexSnapshot, query: HybridQuery, max_hits: int
 ) -> Iterator[Hit]:
     """Yield chunks that have a line near the query."""
     vectors = snapshot.vectors
-    if vectors is None or asked.vector is None:
+    if vectors is None or query.vector is None:
         return
-    ids = vectors.nearest(asked.vector, within=snapshot.seen)
+    ids = vectors.nearest(query.vector, within=snapshot.seen)
     found: dict[str, Hit] = {}
     for path, lines in _by_path(db, snapshot, ids).items():
         for row in select(db, f"SELECT {_COLUMNS} FROM chunks WHERE path = ?", (path,)):  # noqa: S608 - columns of ours
             held = [at for at, line in lines if row[2] <= line <= row[3]]
             if held:
                 span = _span(db, held[0], row)
-                found[row[0]] = _hit(row, vector=vectors.cosine_of(asked.vector, *span))
-    yield from sorted(found.values(), key=lambda hit: -hit.vector_score)[:most]
+                found[row[0]] = _hit(row, vector=vectors.cosine_of(query.vector, *span))
+    yield from sorted(found.values(), key=lambda hit: -hit.vector_score)[:max_hits]
 
 
 def _by_path(
@@ -126,20 +126,20 @@ def _span(db: apsw.Connection, at: int, row: tuple[Any, ...]) -> tuple[int, int]
     return (int(rows[0][0]), int(rows[0][1]))
 
 
-def _worded(db: apsw.Connection, asked: HybridQuery, most: int) -> Iterator[Hit]:
-    query = hybrid_scoring.build_query(asked.text)
-    if asked.vector is None:
-        words = hybrid_scoring.extract_keywords(asked.text)
-        query = " OR ".join(f'"{word}"' for word in words) or query
-    if query is None:
+def _worded(db: apsw.Connection, query: HybridQuery, max_hits: int) -> Iterator[Hit]:
+    fts_query = hybrid_scoring.build_query(query.text)
+    if query.vector is None:
+        words = hybrid_scoring.extract_keywords(query.text)
+        fts_query = " OR ".join(f'"{word}"' for word in words) or fts_query
+    if fts_query is None:
         return
-    where, values = asked.view.condition()
+    where, values = query.view.condition()
     rows = select(
         db,
         f"SELECT {_COLUMNS}, bm25(chunks_fts) FROM chunks_fts"  # noqa: S608 - columns of ours
         " JOIN chunks ON chunks.rowid = chunks_fts.rowid JOIN notes ON notes.path = chunks.path"
         f" WHERE chunks_fts MATCH ? AND {where or 'TRUE'} ORDER BY bm25(chunks_fts) LIMIT ?",
-        (query, *values, most),
+        (fts_query, *values, max_hits),
     )
     for row in rows:
         # FTS5 ranks are negative: -8 is a better match than -2.
@@ -147,5 +147,5 @@ def _worded(db: apsw.Connection, asked: HybridQuery, most: int) -> Iterator[Hit]
 
 
 def _hit(row: tuple[Any, ...], vector: float = 0.0, text: float = 0.0) -> Hit:
-    known_by, path, start, end, words, source = row[:6]
-    return Hit(known_by, path, start, end, words, source, vector, text)
+    chunk_id, path, start, end, words, source = row[:6]
+    return Hit(chunk_id, path, start, end, words, source, vector, text)

@@ -10,8 +10,7 @@ damaged database is replaced and rebuilt; the notes themselves are never written
 
 import json
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -86,7 +85,7 @@ class Index:
     def __init__(
         self, database: Database, embedder: Embedder | None = None, max_cached: int | None = None
     ) -> None:
-        self._database = database
+        self.database = database
         self._max_cached = max_cached
         self.embedder = embedder
 
@@ -97,116 +96,88 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        self._database.close()
-
-    @property
-    def path(self) -> Path:
-        return self._database.path
-
-    @property
-    def db(self) -> apsw.Connection:
-        return self._database.db
-
-    @property
-    def opened(self) -> int:
-        """Return how often a file was opened: generations of two files are not comparable."""
-        return self._database.opened
-
-    @property
-    def rebuilt(self) -> str:
-        """Return why the index was replaced, until a sync reports it."""
-        return self._database.rebuilt
+        self.database.close()
 
     @property
     def generation(self) -> int:
         """Return a number that grows with every change by any process; 0 before the first sync."""
-        return int(schema.read_meta(self.db, "generation") or 0)
+        return int(schema.read_meta(self.database.db, "generation") or 0)
 
     def is_made(self) -> bool:
         """Return whether there was a first sync; a damaged index is replaced, and has none."""
         try:
-            with self.reading():
+            with self.database.reading():
                 return bool(self.generation)
         except CorruptDataError as exc:
-            self.renew(exc)
+            self.database.reopen(exc)
             return False
-
-    @contextmanager
-    def reading(self) -> Iterator[apsw.Connection]:
-        """Read one generation. Raises CorruptDataError when the file is damaged or gone."""
-        with self._database.reading() as db:
-            yield db
-
-    def renew(self, exc: CorruptDataError) -> None:
-        """Replace the index after a CorruptDataError by an empty one for the next sync."""
-        self._database.reopen(exc)
 
     def count(self) -> IndexCounts:
         """Count the rows; vectors of the embedder's model, or of any without one."""
         if not self.is_made():
             return IndexCounts(0, 0, 0, 0, 0)
-        with self.reading() as db:
+        with self.database.reading() as db:
             tables = ("notes", "lines", "chunks")
-            asked = ", ".join(f"(SELECT count(*) FROM {name})" for name in tables)  # noqa: S608 - names above
-            ((files, lines, chunks),) = select(db, f"SELECT {asked}")
+            query = ", ".join(f"(SELECT count(*) FROM {name})" for name in tables)  # noqa: S608 - names above
+            ((files, lines, chunks),) = select(db, f"SELECT {query}")
             return IndexCounts(files, lines, chunks, self._count_vectors(db), self.generation)
 
     def _count_vectors(self, db: apsw.Connection) -> int:
         model = number_of(db, self.embedder.model) if self.embedder else None
-        asked = "SELECT count(DISTINCT id) FROM line_vectors WHERE ?1 IS NULL OR model = ?1"
-        return int(select(db, asked, (model,))[0][0])
+        query = "SELECT count(DISTINCT id) FROM line_vectors WHERE ?1 IS NULL OR model = ?1"
+        return int(select(db, query, (model,))[0][0])
 
     def has_vectors(self, model: EmbeddingModel) -> bool:
         """Return whether any line has a vector of this model."""
         if not self.is_made():
             return False
-        with self.reading() as db:
-            asked = "SELECT 1 FROM line_vectors WHERE model = ? LIMIT 1"
-            return bool(select(db, asked, (number_of(db, model),)))
+        with self.database.reading() as db:
+            query = "SELECT 1 FROM line_vectors WHERE model = ? LIMIT 1"
+            return bool(select(db, query, (number_of(db, model),)))
 
     def sync(
         self,
-        found: Iterable[NoteFile | SkippedFile],
+        notes: Iterable[NoteFile | SkippedFile],
         *,
         force: bool = False,
         progress: "Progress | None" = None,
     ) -> SyncReport:
         """Update the index from the files; `force` reads every file again."""
-        found = list(found)
+        notes = list(notes)
         try:
-            return self._sync(found, progress, force=force)
+            return self._sync(notes, progress, force=force)
         except (
             CorruptDataError,
             ConflictError,
         ) as exc:  # after a conflict, what the other process wrote is compared again
             if isinstance(exc, CorruptDataError):
-                self._database.reopen(exc)
-        return self._sync(found, progress, force=force)
+                self.database.reopen(exc)
+        return self._sync(notes, progress, force=force)
 
     def _sync(
-        self, found: list[NoteFile | SkippedFile], progress: "Progress | None", *, force: bool
+        self, notes: list[NoteFile | SkippedFile], progress: "Progress | None", *, force: bool
     ) -> SyncReport:
-        with self.reading() as db:
-            is_anew = force or schema.read_meta(db, schema.META_KEY) != _SHAPE
+        with self.database.reading() as db:
+            is_full = force or schema.read_meta(db, schema.META_KEY) != _SHAPE
             missing = missing_of(db, self.embedder.model) if self.embedder else 0
-            plan = _SyncPlan(is_anew, is_vector_due=not is_anew and missing != 0)
-            known = {} if is_anew else read_known(db)
+            plan = _SyncPlan(is_full, is_vector_due=not is_full and missing != 0)
+            recorded = {} if is_full else read_known(db)
         cache = self._cache()
-        sync = _SyncRun(self._database, plan, ChangeScan(known, found), cache, progress)
+        sync = _SyncRun(self.database, plan, ChangeScan(recorded, notes), cache, progress)
         if sync.is_needed():
             try:
-                with TranslateErrors(self.path):
+                with TranslateErrors(self.database.path):
                     sync.embed_ahead()
                     sync.write()
             finally:
                 if cache:
                     cache.close()
-            self._database.seal()
-        with self.reading() as db:
+            self.database.seal()
+        with self.database.reading() as db:
             return self._report(db, sync)
 
     def _report(self, db: apsw.Connection, sync: "_SyncRun") -> SyncReport:
-        rebuilt, self._database.rebuilt = self._database.rebuilt, ""
+        rebuilt, self.database.rebuilt = self.database.rebuilt, ""
         writer, cache = sync.writer, sync.cache
         return SyncReport(
             indexed=tuple(writer.put_paths) if writer else (),
@@ -225,7 +196,7 @@ class Index:
     def _cache(self) -> VectorCache | None:
         if self.embedder is None:
             return None
-        return VectorCache(self.path, self.embedder, self._max_cached)
+        return VectorCache(self.database.path, self.embedder, self._max_cached)
 
 
 # What makes two indexes comparable; another format means a new generation of everything. The
@@ -250,7 +221,7 @@ _STEP_LINES = 64  # lines without a vector for each step of the progress
 class _SyncPlan:
     """What a sync does: a full rebuild, missing vectors, or just the changes."""
 
-    is_anew: bool
+    is_full: bool
     is_vector_due: bool = False
 
 
@@ -278,7 +249,7 @@ class _SyncRun:
     def is_needed(self) -> bool:
         """Return whether there is anything to do; if not, nothing is locked or written."""
         plan, changes = self._plan, self._changes
-        return bool(plan.is_anew or plan.is_vector_due or changes.gone or changes.suspects)
+        return bool(plan.is_full or plan.is_vector_due or changes.removed or changes.suspects)
 
     def embed_ahead(self) -> None:
         """Embed what is new before anything is locked: it may take minutes."""
@@ -311,13 +282,13 @@ class _SyncRun:
         plan = self._plan
         with self._database.writing() as db:
             before = {str(path) for (path,) in select(db, "SELECT path FROM notes")}
-            if not plan.is_anew and schema.read_meta(db, schema.META_KEY) != _SHAPE:
+            if not plan.is_full and schema.read_meta(db, schema.META_KEY) != _SHAPE:
                 raise ConflictError(f"another process made {self._database.path} in another way")
-            if plan.is_anew:
+            if plan.is_full:
                 schema.clear(db)
             model = add_model(db, self.cache.model) if self.cache else 0
-            self.writer = writer = IndexWriter(db, model, self.cache, is_empty=plan.is_anew)
-            self._drop_gone(writer, before)
+            self.writer = writer = IndexWriter(db, model, self.cache, is_empty=plan.is_full)
+            self._remove_missing(writer, before)
             self._put_suspects(writer, before)
             filled = 0
             if plan.is_vector_due:
@@ -328,11 +299,11 @@ class _SyncRun:
         if self.cache:
             self.cache.prune()
 
-    def _drop_gone(self, writer: IndexWriter, before: set[str]) -> None:
-        if self._plan.is_anew:
+    def _remove_missing(self, writer: IndexWriter, before: set[str]) -> None:
+        if self._plan.is_full:
             self.removed = sorted(before - {note.path for note in self._changes.notes})
             return
-        for path in self._changes.gone:
+        for path in self._changes.removed:
             if writer.remove_note(path):
                 self.removed.append(path)
 
@@ -340,14 +311,14 @@ class _SyncRun:
         touched: list[TouchedFile] = []
         for note in self._changes.suspects:
             self._step(note.path)
-            found = self._changes.read(note)
-            if isinstance(found, ChangedNote):
-                self.unchanged += not writer.add_note(found)
-            elif isinstance(found, TouchedFile):
-                touched.append(found)
+            change = self._changes.read(note)
+            if isinstance(change, ChangedNote):
+                self.unchanged += not writer.add_note(change)
+            elif isinstance(change, TouchedFile):
+                touched.append(change)
                 self.unchanged += 1
             else:
-                self.skipped.append(found)
+                self.skipped.append(change)
                 if note.path in before:
                     self.removed.append(note.path)
                     writer.remove_note(note.path)

@@ -83,7 +83,7 @@ class IndexWriter:
             (
                 *(self._note, note.path, note.source, note.owner, note.audience),
                 *(note.day or day_in(note.path), first, last, content.mtime_ns, content.ctime_ns),
-                *(change.looked_ns, json.dumps(speakers)),
+                *(change.checked_ns, json.dumps(speakers)),
             )
         )
         self._note += 1
@@ -115,7 +115,7 @@ class IndexWriter:
     def update_times(self, seen: Sequence[TouchedFile]) -> None:
         self._db.executemany(
             "UPDATE notes SET mtime_ns = ?, ctime_ns = ?, looked_ns = ? WHERE path = ?",
-            [(one.mtime_ns, one.ctime_ns, one.looked_ns, one.path) for one in seen],
+            [(one.mtime_ns, one.ctime_ns, one.checked_ns, one.path) for one in seen],
         )
 
     def add_vectors(self, lines: Sequence[tuple[int, str]]) -> int:

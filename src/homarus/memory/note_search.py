@@ -129,45 +129,47 @@ class NoteSearch:
         notes = find_notes(self._workspace, self._extra)
         return self.index.sync(notes, force=force, progress=progress)
 
-    def search(self, text: str, ask: SearchOptions | None = None) -> list[SearchResult]:
+    def search(self, text: str, options: SearchOptions | None = None) -> list[SearchResult]:
         """Return the lines or passages that answer a query, best first."""
-        return list(self.find(text, ask).results)
+        return list(self.find(text, options).results)
 
-    def find(self, text: str, ask: SearchOptions | None = None) -> SearchOutcome:
+    def find(self, text: str, options: SearchOptions | None = None) -> SearchOutcome:
         """Search; when the query cannot be embedded, words alone are compared.
 
         A missing or damaged index is rebuilt first. Raises SearchTimeoutError.
         """
-        ask = ask or SearchOptions()
+        options = options or SearchOptions()
         if not self.index.is_made():
             self._rebuild()
         try:
-            return self._search(text, ask)
+            return self._search(text, options)
         except CorruptDataError as exc:
-            self.index.renew(exc)
+            self.index.database.reopen(exc)
         self._rebuild()
-        return self._search(text, ask)
+        return self._search(text, options)
 
     def _rebuild(self) -> None:
         report = self._rebuild_index(self.index) if self._rebuild_index else self.sync()
         self.rebuilt = report.rebuilt
 
-    def _search(self, text: str, ask: SearchOptions) -> SearchOutcome:
-        clock = _Deadline(ask.timeout_ms, self._monotonic)
-        with self.index.reading():
-            snapshot = self._snapshot(ask.view)
-            question = parse_query(text, snapshot.speakers, snapshot.years, ask.now)
+    def _search(self, text: str, options: SearchOptions) -> SearchOutcome:
+        clock = _Deadline(options.timeout_ms, self._monotonic)
+        with self.index.database.reading():
+            snapshot = self._snapshot(options.view)
+            question = parse_query(text, snapshot.speakers, snapshot.years, options.now)
             clock.check()
             vector, why = self._embed(text, snapshot, clock)
             if self._ranking.formula:
                 shown = self._by_formula(
-                    snapshot, HybridQuery(text, vector, ask.view, ask.now), ask
+                    snapshot, HybridQuery(text, vector, options.view, options.now), options
                 )
             else:
-                pool = gather_candidates(self.index.db, snapshot, question, vector, ask.view)
+                pool = gather_candidates(
+                    self.index.database.db, snapshot, question, vector, options.view
+                )
                 if not why:
                     clock.check()
-                shown = self._ranked(question, pool, ask)
+                shown = self._ranked(question, pool, options)
         return SearchOutcome(tuple(shown), vector is not None, why)
 
     def _embed(
@@ -185,33 +187,37 @@ class NoteSearch:
         return vector, ""
 
     def _by_formula(
-        self, snapshot: IndexSnapshot, asked: HybridQuery, ask: SearchOptions
+        self, snapshot: IndexSnapshot, asked: HybridQuery, options: SearchOptions
     ) -> list[SearchResult]:
-        min_score = hybrid_scoring.MIN_SCORE if ask.min_score is None else ask.min_score
-        chars = ask.max_snippet_chars or hybrid_scoring.MAX_SNIPPET_CHARS
-        room = ResultLimits(ask.max_results, chars, ask.max_injected_chars, min_score)
-        return search_chunks(self.index.db, snapshot, asked, self._ranking, room)
+        min_score = hybrid_scoring.MIN_SCORE if options.min_score is None else options.min_score
+        chars = options.max_snippet_chars or hybrid_scoring.MAX_SNIPPET_CHARS
+        room = ResultLimits(options.max_results, chars, options.max_injected_chars, min_score)
+        return search_chunks(self.index.database.db, snapshot, asked, self._ranking, room)
 
     def _ranked(
-        self, question: ParsedQuery, pool: CandidatePool, ask: SearchOptions
+        self, question: ParsedQuery, pool: CandidatePool, options: SearchOptions
     ) -> list[SearchResult]:
         weights, spread = self._weights(pool), self._ranking.spread
-        half_life_days, lines = self._ranking.half_life_days, ask.mode == "lines"
+        half_life_days, lines = self._ranking.half_life_days, options.mode == "lines"
 
         def order(candidates: CandidatePool) -> list[RankedLine]:
             return rank(question, candidates, weights, half_life_days)
 
         if lines and expects_many_answers(question):
-            ranked = rerank_by_feedback(question, pool, order, partial(self._gather, ask.view))
+            ranked = rerank_by_feedback(question, pool, order, partial(self._gather, options.view))
         else:
             ranked = order(pool)
         ranked = [one for one in ranked if one.is_told]
         chars = results.MAX_LINE_CHARS if lines else results.MAX_PASSAGE_CHARS
-        chars = ask.max_snippet_chars or chars
-        room = ResultLimits(ask.max_results, chars, ask.max_injected_chars, ask.min_score)
+        chars = options.max_snippet_chars or chars
+        room = ResultLimits(
+            options.max_results, chars, options.max_injected_chars, options.min_score
+        )
         if spread is not None:  # more than are shown, each of a size that fits alone
             fitting = int(min(chars, room.budget))
-            room = ResultLimits(ask.max_results * _DIVERSITY_FACTOR, fitting, None, ask.min_score)
+            room = ResultLimits(
+                options.max_results * _DIVERSITY_FACTOR, fitting, None, options.min_score
+            )
         if lines:
             words = (*question.phrases, *question.terms, *question.names)
             scale = partial(_chance, weights, max_score(question, pool, weights))
@@ -222,12 +228,12 @@ class NoteSearch:
             shown = results.show_passages(self._passages(ranked, pool), room, scale)
         if spread is None:
             return shown
-        spare = ResultLimits(ask.max_results, chars, ask.max_injected_chars)
+        spare = ResultLimits(options.max_results, chars, options.max_injected_chars)
         return results.limit_results(results.diversify_results(shown, spread), spare)
 
     def _gather(self, view: MemoryView, question: ParsedQuery) -> CandidatePool:
         """Return the candidates by words alone."""
-        return gather_candidates(self.index.db, self._snapshot(view), question, None, view)
+        return gather_candidates(self.index.database.db, self._snapshot(view), question, None, view)
 
     def _weights(self, pool: CandidatePool) -> RankingWeights:
         if self._ranking.weights:
@@ -238,13 +244,15 @@ class NoteSearch:
 
     def _snapshot(self, view: MemoryView) -> IndexSnapshot:
         generation = self.index.generation
-        if self._opened != self.index.opened:  # generations of two files are not comparable
-            self._opened, self._vectors = self.index.opened, (-1, None)
+        if (
+            self._opened != self.index.database.opened
+        ):  # generations of two files are not comparable
+            self._opened, self._vectors = self.index.database.opened, (-1, None)
             self._snapshots.clear()
         snapshot = self._snapshots.get(view)
         if snapshot is None or snapshot.generation != generation:
             vectors = self._read_vectors(generation)
-            snapshot = read_snapshot(self.index.db, generation, view, vectors)
+            snapshot = read_snapshot(self.index.database.db, generation, view, vectors)
             current = [one for one in self._snapshots.items() if one[1].generation == generation]
             self._snapshots = dict(current[1 - _MAX_SNAPSHOTS :]) | {view: snapshot}
         return snapshot
@@ -254,7 +262,7 @@ class NoteSearch:
         if self.embedder is None:
             return None
         if self._vectors[0] != generation:
-            read = VectorTable.read(self.index.db, self.embedder.model)
+            read = VectorTable.read(self.index.database.db, self.embedder.model)
             self._vectors = (generation, read if len(read) else None)
         return self._vectors[1]
 
@@ -268,7 +276,7 @@ class NoteSearch:
         for note in list(best)[:_PASSAGE_NOTES]:
             info = pool.notes[note]
             rows = select(
-                self.index.db,
+                self.index.database.db,
                 "SELECT start_line, end_line, text FROM chunks WHERE path = ? ORDER BY rowid",
                 (info.path,),
             )

@@ -39,7 +39,7 @@ _KEY_BLOCK = "-----BEGIN"
 
 
 def write_note(
-    place: MemorySpec, text: str, path: str = "", day: date | None = None, audience: str = PRIVATE
+    spec: MemorySpec, text: str, path: str = "", day: date | None = None, audience: str = PRIVATE
 ) -> NoteWrite:
     """Add lines to the daily note, or to the named one, and create it if needed.
 
@@ -47,11 +47,11 @@ def write_note(
     other audiences, are written by the agent's owner.
     """
     items = _items(text)
-    today = day.isoformat() if day else local_date(place.timezone, time.time_ns() // 1_000_000)
-    name = _target(place, path, today, audience)
+    today = day.isoformat() if day else local_date(spec.timezone, time.time_ns() // 1_000_000)
+    name = _target(spec, path, today, audience)
     heading = "" if path else f"# {today}\n\n"
-    folder = RootedFs(place.workspace, links=False)
-    with _alone(place.workspace):
+    folder = RootedFs(spec.workspace, links=False)
+    with _alone(spec.workspace):
         for _ in range(_TRIES):
             try:
                 return _add(folder, name, heading, items)
@@ -60,11 +60,11 @@ def write_note(
     raise ToolError(f"{format_path(name)} is being changed all the time", fix="try again")
 
 
-def _target(place: MemorySpec, path: str, today: str, audience: str) -> str:
+def _target(spec: MemorySpec, path: str, today: str, audience: str) -> str:
     """Return the note to write, if this audience may write there."""
     if not path:
         return day_note(today, audience)
-    spot = locate_note(place, path, writing=True)
+    spot = locate_note(spec, path, writing=True)
     if audience in {PRIVATE, audience_of_path(spot.name)}:
         return spot.name
     raise ToolDeniedError(

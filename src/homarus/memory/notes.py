@@ -55,7 +55,7 @@ class NoteLocation:
 
 
 def read_excerpt(
-    place: MemorySpec,
+    spec: MemorySpec,
     path: str,
     from_line: int | None = None,
     lines: int | None = None,
@@ -69,8 +69,10 @@ def read_excerpt(
     excerpt is empty.
     """
     first = max(1, from_line or 1)
-    most = MAX_LINES if lines is None else max(1, min(lines, MAX_LINES))
-    name, window = _read(place, path, view, others, lambda file: _look(file, first, most))
+    max_lines = MAX_LINES if lines is None else max(1, min(lines, MAX_LINES))
+    name, window = _read(
+        spec, path, view, others, lambda file: _read_window(file, first, max_lines)
+    )
     text = window.data.decode("utf-8-sig" if first == 1 else "utf-8", "replace")
     if window.cut:
         text = text.rstrip("\ufffd")  # a character may have been cut in two
@@ -78,19 +80,19 @@ def read_excerpt(
     return NoteExcerpt(name, text, first, window.lines, more=bool(window.more) or window.cut)
 
 
-def _look(file: BinaryIO, first: int, most: int) -> LineWindow:
+def _read_window(file: BinaryIO, first: int, max_lines: int) -> LineWindow:
     try:
-        return read_window(file, first, most, MAX_BYTES)
+        return read_window(file, first, max_lines, MAX_BYTES)
     except ToolError:  # it has fewer lines
         return _NOTHING
 
 
 def _read(
-    place: MemorySpec,
+    spec: MemorySpec,
     path: str,
     view: MemoryView,
     others: Mapping[str, Lookup],
-    look: Callable[[BinaryIO], LineWindow],
+    read_lines: Callable[[BinaryIO], LineWindow],
 ) -> tuple[str, LineWindow]:
     """Return the canonical name of a note, and what `look` returns for its file."""
     check_text(path)
@@ -99,47 +101,47 @@ def _read(
         parts = _parts(path, rest)
         found = others[head]("/".join(parts), view) if parts else None
         if found is None:
-            raise _missing(place, path, view)
-        return "/".join((head, *parts)), look(io.BytesIO(found))
-    spot = locate_note(place, path)
+            raise _missing(spec, path, view)
+        return "/".join((head, *parts)), read_lines(io.BytesIO(found))
+    spot = locate_note(spec, path)
     if not view.shows(spot.audience):
-        raise _missing(place, spot.name, view)
+        raise _missing(spec, spot.name, view)
     try:
-        return spot.name, _read_file(spot, look)
+        return spot.name, _read_file(spot, read_lines)
     except ToolError as exc:
         if isinstance(exc.__cause__, FileNotFoundError | NotADirectoryError):
-            raise _missing(place, spot.name, view) from None
+            raise _missing(spec, spot.name, view) from None
         raise
 
 
-def _read_file(spot: NoteLocation, look: Callable[[BinaryIO], LineWindow]) -> LineWindow:
+def _read_file(spot: NoteLocation, read_lines: Callable[[BinaryIO], LineWindow]) -> LineWindow:
     with RootedFs(spot.root, links=False).open_read(spot.path) as opened:
         if opened.stat.st_size > MAX_FILE_BYTES:
             raise ToolError(f"{format_path(spot.name)} is larger than {MAX_FILE_BYTES >> 20} MB")
         if b"\0" in opened.file.read(_SNIFFED):
             raise ToolError(f"{format_path(spot.name)} is not text")
         opened.file.seek(0)
-        return look(opened.file)
+        return read_lines(opened.file)
 
 
-def locate_note(place: MemorySpec, path: str, *, writing: bool = False) -> NoteLocation:
+def locate_note(spec: MemorySpec, path: str, *, writing: bool = False) -> NoteLocation:
     """Resolve a name without reading the disk. Raises ToolError, ToolDeniedError.
 
     With `writing`, only files of the workspace are allowed.
     """
     check_text(path)
-    for extra in () if writing else place.extra():
-        name = shown_name(extra, place.workspace)
+    for extra in () if writing else spec.extra():
+        name = shown_name(extra, spec.workspace)
         if path == name:
             return _checked(NoteLocation(extra.parent, extra.name, name))
         if path.startswith(f"{name}/") and not extra.is_symlink():
             inner = "/".join(_parts(path, path[len(name) + 1 :]))
             return _checked(NoteLocation(extra, inner, f"{name}/{inner}"))
-    parts = _parts(path, path.removeprefix(f"{place.workspace.as_posix()}/"))
+    parts = _parts(path, path.removeprefix(f"{spec.workspace.as_posix()}/"))
     name = "/".join(parts)
     if name not in ROOTS and not (parts[:1] and parts[0] in FOLDERS and len(parts) > 1):
         raise ToolDeniedError(f"{format_path(path)} is not memory", fix=_WHAT)
-    return _checked(NoteLocation(place.workspace, name, name))
+    return _checked(NoteLocation(spec.workspace, name, name))
 
 
 def _checked(spot: NoteLocation) -> NoteLocation:
@@ -162,12 +164,12 @@ def _parts(path: str, rest: str) -> list[str]:
     return parts
 
 
-def _missing(place: MemorySpec, name: str, view: MemoryView) -> ToolError:
+def _missing(spec: MemorySpec, name: str, view: MemoryView) -> ToolError:
     """Return the same error for a missing note and for one that the view does not show."""
-    found = find_notes(place.workspace, place.extra())
+    found = find_notes(spec.workspace, spec.extra())
     seen = [one.path for one in found if isinstance(one, NoteFile) and view.shows(one.audience)]
     folder = name.rpartition("/")[0]
-    beside = [each for each in seen if each.rpartition("/")[0] == folder]
-    near = closest_names(name, (beside or seen)[-_MAX_NEAR:])
+    siblings = [each for each in seen if each.rpartition("/")[0] == folder]
+    near = closest_names(name, (siblings or seen)[-_MAX_NEAR:])
     fix = f"did you mean {' or '.join(map(format_path, near))}?" if near else "search for it"
     return ToolError(f"there is no {format_path(name)} in memory", fix=fix)

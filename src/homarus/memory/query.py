@@ -10,7 +10,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.memory.stems import STOP_WORDS, content_stems, stemmer, stop_stems
 from homarus.memory.time_expressions import TimeExpressions, parse_time_expressions
 
-SPEAKS_AT_LEAST: Final = 3  # lines; a key such as `Wifi: …` is no speaker
+MIN_SPEAKER_LINES: Final = 3  # lines; a key such as `Wifi: …` is no speaker
 
 _WORD = re.compile(r"[^\W_][\w'’-]*")
 _ASKS_WHEN = re.compile(
@@ -21,8 +21,8 @@ _ASKS_RECENT = re.compile(
     r"|these days|nowadays|at the moment|zuletzt|neueste[nrs]?|derzeit|aktuell)\b"
 )
 _QUOTED = re.compile(r'"([^"\n]+)"|“([^”\n]+)”|„([^“”\n]+)[“”]|«([^»\n]+)»|「([^」\n]+)」')
-_MOST_TERMS = 24
-_MOST_PHRASES = 8
+_MAX_TERMS = 24
+_MAX_PHRASES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def parse_query(
         terms = [part for part in dict.fromkeys(stem(text)) if part not in stop_stems()]
     return ParsedQuery(
         text,
-        tuple(terms[:_MOST_TERMS]),
+        tuple(terms[:_MAX_TERMS]),
         tuple(speakers[name] for name in names),
         tuple(names),
         moments,
@@ -78,7 +78,7 @@ def parse_query(
 def _phrases(text: str) -> tuple[str, ...]:
     """Return the quoted phrases that contain a word."""
     found = (fold(next(filter(None, one.groups()))) for one in _QUOTED.finditer(text))
-    return tuple(dict.fromkeys(one for one in found if _WORD.search(one)))[:_MOST_PHRASES]
+    return tuple(dict.fromkeys(one for one in found if _WORD.search(one)))[:_MAX_PHRASES]
 
 
 def _pairs(words: list[str], silent: set[str]) -> Iterator[str]:
@@ -92,7 +92,7 @@ def speakers_by_word(spoken: Mapping[str, int]) -> dict[str, frozenset[str]]:
     """Return the speakers that a word may mean: by their full name, and by its first word."""
     found: dict[str, set[str]] = {}
     for name, lines in spoken.items():
-        if lines >= SPEAKS_AT_LEAST:
+        if lines >= MIN_SPEAKER_LINES:
             found.setdefault(name, set()).add(name)
             found.setdefault(name.split()[0], set()).add(name)
     return {word: frozenset(names) for word, names in found.items()}

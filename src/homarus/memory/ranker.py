@@ -31,7 +31,7 @@ _SHORT_CHARS: Final = 20
 _RUN_LINES = 24
 _TINY = 1e-6
 _ABSENT: Final = 0.5  # share of the words that no line has, in the scale of scores
-LEAST_COSINE: Final = 0.3  # of a line without any other evidence
+MIN_COSINE: Final = 0.3  # of a line without any other evidence
 _RECENT_DAYS: Final = 30.0  # the half-life of recency, when a question asks for recent notes
 
 
@@ -219,7 +219,7 @@ def rank(
         is_told = bool(around or told or day)
         if pool.cosines:
             score += _meaning(at, pool.cosines, weights)
-            is_told = is_told or pool.cosines.get(at, 0.0) >= LEAST_COSINE
+            is_told = is_told or pool.cosines.get(at, 0.0) >= MIN_COSINE
         if line.flags & HEADING:  # a heading alone is an answer only if it has the very word
             is_told = inside > 0
         ranked.append(RankedLine(score, line, is_told))

@@ -15,13 +15,13 @@ from homarus.memory.query import ParsedQuery
 from homarus.memory.ranker import LEXICAL, CandidatePool, RankedLine, rank
 from homarus.memory.stems import stemmer, stop_stems
 
-KEPT_CHARS: Final = 1_500  # of the first hits, which keep their ranks
+FIXED_RANK_CHARS: Final = 1_500  # of the first hits, which keep their ranks
 FIRST_HITS: Final = 8
-MOST_NAMES: Final = 8
+MAX_NAMES: Final = 8
 WEIGHT: Final = 1.0
 _FADES_OVER: Final = 8.0  # distance below the best score at which the bonus is zero
-_TELLS_FROM: Final = 0.7  # share of the weight that suffices for a line without other evidence
-_LEAST_CHARS: Final = 3
+_MIN_BONUS_SHARE: Final = 0.7  # share of the weight that suffices for a line without other evidence
+_MIN_CHARS: Final = 3
 
 _PLURAL = r"(?!(?:is|was|does|has|this)\b)\w{3,}s\b"
 _BETWEEN = r"(?:(?!(?:is|was|are|does|did|has)\b)\w+\s+){0,2}?"
@@ -70,7 +70,7 @@ def _bonus(below: float) -> float:
 
 
 def _raised(one: RankedLine, bonus: float) -> RankedLine:
-    is_told = one.is_told or bonus >= _TELLS_FROM * WEIGHT
+    is_told = one.is_told or bonus >= _MIN_BONUS_SHARE * WEIGHT
     return RankedLine(one.score + bonus, one.line, is_told)
 
 
@@ -79,7 +79,7 @@ def _kept(ranked: Sequence[RankedLine]) -> int:
     chars = 0
     for number, one in enumerate(ranked):
         chars += len(one.line.text)
-        if chars > KEPT_CHARS:
+        if chars > FIXED_RANK_CHARS:
             return number
     return len(ranked)
 
@@ -92,5 +92,5 @@ def _names(ranked: Sequence[RankedLine], question: ParsedQuery) -> tuple[str, ..
     for one in ranked:
         said = one.line.text.split(":", 1)[-1]  # without the speaker
         names = " ".join(name[0] for name in _NAME.finditer(said))
-        found.update(part for part in stem(names) if len(part) >= _LEAST_CHARS)
-    return tuple(part for part, _ in found.most_common() if part not in known)[:MOST_NAMES]
+        found.update(part for part in stem(names) if len(part) >= _MIN_CHARS)
+    return tuple(part for part, _ in found.most_common() if part not in known)[:MAX_NAMES]

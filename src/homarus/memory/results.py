@@ -16,12 +16,12 @@ from homarus.memory.ranker import CandidateLine, NoteInfo, RankedLine
 MAX_RESULTS: Final = 6
 MAX_LINE_CHARS: Final = 1_400  # of a result in the mode `lines`
 MAX_PASSAGE_CHARS: Final = 1_400  # six of them are 8,400
-MOST_CHARS: Final = 1_500  # of a result, whatever the caller asks for
+MAX_CHARS: Final = 1_500  # of a result, whatever the caller asks for
 _MERGE_BACK = 2  # a line joins its neighbour if that is one of the last so many results
 _AGAIN = 0.7  # log-odds that a second passage of the same note loses
-_LEAST = 1e-9
-_MOST_PLACES = 40  # of one word in one line
-_LEAST_CHARS = 80  # of a last result that is cut to fit
+_EPSILON = 1e-9
+_MAX_MATCHES = 40  # of one word in one line
+_MIN_CHARS = 80  # of a last result that is cut to fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ResultLimits:
 
     @property
     def chars(self) -> int:
-        return max(1, min(self.max_chars, MOST_CHARS))
+        return max(1, min(self.max_chars, MAX_CHARS))
 
     @property
     def budget(self) -> float:
@@ -65,25 +65,25 @@ class SearchResult:
         return f"{self.path}#L{self.start_line}{last}"
 
 
-def centre(text: str, words: Collection[str], most: int) -> str:
+def centre(text: str, words: Collection[str], max_chars: int) -> str:
     """Return as much of a text as fits, around the matched words."""
-    if len(text) <= most:
+    if len(text) <= max_chars:
         return text
     low = text.lower() if len(text.lower()) == len(text) else text
-    found = [(one.start(), word) for word in words for one in _places(word, low)]
+    found = [(one.start(), word) for word in words for one in _matches(word, low)]
     best, span = 0, (0, 0)
     for start, _ in sorted(found):
-        inside = [(at, word) for at, word in found if start <= at <= start + most - len(word)]
+        inside = [(at, word) for at, word in found if start <= at <= start + max_chars - len(word)]
         if len({word for _, word in inside}) > best:
             best = len({word for _, word in inside})
             span = (start, max(at + len(word) for at, word in inside))
-    first = (span[0] + span[1] - most) // 2 if best else 0
-    first = max(0, min(first, len(text) - most))
-    return text[first : first + most]
+    first = (span[0] + span[1] - max_chars) // 2 if best else 0
+    first = max(0, min(first, len(text) - max_chars))
+    return text[first : first + max_chars]
 
 
-def _places(word: str, low: str) -> Iterator[re.Match[str]]:
-    return islice(re.finditer(re.escape(word), low), _MOST_PLACES) if word else iter(())
+def _matches(word: str, low: str) -> Iterator[re.Match[str]]:
+    return islice(re.finditer(re.escape(word), low), _MAX_MATCHES) if word else iter(())
 
 
 @dataclass(slots=True)
@@ -95,9 +95,9 @@ class _AdjacentLines:
     chars: int
     cut: str = ""
 
-    def takes(self, line: CandidateLine, most: float) -> bool:
+    def takes(self, line: CandidateLine, max_chars: float) -> bool:
         """Add the line at one end if it is adjacent and fits."""
-        if self.cut or self.chars + 1 + len(line.text) > most:
+        if self.cut or self.chars + 1 + len(line.text) > max_chars:
             return False
         if _follows(self.lines[-1], line):
             self.lines.append(line)
@@ -137,12 +137,12 @@ def show_lines(
             continue
         if len(runs) == room.max_results:
             break
-        most = int(min(room.chars, left))
-        if chars > most and runs and most < min(_LEAST_CHARS, room.chars):
+        max_chars = int(min(room.chars, left))
+        if chars > max_chars and runs and max_chars < min(_MIN_CHARS, room.chars):
             break
-        shown = centre(line.text, words, most)
+        shown = centre(line.text, words, max_chars)
         runs.append(
-            _AdjacentLines([line], scale(one.score), len(shown), shown if chars > most else "")
+            _AdjacentLines([line], scale(one.score), len(shown), shown if chars > max_chars else "")
         )
         left -= len(shown)
     return [_result(run, notes[run.lines[0].note]) for run in runs]
@@ -179,10 +179,10 @@ def show_passages(
         scores = [_value(one, shown) - _AGAIN * seen[one.found.path] for one in waiting]
         best = max(range(len(waiting)), key=scores.__getitem__)
         passage = waiting.pop(best)
-        score, most = scale(scores[best]), int(min(room.chars, left))
-        if not room.takes(score) or (results and most < min(_LEAST_CHARS, room.chars)):
+        score, max_chars = scale(scores[best]), int(min(room.chars, left))
+        if not room.takes(score) or (results and max_chars < min(_MIN_CHARS, room.chars)):
             break
-        result = _cut(passage, score, most)
+        result = _cut(passage, score, max_chars)
         results.append(result)
         left -= len(result.snippet)
         seen[result.path] += 1
@@ -193,30 +193,30 @@ def show_passages(
 def _value(passage: Passage, shown: set[tuple[str, int]]) -> float:
     path = passage.found.path
     new = sum(worth for line, worth in passage.worth.items() if (path, line) not in shown)
-    return math.log(new + _LEAST)
+    return math.log(new + _EPSILON)
 
 
-def _cut(passage: Passage, score: float, most: int) -> SearchResult:
+def _cut(passage: Passage, score: float, max_chars: int) -> SearchResult:
     """Return the chunk, or of a long one the consecutive lines of most weight."""
     lines = passage.chunk.text.split("\n")
     start = passage.chunk.start_line
     if len(lines) != passage.chunk.end_line - start + 1:
         # Pieces of one long line are no lines: show the matching piece, cite the full range.
         text = next((one for one in lines if passage.best in one), lines[0])
-        text, found = centre(text, (passage.best,), most), passage.found
+        text, found = centre(text, (passage.best,), max_chars), passage.found
         return SearchResult(found.path, start, passage.chunk.end_line, text, score, found.source)
     worth = [passage.worth.get(start + number, 0.0) for number in range(len(lines))]
-    first, last = _window(lines, worth, most)
+    first, last = _window(lines, worth, max_chars)
     text = "\n".join(lines[first : last + 1])
-    if len(text) > most:  # a single line: around the match
+    if len(text) > max_chars:  # a single line: around the match
         at = max(0, text.find(passage.best))
-        at = max(0, min(at - (most - len(passage.best)) // 2, len(text) - most))
-        text = text[at : at + most]
+        at = max(0, min(at - (max_chars - len(passage.best)) // 2, len(text) - max_chars))
+        text = text[at : at + max_chars]
     found = passage.found
     return SearchResult(found.path, start + first, start + last, text, score, found.source)
 
 
-def _window(lines: Sequence[str], worth: Sequence[float], most: int) -> tuple[int, int]:
+def _window(lines: Sequence[str], worth: Sequence[float], max_chars: int) -> tuple[int, int]:
     sizes = [len(line) + 1 for line in lines]
     best, span = -1.0, (0, 0)
     first = chars = 0
@@ -224,11 +224,13 @@ def _window(lines: Sequence[str], worth: Sequence[float], most: int) -> tuple[in
     for last, size in enumerate(sizes):
         chars += size
         total += worth[last]
-        while chars - 1 > most and first < last:
+        while chars - 1 > max_chars and first < last:
             chars -= sizes[first]
             total -= worth[first]
             first += 1
-        if total > best + _LEAST or (total > best - _LEAST and last - first > span[1] - span[0]):
+        if total > best + _EPSILON or (
+            total > best - _EPSILON and last - first > span[1] - span[0]
+        ):
             best, span = total, (first, last)
     return span
 
@@ -244,11 +246,11 @@ def diversify_results(found: Sequence[SearchResult], balance: float) -> list[Sea
 
 def limit_results(found: Iterable[SearchResult], room: ResultLimits) -> list[SearchResult]:
     """Return as many complete results as fit."""
-    kept: list[SearchResult] = []
+    selected: list[SearchResult] = []
     left = room.budget
     for one in found:
-        if len(kept) == room.max_results or len(one.snippet) > left:
+        if len(selected) == room.max_results or len(one.snippet) > left:
             break
-        kept.append(one)
+        selected.append(one)
         left -= len(one.snippet)
-    return kept
+    return selected

@@ -14,7 +14,7 @@ from homarus.memory.embed.base import EmbeddingModel
 from homarus.memory.embed.circuit_breaker import CircuitBreakerEmbedder
 
 T = TypeVar("T")
-PATIENCE_S: Final = 1.0
+MODEL_TIMEOUT_S: Final = 1.0
 IDLE_S: Final = 300.0
 
 
@@ -28,10 +28,10 @@ class SharedEmbedder:
     def __init__(
         self,
         embedder: CircuitBreakerEmbedder,
-        patience_s: float = PATIENCE_S,
+        timeout_s: float = MODEL_TIMEOUT_S,
         idle_s: float = IDLE_S,
     ) -> None:
-        self._embedder, self._patience_s, self._idle_s = embedder, patience_s, idle_s
+        self._embedder, self._timeout_s, self._idle_s = embedder, timeout_s, idle_s
         self._gate, self._use = threading.Lock(), threading.Lock()
         self._model: EmbeddingModel | None = None
         self._is_stopped = False
@@ -41,15 +41,15 @@ class SharedEmbedder:
     @property
     def model(self) -> EmbeddingModel:
         """Return the model. Raises EmbedderBusyError while another thread requests it."""
-        return self.wait_for_model(self._patience_s)
+        return self.wait_for_model(self._timeout_s)
 
-    def wait_for_model(self, within_s: float = -1) -> EmbeddingModel:
+    def wait_for_model(self, timeout_s: float = -1) -> EmbeddingModel:
         """Return the model; it is requested until it is known, and then cached.
 
         Waits at most so many seconds for the embedder; -1 waits without limit.
         """
         if self._model is None:
-            if not self._use.acquire(timeout=within_s):
+            if not self._use.acquire(timeout=timeout_s):
                 raise EmbedderBusyError("the embedder is busy")
             self._model = self._do(lambda: self._embedder.model)
         return self._model
@@ -71,10 +71,10 @@ class SharedEmbedder:
 
     def embed_question(self, text: str) -> list[float]:
         """Return the vector of a query. Raises EmbedderBusyError when it would have to wait."""
-        if not self._gate.acquire(timeout=self._patience_s):
+        if not self._gate.acquire(timeout=self._timeout_s):
             raise EmbedderBusyError("the embedder is busy")
         try:
-            if not self._use.acquire(timeout=self._patience_s):
+            if not self._use.acquire(timeout=self._timeout_s):
                 raise EmbedderBusyError("the embedder is busy with notes that are being indexed")
         finally:
             self._gate.release()

@@ -36,9 +36,11 @@ class ToolMemory(Protocol):
     """What the tools need of an `AgentMemory`."""
 
     @property
-    def place(self) -> "MemorySpec": ...
+    def spec(self) -> "MemorySpec": ...
 
-    async def search(self, text: str, ask: "SearchOptions | None" = None) -> "SearchResponse": ...
+    async def search(
+        self, text: str, options: "SearchOptions | None" = None
+    ) -> "SearchResponse": ...
 
     async def get(
         self,
@@ -62,18 +64,18 @@ def tools(context: ToolSourceContext) -> Sequence[Tool]:
 def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
     """Return the tools of one agent; `memory` is called at the first use."""
 
-    async def of(ctx: ToolContext) -> ToolMemory:
+    async def get_memory(ctx: ToolContext) -> ToolMemory:
         # Some megabytes of code, once: they are imported beside the loop.
         await asyncio.to_thread(importlib.import_module, "homarus.memory.agent_memory")
-        found = memory()
+        agent_memory = memory()
         channel = ctx.here.channel if ctx.here else ""
-        if not found.place.search.enabled:
+        if not agent_memory.spec.search.enabled:
             raise ToolDeniedError(
                 "memory is switched off", fix="agents.defaults.memorySearch.enabled"
             )
-        if not is_search_allowed(found.place.settings.qmd.scope, ctx.session_key, channel):
+        if not is_search_allowed(agent_memory.spec.settings.qmd.scope, ctx.session_key, channel):
             raise ToolDeniedError(_DENIED, fix="say so, if you were asked for it")
-        return found
+        return agent_memory
 
     @tool(group="memory", idempotent=True)
     async def memory_search(
@@ -94,10 +96,10 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
         if not query.strip():
             raise ToolError("there is nothing to look for", fix="ask with words")
         try:
-            found = await of(ctx)
-            return await _search(found, ctx.session_key, query, max_results, min_score)
+            agent_memory = await get_memory(ctx)
+            return await _search(agent_memory, ctx.session_key, query, max_results, min_score)
         except HomarusError as exc:  # the model can answer without it
-            return _told({"results": [], "disabled": True, "error": str(exc)})
+            return _to_json({"results": [], "disabled": True, "error": str(exc)})
 
     @tool(group="memory", idempotent=True)
     async def memory_get(
@@ -110,8 +112,8 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
         lines: Annotated[int | None, Field(ge=1)] = None,
     ) -> str:
         """Read a note, or some lines of it: MEMORY.md, memory/*.md, or a path that was found."""
-        found, view = await of(ctx), view_for(ctx.session_key)
-        return _shown(await found.get(path, from_line=from_, lines=lines, view=view))
+        agent_memory, view = await get_memory(ctx), view_for(ctx.session_key)
+        return _shown(await agent_memory.get(path, from_line=from_, lines=lines, view=view))
 
     @tool(group="memory", idempotent=True)
     async def memory_write(
@@ -125,31 +127,31 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
 
         Lines that stand there already are not added again.
         """
-        found, audience = await of(ctx), audience_of(ctx.session_key)
-        done = await found.write(text, to=path, audience=audience)
+        agent_memory, audience = await get_memory(ctx), audience_of(ctx.session_key)
+        done = await agent_memory.write(text, to=path, audience=audience)
         from homarus.memory.serialize import written_json
 
-        return _told(written_json(done))
+        return _to_json(written_json(done))
 
     return [memory_search, memory_get, memory_write]
 
 
 async def _search(
-    memory: ToolMemory, key: str, query: str, most: int | None, least: float | None
+    memory: ToolMemory, key: str, query: str, max_results: int | None, min_score: float | None
 ) -> str:
     from homarus.memory.base import SearchOptions
 
-    settings, usual = memory.place.settings, memory.place.search.query
+    settings, defaults = memory.spec.settings, memory.spec.search.query
     limits = settings.qmd.limits
-    ask = SearchOptions(
-        max_results=min(most or memory.place.max_results, MAX_RESULTS),
+    options = SearchOptions(
+        max_results=min(max_results or memory.spec.max_results, MAX_RESULTS),
         max_snippet_chars=limits.max_snippet_chars,
         max_injected_chars=limits.max_injected_chars,
-        min_score=usual.min_score if least is None else least,
+        min_score=defaults.min_score if min_score is None else min_score,
         view=view_for(key),
     )
-    answer = await memory.search(query, ask)
-    told: dict[str, Json] = {
+    answer = await memory.search(query, options)
+    payload: dict[str, Json] = {
         "results": _results(answer.results, limits, cited=shows_source(settings, key)),
         "provider": answer.provider,
         "model": answer.model,
@@ -157,8 +159,8 @@ async def _search(
         "mode": "fts-only" if answer.provider == "none" else "hybrid",
     }
     if answer.fallback:
-        told["fallback"] = {"from": answer.fallback.wanted, "reason": answer.fallback.why}
-    return _told(told)
+        payload["fallback"] = {"from": answer.fallback.wanted, "reason": answer.fallback.why}
+    return _to_json(payload)
 
 
 def shows_source(settings: "MemoryConfig", key: str) -> bool:
@@ -169,14 +171,14 @@ def shows_source(settings: "MemoryConfig", key: str) -> bool:
 
 
 def _results(
-    found: Sequence["SearchResult"], limits: "QmdLimitsConfig", *, cited: bool
+    results: Sequence["SearchResult"], limits: "QmdLimitsConfig", *, cited: bool
 ) -> list[Json]:
     """Return results within the limits; a source that does not fit in the text is a field only."""
     from homarus.memory.serialize import result_json
 
     rows: list[Json] = []
     left = limits.max_injected_chars
-    for one in found:
+    for one in results:
         if len(one.snippet) > left:
             break
         row = result_json(one)
@@ -196,17 +198,17 @@ def _shown(excerpt: "NoteExcerpt") -> str:
     lines = excerpt.text.split("\n") if excerpt.lines else []
     more = excerpt.more
     while True:
-        told: dict[str, Json] = {"path": excerpt.path, "text": "\n".join(lines)}
+        payload: dict[str, Json] = {"path": excerpt.path, "text": "\n".join(lines)}
         if not lines:
-            told["note"] = f"there is no line {excerpt.from_line}: the note ends before it"
+            payload["note"] = f"there is no line {excerpt.from_line}: the note ends before it"
         elif more:
-            told["nextFrom"] = excerpt.from_line + len(lines)
-        text = _told(told)
+            payload["nextFrom"] = excerpt.from_line + len(lines)
+        text = _to_json(payload)
         if len(text) <= _MAX_TEXT_CHARS:
             return text
         half, more = len(lines) // 2, True
         lines = lines[:half] or [lines[0][: len(lines[0]) // 2]]  # one line of escaped characters
 
 
-def _told(value: Mapping[str, Json]) -> str:
+def _to_json(value: Mapping[str, Json]) -> str:
     return json.dumps(value, ensure_ascii=False)

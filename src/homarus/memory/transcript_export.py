@@ -53,22 +53,22 @@ class ExportResult:
     failed: tuple[SkippedFile, ...] = ()
 
 
-def exports_folder(place: MemorySpec) -> Path:
+def exports_folder(spec: MemorySpec) -> Path:
     """Return the folder of the exports."""
-    written = place.settings.qmd.sessions.export_dir
-    return place.file(written) if written else place.agent_folder / "qmd" / FOLDER
+    written = spec.settings.qmd.sessions.export_dir
+    return spec.file(written) if written else spec.agent_folder / "qmd" / FOLDER
 
 
-def export_sessions(place: MemorySpec, now_ms: int | None = None) -> ExportResult:
+def export_sessions(spec: MemorySpec, now_ms: int | None = None) -> ExportResult:
     """Write new exports, and remove outdated ones. Raises StoreError if the folder is unusable."""
-    folder, record = exports_folder(place), _read_record(_record_file(place))
+    folder, record = exports_folder(spec), _read_record(_record_file(spec))
     before = dict(record.files)
     if record.folder != str(folder):
         _remove(Path(record.folder), before)
         before = {}
     # The key of a session is known until it is reset.
     remembered = {f"{FOLDER}/{name}": one.audience for name, one in before.items()}
-    notes = TranscriptSource(place).notes(remembered, now_ms)
+    notes = TranscriptSource(spec).notes(remembered, now_ms)
     try:
         make_private_dir(folder)
     except OSError as exc:
@@ -88,7 +88,7 @@ def export_sessions(place: MemorySpec, now_ms: int | None = None) -> ExportResul
             if before.get(name) is None or made.hash != before[name].hash:
                 written.append(name)
     gone = {name: one for name, one in before.items() if name not in after}
-    _write_record(place, _ExportRecord(folder=str(folder), files=after), record)
+    _write_record(spec, _ExportRecord(folder=str(folder), files=after), record)
     _remove(folder, gone)
     same = len(after) - len(written)
     return ExportResult(tuple(written), tuple(gone), same, tuple(failed))
@@ -110,12 +110,12 @@ def _export(note: NoteFile, file: Path, before: _Exported | None) -> _Exported |
     )
 
 
-def audience_of_export(place: MemorySpec, name: str) -> str:
+def audience_of_export(spec: MemorySpec, name: str) -> str:
     """Return the audience of a file; files that we did not write are private."""
-    file = _record_file(place)
+    file = _record_file(spec)
     stamp = stat_stamp(file)
     record = _record_at(file, stamp.mtime_ns, stamp.inode) if stamp else _ExportRecord()
-    if record.folder != str(exports_folder(place)) or name not in record.files:
+    if record.folder != str(exports_folder(spec)) or name not in record.files:
         return UNCLAIMED
     return record.files[name].audience
 
@@ -125,8 +125,8 @@ def _record_at(file: Path, _mtime_ns: int, _inode: int) -> _ExportRecord:
     return _read_record(file)
 
 
-def _record_file(place: MemorySpec) -> Path:
-    return place.agent_folder / "qmd" / _RECORD
+def _record_file(spec: MemorySpec) -> Path:
+    return spec.agent_folder / "qmd" / _RECORD
 
 
 def _read_record(file: Path) -> _ExportRecord:
@@ -137,11 +137,11 @@ def _read_record(file: Path) -> _ExportRecord:
         return _ExportRecord()
 
 
-def _write_record(place: MemorySpec, record: _ExportRecord, before: _ExportRecord) -> None:
+def _write_record(spec: MemorySpec, record: _ExportRecord, before: _ExportRecord) -> None:
     if record == before:
         return
     text = json.dumps(record.model_dump(mode="json"), indent=1, sort_keys=True)
-    file = _record_file(place)
+    file = _record_file(spec)
     try:
         make_private_dir(file.parent)
         write_atomic(file, f"{text}\n".encode())

@@ -76,11 +76,11 @@ class TranscriptFile:
     last_ms: int
 
 
-def wants_sessions(place: MemorySpec) -> bool:
+def wants_sessions(spec: MemorySpec) -> bool:
     """Return whether transcripts are searched."""
-    search = place.search
+    search = spec.search
     asked = "sessions" in search.sources and search.experimental.session_memory
-    return asked or place.settings.qmd.sessions.enabled
+    return asked or spec.settings.qmd.sessions.enabled
 
 
 # --- rendering ---------------------------------------------------------------------------------
@@ -233,8 +233,8 @@ def _opened(file: Path) -> BinaryIO:
 class TranscriptSource:
     """The transcripts of one agent. What was read of a file is cached while it is unchanged."""
 
-    def __init__(self, place: MemorySpec) -> None:
-        self._place = place
+    def __init__(self, spec: MemorySpec) -> None:
+        self._spec = spec
         self._claims: tuple[FileStamp | None, Mapping[str, frozenset[str]]] = (None, {})
         self._spans: Mapping[str, _Span] = {}
 
@@ -244,7 +244,7 @@ class TranscriptSource:
         `only` is the path of a single transcript to return.
         """
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-        days = self._place.settings.qmd.sessions.retention_days
+        days = self._spec.settings.qmd.sessions.retention_days
         oldest_ms = now_ms - days * _DAY_MS if days else 0
         spans: dict[str, _Span] = {}  # another thread may be using the previous dict
         found = [one for one in self._list(now_ms, spans, only) if one.last_ms >= oldest_ms]
@@ -267,7 +267,7 @@ class TranscriptSource:
         if audience == UNCLAIMED:
             before = f"{FOLDER}/{_stem(one.file.name)}.md"
             audience = remembered.get(one.path) or remembered.get(before) or UNCLAIMED
-        zone = self._place.timezone
+        zone = self._spec.timezone
         brief = one.last_ms - one.first_ms < _DAY_MS
         return NoteFile(
             one.path,
@@ -275,12 +275,12 @@ class TranscriptSource:
             source="sessions",
             owner=OWNER.user,
             audience=audience,
-            made=_TranscriptNote(one, self._place, now_ms),
+            made=_TranscriptNote(one, self._spec, now_ms),
             day=(_day(zone, one.first_ms) or None) if brief else None,
         )
 
     def _list(self, now_ms: int, spans: dict[str, _Span], only: str) -> Iterator[TranscriptFile]:
-        folder, claims = self._place.transcripts, self._read_claims()
+        folder, claims = self._spec.transcripts, self._read_claims()
         try:
             with os.scandir(folder) as entries:
                 names = sorted(entry.name for entry in entries)
@@ -307,10 +307,10 @@ class TranscriptSource:
             )
 
     def _read_claims(self) -> Mapping[str, frozenset[str]]:
-        file = self._place.transcripts / INDEX
+        file = self._spec.transcripts / INDEX
         stamp, held = stat_stamp(file), self._claims
         if stamp != held[0] or stamp is None:
-            held = self._claims = (stamp, read_claims(file, self._place.agent) if stamp else {})
+            held = self._claims = (stamp, read_claims(file, self._spec.agent) if stamp else {})
         return held[1]
 
 
@@ -322,13 +322,13 @@ def shown_path(name: str) -> str | None:
     return f"{FOLDER}/{found[1]}{f'.reset.{found[2]}' if found[2] else ''}.md"
 
 
-def find_transcript(place: MemorySpec, path: str) -> TranscriptFile | None:
+def find_transcript(spec: MemorySpec, path: str) -> TranscriptFile | None:
     """Return the transcript of this name in results, or None."""
-    return next(iter(TranscriptSource(place).find(only=path)), None)
+    return next(iter(TranscriptSource(spec).find(only=path)), None)
 
 
 def read_session(
-    place: MemorySpec,
+    spec: MemorySpec,
     name: str,
     view: MemoryView,
     recall: Callable[[str], str | None] = lambda _path: None,
@@ -337,9 +337,9 @@ def read_session(
 
     `recall` returns the audience of a transcript that has no key any more.
     """
-    if not wants_sessions(place):
+    if not wants_sessions(spec):
         return None
-    found = find_transcript(place, f"{FOLDER}/{name}")
+    found = find_transcript(spec, f"{FOLDER}/{name}")
     if found is None:
         return None
     audience = found.audience
@@ -348,7 +348,7 @@ def read_session(
     if not view.shows(audience):
         return None
     try:
-        return render_transcript(found.file, timezone=place.timezone).text.encode()
+        return render_transcript(found.file, timezone=spec.timezone).text.encode()
     except OSError:
         return None
 
@@ -427,13 +427,13 @@ def _stamped(line: bytes) -> int:
 class _TranscriptNote:
     """A transcript as a note; it is rendered again once it has grown enough."""
 
-    def __init__(self, transcript: TranscriptFile, place: MemorySpec, now_ms: int) -> None:
-        self._transcript, self._place, self._now_ms = transcript, place, now_ms
+    def __init__(self, transcript: TranscriptFile, spec: MemorySpec, now_ms: int) -> None:
+        self._transcript, self._spec, self._now_ms = transcript, spec, now_ms
 
     def read(self) -> NoteContent | SkippedFile:
         one = self._transcript
         try:
-            made = render_transcript(one.file, timezone=self._place.timezone)
+            made = render_transcript(one.file, timezone=self._spec.timezone)
         except OSError as exc:
             return SkippedFile(one.path, exc.strerror or "cannot be read")
         if not made.messages:
@@ -442,7 +442,7 @@ class _TranscriptNote:
         return NoteContent(made.text, made.hash, stamp.mtime_ns, made.ctime_ns, stamp.size)
 
     def is_same(self, size: int, mtime_ns: int) -> bool:
-        one, sync = self._transcript, self._place.search.sync.sessions
+        one, sync = self._transcript, self._spec.search.sync.sessions
         grown = one.stamp.size - size
         if grown == 0:
             return one.stamp.mtime_ns == mtime_ns

@@ -46,11 +46,11 @@ _PRUNE = (
 class VectorCache:
     """The cached vectors of one model, and the texts that are requested."""
 
-    def __init__(self, database: Path, embedder: Embedder, most: int | None = None) -> None:
+    def __init__(self, database: Path, embedder: Embedder, max_entries: int | None = None) -> None:
         self._path = beside(database, _SUFFIX)
         self._db: apsw.Connection | None = None  # opened when it is needed
         self._embedder = embedder
-        self._most = most
+        self._max_entries = max_entries
         self._at_once = batch_size(embedder)
         self._wanted: dict[str, str] = {}
         self.made = 0
@@ -100,8 +100,8 @@ class VectorCache:
 
     def prune(self) -> None:
         """Delete the oldest vectors beyond the limit."""
-        if self._most is not None:
-            self._run(partial(_prune, self._most))
+        if self._max_entries is not None:
+            self._run(partial(_prune, self._max_entries))
 
     def _held(self, key: str) -> bytes | None:
         model = self._embedder.model
@@ -149,11 +149,11 @@ class VectorCache:
 
     def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector for each text; zeros for a text without a word."""
-        said = [text for text in texts if text]
-        made = self._embedder.embed(said) if said else []
+        nonempty = [text for text in texts if text]
+        made = self._embedder.embed(nonempty) if nonempty else []
         model = self._embedder.model
-        if len(made) != len(said):
-            raise ProviderError(f"{model.id} gave {len(made)} vectors for {len(said)} texts")
+        if len(made) != len(nonempty):
+            raise ProviderError(f"{model.id} gave {len(made)} vectors for {len(nonempty)} texts")
         for vector in made:
             if len(vector) != model.dims or not math.isfinite(sum(vector)):
                 raise ProviderError(
@@ -168,5 +168,5 @@ def _put(rows: Sequence[tuple[Any, ...]], db: apsw.Connection) -> None:
         db.executemany(_PUT, rows)
 
 
-def _prune(most: int, db: apsw.Connection) -> None:
-    db.execute(_PRUNE, (most,))
+def _prune(max_entries: int, db: apsw.Connection) -> None:
+    db.execute(_PRUNE, (max_entries,))

@@ -22,7 +22,7 @@ EXACT_UP_TO: Final = 5_000
 NEAREST: Final = 200
 
 
-MOST_MODELS: Final = 3  # that an index has vectors of
+MAX_MODELS: Final = 3  # that an index has vectors of
 
 
 def number_of(db: apsw.Connection, model: EmbeddingModel) -> int:
@@ -39,7 +39,7 @@ def add_model(db: apsw.Connection, model: EmbeddingModel) -> int:
     db.execute("INSERT INTO vector_models VALUES (?, ?, 0)", (number, model.id))
     gone = "(SELECT number FROM vector_models ORDER BY number DESC LIMIT -1 OFFSET ?)"
     for table, column in (("line_vectors", "model"), ("vector_models", "number")):
-        db.execute(f"DELETE FROM {table} WHERE {column} IN {gone}", (MOST_MODELS,))  # noqa: S608 - names above
+        db.execute(f"DELETE FROM {table} WHERE {column} IN {gone}", (MAX_MODELS,))  # noqa: S608 - names above
     return int(number)
 
 

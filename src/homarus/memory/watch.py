@@ -17,13 +17,13 @@ LOOK_S = 5.0
 _SHARE = 50
 
 
-def files_signature(place: MemorySpec, transcripts: TranscriptSource) -> str:
+def files_signature(spec: MemorySpec, transcripts: TranscriptSource) -> str:
     """Return a digest of the names, sizes and times of all files of a memory."""
     known_by = hashlib.blake2b(digest_size=16)
-    if "memory" in place.search.sources:
-        for one in find_notes(place.workspace, place.extra()):
+    if "memory" in spec.search.sources:
+        for one in find_notes(spec.workspace, spec.extra()):
             known_by.update(f"{one.path}\0{_stamp(one)}\n".encode("utf-8", "surrogateescape"))
-    if wants_sessions(place):
+    if wants_sessions(spec):
         for talk in transcripts.find():
             stamp = talk.stamp
             told = f"{talk.path}\0{talk.audience}\0{stamp.size}\0{stamp.mtime_ns}\n"

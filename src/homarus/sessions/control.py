@@ -204,7 +204,7 @@ class SessionControl(Generic[OutcomeT]):
 
     async def ask(self, key: str, inbound: Inbound) -> OutcomeT:
         """Accept and submit a message, and wait for the outcome of its run."""
-        return await self.submit(key, (await self.accept(key, inbound)).row)
+        return await self.submit(key, (await self.accept(key, inbound)).record)
 
     def take_steering(self, key: str) -> Sequence[InboxRecord]:
         """Return the messages that steer the active run of a session."""

@@ -36,7 +36,7 @@ class _Task:
     loop: asyncio.AbstractEventLoop | None  # None: a thread waits
     future: "asyncio.Future[Any] | Future[Any]"
     late: "asyncio.Future[None] | None" = None  # for a waiter that was cancelled
-    told: bool = False  # it is known how it went
+    is_settled: bool = False  # the outcome was delivered
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class _Outcome:
     value: Any = None
     error: BaseException | None = None
 
-    def tell(self) -> None:
-        self.task.told = True
+    def deliver(self) -> None:
+        self.task.is_settled = True
         if self.task.future.done():  # the waiter was cancelled
             if self.task.late and not self.task.late.done():
                 self.task.late.set_result(None)
@@ -59,7 +59,7 @@ class _Outcome:
 class DatabaseWriter:
     """Runs jobs on its connection, in order, in groups.
 
-    `broken` is called with the reason when it can no longer write, although it was not closed.
+    `broken` is resolved with the error when it can no longer write, although it was not closed.
     """
 
     def __init__(self, db: apsw.Connection, path: Path) -> None:
@@ -68,9 +68,9 @@ class DatabaseWriter:
         self._later: dict[str, Job[object]] = {}
         self._lock = threading.Lock()
         self._closed = False
-        self._why_broken = ""
+        self._broken_reason = ""
         self.broken: Future[StoreError] = Future()
-        self.broken.set_running_or_notify_cancel()  # it is nobody's to cancel
+        self.broken.set_running_or_notify_cancel()  # no caller may cancel it
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -87,11 +87,11 @@ class DatabaseWriter:
         try:
             return await future
         except asyncio.CancelledError:
-            if future.cancelled() and not task.told:  # told between the cancelling and here: done
+            if future.cancelled() and not task.is_settled:  # else it was settled meanwhile
                 task.late = loop.create_future()
                 await task.late
             elif not future.cancelled():
-                future.exception()  # it came in the same moment, and nobody else will ask
+                future.exception()  # both at once: mark it as retrieved
             raise
 
     def submit(self, job: Job[T]) -> Future[T]:
@@ -126,14 +126,14 @@ class DatabaseWriter:
         batch: list[_Task] = []
         closing = False
         try:
-            while not closing and not self._why_broken:
+            while not closing and not self._broken_reason:
                 batch, closing = self._next_batch()
                 if batch or self._later:
                     _settle(self._commit(batch))
                 batch = []
-        finally:  # nobody is left waiting, whatever happened above
-            if not closing and not self._why_broken:
-                self._why_broken = "it is closed, its writer broke off"
+        finally:  # every waiting caller gets an answer
+            if not closing and not self._broken_reason:
+                self._broken_reason = "it is closed, its writer broke off"
             self._refuse(batch)
             self._db.close()
 
@@ -154,12 +154,12 @@ class DatabaseWriter:
             self._db.execute("BEGIN IMMEDIATE")
             for job in later.values():
                 self._apply(_Task(job, None, Future()))
-            if len(batch) == 1 and not later:  # alone, it needs nothing to fall back to
+            if len(batch) == 1 and not later:  # a single job needs no savepoint
                 outcomes = [_Outcome(batch[0], batch[0].job(self._db))]
             else:
                 outcomes = [self._apply(task) for task in batch]
         except _EXPECTED as exc:
-            return self._take_back(batch, exc)
+            return self._roll_back(batch, exc)
         committed = False
         try:
             fault_point("store.commit")
@@ -169,17 +169,17 @@ class DatabaseWriter:
         except (apsw.Error, OSError) as exc:
             full = isinstance(self._error(exc), DiskFullError) and not committed
             if isinstance(exc, apsw.IOError | OSError) and not full:
-                self._why_broken = f"a commit failed: {exc}"
-            return self._take_back(batch, exc)
+                self._broken_reason = f"a commit failed: {exc}"
+            return self._roll_back(batch, exc)
         return outcomes
 
-    def _take_back(self, batch: Sequence[_Task], exc: Exception) -> list[_Outcome]:
+    def _roll_back(self, batch: Sequence[_Task], exc: Exception) -> list[_Outcome]:
         try:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
         except apsw.Error as second:
-            self._why_broken = f"a commit could not be taken back: {second}"
-        lost = bool(self._why_broken)
+            self._broken_reason = f"a commit could not be taken back: {second}"
+        lost = bool(self._broken_reason)
         return [
             _Outcome(task, error=self._refusal() if lost else self._error(exc)) for task in batch
         ]
@@ -190,7 +190,7 @@ class DatabaseWriter:
             value = task.job(self._db)
         except _EXPECTED as exc:
             if not self._db.in_transaction:
-                raise  # SQLite gave up the whole transaction: the batch is lost with it
+                raise  # SQLite rolled back the transaction, and the batch with it
             self._db.execute("ROLLBACK TO unit; RELEASE unit")
             return _Outcome(task, error=self._error(exc))
         self._db.execute("RELEASE unit")
@@ -200,10 +200,10 @@ class DatabaseWriter:
         return to_store_error(exc, self._path) if isinstance(exc, apsw.Error | OSError) else exc
 
     def _refusal(self) -> StoreError:
-        if not self._why_broken:
+        if not self._broken_reason:
             return StoreError(f"{self._path} is closed")
         return StoreError(
-            f"{self._path} is not written any more: {self._why_broken}",
+            f"{self._path} is not written any more: {self._broken_reason}",
             fix="check the disk, then start homarus again",
         )
 
@@ -215,7 +215,7 @@ class DatabaseWriter:
             if task is not None:
                 rest.append(task)
         _settle([_Outcome(task, error=self._refusal()) for task in rest])
-        if self._why_broken:
+        if self._broken_reason:
             self.broken.set_result(self._refusal())
 
 
@@ -223,16 +223,16 @@ def _settle(outcomes: Sequence[_Outcome]) -> None:
     by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for outcome in outcomes:
         if outcome.task.loop is None:
-            outcome.tell()
+            outcome.deliver()
         else:
             by_loop.setdefault(outcome.task.loop, []).append(outcome)
-    for loop, told in by_loop.items():
+    for loop, settled in by_loop.items():
         try:
-            loop.call_soon_threadsafe(_tell_all, told)
-        except RuntimeError:  # the loop is closed: nobody waits there any more
+            loop.call_soon_threadsafe(_deliver_all, settled)
+        except RuntimeError:  # the loop is closed: it has no waiters
             continue
 
 
-def _tell_all(outcomes: Sequence[_Outcome]) -> None:
+def _deliver_all(outcomes: Sequence[_Outcome]) -> None:
     for outcome in outcomes:
-        outcome.tell()
+        outcome.deliver()

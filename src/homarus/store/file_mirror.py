@@ -37,10 +37,10 @@ _Request: TypeAlias = tuple[Callable[[], None], "Future[None]"]
 class FileMirror:
     """Writes `sessions.json` and the transcripts in the background; imports what others changed."""
 
-    def __init__(self, places: StatePaths, db: apsw.Connection, writer: DatabaseWriter) -> None:
-        self._places, self._db = places, db
-        self._transcripts = TranscriptFiles(places, db, writer)
-        self._indexes = SessionsFiles(places, db, writer)
+    def __init__(self, paths: StatePaths, db: apsw.Connection, writer: DatabaseWriter) -> None:
+        self._paths, self._db = paths, db
+        self._transcripts = TranscriptFiles(paths, db, writer)
+        self._indexes = SessionsFiles(paths, db, writer)
         self._wake = threading.Condition()
         self._due: dict[tuple[str, str], float] = {}  # ("transcript" | "index", name) → when
         self._requests: deque[_Request] = deque()
@@ -111,7 +111,7 @@ class FileMirror:
         return future
 
     def _closed(self) -> StoreError:
-        return StoreError(f"{self._places.database} is closed")
+        return StoreError(f"{self._paths.database} is closed")
 
     def _run(self) -> None:
         requests: list[_Request] = []
@@ -164,7 +164,7 @@ class FileMirror:
         """Sync one file; log a failure once and retry."""
         kind, name = what
         try:
-            with TranslateErrors(self._places.database):
+            with TranslateErrors(self._paths.database):
                 if kind == "transcript":
                     self._transcripts.sync(name)
                 else:
@@ -185,7 +185,7 @@ class FileMirror:
 
     def _take_in_index(self, agent: str) -> None:
         try:
-            with TranslateErrors(self._places.database):
+            with TranslateErrors(self._paths.database):
                 behind = self._indexes.import_changes(agent)
         except OSError as exc:
             log.warning("cannot read the sessions of agent %s: %s", agent, exc)
@@ -198,7 +198,7 @@ class FileMirror:
 
     def _catch_up(self) -> None:
         self._take_in_indexes()
-        with TranslateErrors(self._places.database):
+        with TranslateErrors(self._paths.database):
             self.mark_dirty(self._transcripts.unwritten(), ())
 
 

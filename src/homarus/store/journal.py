@@ -80,12 +80,12 @@ class InboxRecord:
 class Acceptance:
     """The result of accepting a message.
 
-    `new`: it was stored. `duplicate`: `row` is the record accepted before. `conflict`: the id was
-    used with another text; `row` holds this message, parked.
+    `new`: it was stored. `duplicate`: `record` is the one accepted before. `conflict`: the id was
+    used with another text; `record` holds this message, parked.
     """
 
     kind: Literal["new", "duplicate", "conflict"]
-    row: InboxRecord
+    record: InboxRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class JournalTransaction(Protocol):
         """Delete a started call: its result is in the transcript. Unknown calls are ignored."""
         ...
 
-    def enqueue(self, *parcels: OutboxRecord) -> None:
+    def enqueue(self, *records: OutboxRecord) -> None:
         """Append records to the outbox, in this order. One whose id is there already is ignored."""
         ...
 
@@ -184,13 +184,13 @@ class JournalTransaction(Protocol):
         """Save how far a channel has read when the last thing it read is not accepted."""
         ...
 
-    def send_started(self, parcel_id: str, lease: Lease) -> None:
+    def send_started(self, record_id: str, lease: Lease) -> None:
         """Change pending or sending to sending: from now on it may have been delivered."""
         ...
 
     def send_ended(
         self,
-        parcel_id: str,
+        record_id: str,
         lease: Lease,
         state: OutboxState,
         *,

@@ -78,22 +78,22 @@ _EXTRAS_KEYS: Final = {
     "silent": "silent",
 }
 # In the order of the fields of InboxRecord and OutboxRecord.
-ACCEPTED: Final = (
+SELECT_INBOX: Final = (
     "SELECT id, session, channel, account, message_id, sender, preview, at_ms, state, body,"
     " run, session_id, entry, reply, why, attempts, duplicates, settled_ms, place FROM accepted"
 )
-PARCELS: Final = (
+SELECT_OUTBOX: Final = (
     "SELECT id, run, channel, chat, account, thread, text, at_ms, expires_ms, state, receipt, why,"
     " attempts, not_before_ms, place, extras FROM parcels"
 )
 _NO_MEDIA: Final = Media()
-_NO_WISHES: Final = RunOptions()
+_NO_OPTIONS: Final = RunOptions()
 _BODY: Final = 9  # index of the message among the fields of InboxRecord
 
 
 def encode_inbound(inbound: Inbound) -> dict[str, Json]:
     """Return a message as a JSON object, without the fields that have their default value."""
-    address, wishes = inbound.address, inbound.options
+    address, options = inbound.address, inbound.options
     data: dict[str, Json] = {
         "id": inbound.id,
         "channel": address.channel,
@@ -107,8 +107,8 @@ def encode_inbound(inbound: Inbound) -> dict[str, Json]:
         data["thread"] = address.thread
     if inbound.images:
         data["images"] = [{"mime": image.mime, "data": image.data} for image in inbound.images]
-    if options := _encode_fields(wishes, _NO_WISHES, _OPTION_KEYS):
-        data["wishes"] = options
+    if changed := _encode_fields(options, _NO_OPTIONS, _OPTION_KEYS):
+        data["wishes"] = changed
     if inbound.run_id:
         data["run"] = inbound.run_id
     if inbound.authority:
@@ -140,7 +140,7 @@ def decode_inbound(data: Json) -> Inbound:
             options=RunOptions(**_decode_fields(data.get("wishes", {}), _OPTION_KEYS)),
             run_id=data.get("run", ""),
             authority=data.get("authority", ""),
-            metadata=_read_occasion(data.get("occasion")),
+            metadata=_decode_metadata(data.get("occasion")),
             media=_decode_media(data.get("media", ())),
             group_history=data.get("before", ""),
             copy_for=data.get("copyFor", ""),
@@ -158,9 +158,9 @@ def digest_of(session: str, inbound: Inbound) -> str:
     images = [[media.kind, media.ref] for media in inbound.media] or [
         [image.mime, image.data] for image in inbound.images
     ]
-    options = _encode_fields(inbound.options, _NO_WISHES, _OPTION_KEYS)
-    said = [session, inbound.address.chat, inbound.text, images, options]
-    return hashlib.sha256(dump_json(said).encode()).hexdigest()
+    options = _encode_fields(inbound.options, _NO_OPTIONS, _OPTION_KEYS)
+    identity = [session, inbound.address.chat, inbound.text, images, options]
+    return hashlib.sha256(dump_json(identity).encode()).hexdigest()
 
 
 def preview_of(text: str) -> str:
@@ -197,7 +197,7 @@ def _decode_media(rows: Iterable[Mapping[str, Json]]) -> tuple[Media, ...]:
     return tuple(Media(**_decode_fields(row, _MEDIA_KEYS)) for row in rows)
 
 
-def _read_occasion(data: Mapping[str, Json] | None) -> InboundMetadata:
+def _decode_metadata(data: Mapping[str, Json] | None) -> InboundMetadata:
     if data is None:
         return DIRECT
     given = {**data, "roles": tuple(data.get("roles", ()))}
@@ -208,21 +208,22 @@ def _read_occasion(data: Mapping[str, Json] | None) -> InboundMetadata:
 class NewInboxRecord:
     """A message prepared for the journal: its record, its digest and its JSON text."""
 
-    row: InboxRecord
+    record: InboxRecord
     digest: str
     body: str
 
     def columns(self) -> tuple[str | int, ...]:
         """Return the values to insert; the other columns have their defaults."""
-        row = self.row
+        record = self.record
         return (
-            row.id, row.session, row.channel, row.account, row.message_id, row.sender,
-            row.preview, row.at_ms, row.state, row.why, row.settled_ms, self.digest, self.body,
+            record.id, record.session, record.channel, record.account, record.message_id,
+            record.sender, record.preview, record.at_ms, record.state, record.why,
+            record.settled_ms, self.digest, self.body,
         )  # fmt: skip
 
     def at(self, place: int) -> InboxRecord:
         """Return the record with the position that the database gave it."""
-        return replace(self.row, place=place)
+        return replace(self.record, place=place)
 
     def as_conflict(self) -> Iterator["NewInboxRecord"]:
         """Yield the parked variants to try when the id is taken.
@@ -230,55 +231,62 @@ class NewInboxRecord:
         The first keeps the message id: then only the id of the run is taken. The others append a
         part of the digest to it.
         """
-        known = self.row.message_id
-        yield self._parked(known, f"run {self.row.id} is of another message")
+        message_id = self.record.message_id
+        yield self._parked(message_id, f"run {self.record.id} is of another message")
         for size in _MARK_CHARS:
-            why = f"message {known} was accepted before, with other words"
-            yield self._parked(f"{known}#{self.digest[:size]}", why)
+            why = f"message {message_id} was accepted before, with other words"
+            yield self._parked(f"{message_id}#{self.digest[:size]}", why)
 
     def _parked(self, message_id: str, why: str) -> "NewInboxRecord":
-        row, new_id = self.row, str(uuid4())
+        record, new_id = self.record, str(uuid4())
         parked = replace(
-            row, id=new_id, message_id=message_id, state="parked", why=why, settled_ms=row.at_ms
+            record,
+            id=new_id,
+            message_id=message_id,
+            state="parked",
+            why=why,
+            settled_ms=record.at_ms,
         )
-        return replace(self, row=parked)
+        return replace(self, record=parked)
 
 
 def new_inbox_record(session: str, inbound: Inbound, at_ms: int) -> NewInboxRecord:
     """Return a message prepared for the journal; one without an id is never a duplicate."""
-    row_id = to_storable(inbound.run_id) or str(uuid4())
-    known = f"{inbound.id}@{inbound.copy_for}" if inbound.copy_for and inbound.id else inbound.id
-    row = InboxRecord(
-        id=row_id,
+    record_id = to_storable(inbound.run_id) or str(uuid4())
+    message_id = (
+        f"{inbound.id}@{inbound.copy_for}" if inbound.copy_for and inbound.id else inbound.id
+    )
+    record = InboxRecord(
+        id=record_id,
         session=to_storable(session),
         channel=to_storable(inbound.address.channel),
         account=to_storable(inbound.address.account),
-        message_id=to_storable(known) or row_id,
+        message_id=to_storable(message_id) or record_id,
         sender=to_storable(inbound.sender),
         preview=preview_of(inbound.text),
         at_ms=at_ms,
         inbound=inbound,
     )
-    return NewInboxRecord(row, digest_of(session, inbound), dump_json(encode_inbound(inbound)))
+    return NewInboxRecord(record, digest_of(session, inbound), dump_json(encode_inbound(inbound)))
 
 
-def new_outbox_record(parcel: OutboxRecord) -> OutboxRecord:
+def new_outbox_record(record: OutboxRecord) -> OutboxRecord:
     """Return a new pending outbox record with text that every database can store."""
-    address = parcel.address
+    address = record.address
     return OutboxRecord(
-        id=to_storable(parcel.id),
-        run=to_storable(parcel.run),
+        id=to_storable(record.id),
+        run=to_storable(record.run),
         address=Address(
             to_storable(address.channel),
             to_storable(address.chat),
             to_storable(address.account),
             None if address.thread is None else to_storable(address.thread),
         ),
-        text=to_storable(parcel.text),
-        at_ms=parcel.at_ms,
-        expires_ms=parcel.expires_ms,
-        not_before_ms=parcel.not_before_ms,
-        extras=parcel.extras,
+        text=to_storable(record.text),
+        at_ms=record.at_ms,
+        expires_ms=record.expires_ms,
+        not_before_ms=record.not_before_ms,
+        extras=record.extras,
     )
 
 
@@ -317,9 +325,9 @@ def decode_inbox_record(row: Sequence[Any]) -> InboxRecord:
 
 def decode_outbox_record(row: Sequence[Any]) -> OutboxRecord:
     """Return an outbox record from its columns, which are in the order of the fields."""
-    parcel_id, run, channel, chat, account, thread, *rest, extras = row
+    record_id, run, channel, chat, account, thread, *rest, extras = row
     address = Address(channel, chat, account, thread)
-    fields = (parcel_id, run, address, *rest, decode_extras(extras))
+    fields = (record_id, run, address, *rest, decode_extras(extras))
     return OutboxRecord(*fields)
 
 

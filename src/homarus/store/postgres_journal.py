@@ -93,10 +93,10 @@ class _PostgresEngine:
     uri: str
     schema: str
     idle: list[Db] = field(default_factory=list)
-    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTIONS))
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTIONS))
     lanes: Lanes = field(default_factory=Lanes)
-    keeper: Db | None = None  # holds the locks
-    keeper_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lease_connection: Db | None = None  # holds the locks
+    lease_connection_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     held: dict[int, Db] = field(default_factory=dict)  # by token
     closed: bool = False
 
@@ -114,7 +114,7 @@ class _PostgresEngine:
     async def connection(self) -> AsyncIterator[Db]:
         """Yield a connection for exclusive use."""
         with _translated():
-            async with self.places:
+            async with self.slots:
                 if self.closed:
                     raise StoreError("the journal is closed")
                 db = self.idle.pop() if self.idle else await self.connect()
@@ -138,14 +138,14 @@ class _PostgresEngine:
     async def acquire_lease(self, key: str) -> tuple[Db, int]:
         """Wait for a lock; return its holder and a token larger than any before."""
         while True:
-            db = await self._keeper()
+            db = await self._get_lease_connection()
             try:
-                asked = await db.execute(
+                cursor = await db.execute(
                     "SELECT CASE WHEN pg_try_advisory_lock(hashtextextended(%s, 0))"
                     " THEN nextval('tokens') END",
                     (key,),
                 )
-                row = await asked.fetchone()
+                row = await cursor.fetchone()
             except BaseException:  # the server may have granted it all the same
                 await self.release_lease(db, key)
                 raise
@@ -160,13 +160,13 @@ class _PostgresEngine:
             if not db.closed:  # else the server has released it already
                 raise
 
-    async def _keeper(self) -> Db:
-        async with self.keeper_lock:
+    async def _get_lease_connection(self) -> Db:
+        async with self.lease_connection_lock:
             if self.closed:
                 raise StoreError("the journal is closed")
-            if self.keeper is None or self.keeper.closed:
-                self.keeper = await self.connect()
-            return self.keeper
+            if self.lease_connection is None or self.lease_connection.closed:
+                self.lease_connection = await self.connect()
+            return self.lease_connection
 
     def check(self, lease: Lease) -> None:
         """Raise LeaseLostError when the connection that holds the lease is gone."""
@@ -177,15 +177,15 @@ class _PostgresEngine:
     async def close(self) -> None:
         self.closed = True
         await self._close_idle()
-        if self.keeper:
-            await self.keeper.close()
+        if self.lease_connection:
+            await self.lease_connection.close()
 
 
 class _PostgresTransaction:
     """The steps of one transaction, and the leases they need."""
 
-    def __init__(self, who: Principal) -> None:
-        self._who = who
+    def __init__(self, principal: Principal) -> None:
+        self._principal = principal
         self.steps: list[_Step] = []
         self.leases: list[Lease] = []
 
@@ -205,14 +205,14 @@ class _PostgresTransaction:
         ids = storable_ids(ids)
         self._add(
             lambda db: postgres_sql.mark_running(
-                db, self._who, ids, lease, run=run, session_id=session_id, entry=entry
+                db, self._principal, ids, lease, run=run, session_id=session_id, entry=entry
             ),
             lease,
         )
 
     def check_lease(self, ids: Sequence[str], lease: Lease) -> None:
         ids = storable_ids(ids)
-        self._add(lambda db: postgres_sql.check_lease(db, self._who, ids, lease), lease)
+        self._add(lambda db: postgres_sql.check_lease(db, self._principal, ids, lease), lease)
 
     def settle(
         self,
@@ -227,33 +227,35 @@ class _PostgresTransaction:
         ids, why = storable_ids(ids), to_storable(why)
         self._add(
             lambda db: postgres_sql.settle(
-                db, self._who, ids, lease, state=state, at_ms=at_ms, why=why, reply=reply
+                db, self._principal, ids, lease, state=state, at_ms=at_ms, why=why, reply=reply
             ),
             lease,
         )
 
     def call_started(self, run: str, lease: Lease, call_id: str) -> None:
         call = to_storable(call_id)
-        self._add(lambda db: postgres_sql.call_started(db, self._who, run, lease, call), lease)
+        self._add(
+            lambda db: postgres_sql.call_started(db, self._principal, run, lease, call), lease
+        )
 
     def call_ended(self, run: str, lease: Lease, call_id: str) -> None:
         call = to_storable(call_id)
-        self._add(lambda db: postgres_sql.call_ended(db, self._who, run, lease, call), lease)
+        self._add(lambda db: postgres_sql.call_ended(db, self._principal, run, lease, call), lease)
 
-    def enqueue(self, *parcels: OutboxRecord) -> None:
-        self._add(lambda db: postgres_sql.enqueue(db, self._who, parcels))
+    def enqueue(self, *records: OutboxRecord) -> None:
+        self._add(lambda db: postgres_sql.enqueue(db, self._principal, records))
 
     def save_cursor(self, cursor: Cursor) -> None:
         name, data = to_storable(cursor.name), dump_json(cursor.data)
-        self._add(lambda db: postgres_sql.put_cursor(db, self._who, name, data))
+        self._add(lambda db: postgres_sql.put_cursor(db, self._principal, name, data))
 
-    def send_started(self, parcel_id: str, lease: Lease) -> None:
-        parcel = to_storable(parcel_id)
-        self._add(lambda db: postgres_sql.send_started(db, self._who, parcel, lease), lease)
+    def send_started(self, record_id: str, lease: Lease) -> None:
+        record = to_storable(record_id)
+        self._add(lambda db: postgres_sql.send_started(db, self._principal, record, lease), lease)
 
     def send_ended(
         self,
-        parcel_id: str,
+        record_id: str,
         lease: Lease,
         state: OutboxState,
         *,
@@ -261,12 +263,12 @@ class _PostgresTransaction:
         why: str = "",
         not_before_ms: int = 0,
     ) -> None:
-        parcel, receipt, why = to_storable(parcel_id), to_storable(receipt), to_storable(why)
+        record, receipt, why = to_storable(record_id), to_storable(receipt), to_storable(why)
         self._add(
             lambda db: postgres_sql.send_ended(
                 db,
-                self._who,
-                parcel,
+                self._principal,
+                record,
                 lease,
                 state=state,
                 receipt=receipt,
@@ -280,8 +282,8 @@ class _PostgresTransaction:
 class PostgresJournal:
     """A Journal; journal.py says what it guarantees."""
 
-    def __init__(self, engine: _PostgresEngine, who: Principal) -> None:
-        self._engine, self._who = engine, who
+    def __init__(self, engine: _PostgresEngine, principal: Principal) -> None:
+        self._engine, self._principal = engine, principal
 
     def scoped(self, principal: Principal) -> "PostgresJournal":
         return PostgresJournal(self._engine, principal)
@@ -289,36 +291,36 @@ class PostgresJournal:
     async def accept(
         self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
     ) -> Acceptance:
-        arrival = new_inbox_record(session, inbound, at_ms)
+        new_record = new_inbox_record(session, inbound, at_ms)
         async with self._engine.connection() as db, db.transaction():
             if cursor:
                 name = to_storable(cursor.name)
-                await postgres_sql.put_cursor(db, self._who, name, dump_json(cursor.data))
-            return await postgres_sql.accept(db, self._who, arrival)
+                await postgres_sql.put_cursor(db, self._principal, name, dump_json(cursor.data))
+            return await postgres_sql.accept(db, self._principal, new_record)
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
-        found = await self._read(
+        rows = await self._read(
             "SELECT json FROM cursors"
             " WHERE team = %(team)s AND member = %(member)s AND name = %(name)s",
             name=to_storable(name),
         )
-        return load_json(found[0][0]) if found else None
+        return load_json(rows[0][0]) if rows else None
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[JournalTransaction]:
-        unit = _PostgresTransaction(self._who)
-        yield unit
-        if not unit.steps:
+        transaction = _PostgresTransaction(self._principal)
+        yield transaction
+        if not transaction.steps:
             return
         async with self._engine.connection() as db, db.transaction():
-            for lease in unit.leases:
+            for lease in transaction.leases:
                 self._engine.check(lease)
-            for step in unit.steps:
+            for step in transaction.steps:
                 await step(db)
 
     @asynccontextmanager
     async def lease(self, name: str) -> AsyncIterator[Lease]:
-        key = dump_json([self._engine.schema, self._who.team, self._who.user, name])
+        key = dump_json([self._engine.schema, self._principal.team, self._principal.user, name])
         # The lane separates tasks of this process, which are one holder to the server.
         async with self._engine.lanes.enter(key):
             with _translated():
@@ -332,62 +334,66 @@ class PostgresJournal:
                     await self._engine.release_lease(db, key)
 
     async def inbox_record(self, id: str) -> InboxRecord | None:  # noqa: A002 - the word for it
-        found = await self._read(f"{postgres_sql.OUR_ACCEPTED} AND id = %(id)s", id=to_storable(id))
-        return decode_inbox_record(found[0]) if found else None
+        rows = await self._read(
+            f"{postgres_sql.SELECT_OWN_INBOX} AND id = %(id)s", id=to_storable(id)
+        )
+        return decode_inbox_record(rows[0]) if rows else None
 
     async def inbox_records(
         self, *states: InboxState, session: str | None = None, limit: int | None = None
     ) -> Sequence[InboxRecord]:
-        query = sql.SQL(postgres_sql.OUR_ACCEPTED) + _of(states)
+        query = sql.SQL(postgres_sql.SELECT_OWN_INBOX) + _state_condition(states)
         if session is not None:
             query += sql.SQL(" AND session = %(session)s")
         query += sql.SQL(" ORDER BY place DESC LIMIT %(limit)s")
-        found = await self._read(query, session=to_storable(session or ""), limit=_cut(limit))
-        return [decode_inbox_record(row) for row in reversed(found)]
+        rows = await self._read(query, session=to_storable(session or ""), limit=_sql_limit(limit))
+        return [decode_inbox_record(row) for row in reversed(rows)]
 
     async def open_calls(self, run: str) -> frozenset[str]:
-        found = await self._read(
+        rows = await self._read(
             "SELECT call_id FROM calls"
             " WHERE team = %(team)s AND member = %(member)s AND run = %(run)s",
             run=run,
         )
-        return frozenset(call_id for (call_id,) in found)
+        return frozenset(call_id for (call_id,) in rows)
 
     async def outbox_record(self, id: str) -> OutboxRecord | None:  # noqa: A002 - the word for it
-        found = await self._read(f"{postgres_sql.OUR_PARCELS} AND id = %(id)s", id=to_storable(id))
-        return decode_outbox_record(found[0]) if found else None
+        rows = await self._read(
+            f"{postgres_sql.SELECT_OWN_OUTBOX} AND id = %(id)s", id=to_storable(id)
+        )
+        return decode_outbox_record(rows[0]) if rows else None
 
     async def outbox_records(
         self, *states: OutboxState, channel: str | None = None, limit: int | None = None
     ) -> Sequence[OutboxRecord]:
-        query = sql.SQL(postgres_sql.OUR_PARCELS) + _of(states)
+        query = sql.SQL(postgres_sql.SELECT_OWN_OUTBOX) + _state_condition(states)
         if channel is not None:
             query += sql.SQL(" AND channel = %(channel)s")
         query += sql.SQL(" ORDER BY place LIMIT %(limit)s")
-        found = await self._read(query, channel=to_storable(channel or ""), limit=_cut(limit))
-        return [decode_outbox_record(row) for row in found]
+        rows = await self._read(query, channel=to_storable(channel or ""), limit=_sql_limit(limit))
+        return [decode_outbox_record(row) for row in rows]
 
     async def retry(self, id: str, *, at_ms: int) -> bool:  # noqa: A002 - the word for it
         async with self._engine.connection() as db, db.transaction():
-            return await postgres_sql.retry(db, self._who, to_storable(id), at_ms)
+            return await postgres_sql.retry(db, self._principal, to_storable(id), at_ms)
 
     async def discard(self, id: str, *, at_ms: int, why: str) -> bool:  # noqa: A002 - the word for it
         async with self._engine.connection() as db, db.transaction():
             return await postgres_sql.discard(
-                db, self._who, to_storable(id), at_ms, to_storable(why)
+                db, self._principal, to_storable(id), at_ms, to_storable(why)
             )
 
     async def prune(self, before_ms: int) -> int:
         async with self._engine.connection() as db, db.transaction():
-            return await postgres_sql.prune(db, self._who, before_ms)
+            return await postgres_sql.prune(db, self._principal, before_ms)
 
     async def _read(self, query: str | sql.Composed, **values: object) -> list[Row]:
         async with self._engine.connection() as db:
-            found = await db.execute(query, values_of(self._who, **values))
-            return await found.fetchall()
+            cursor = await db.execute(query, values_of(self._principal, **values))
+            return await cursor.fetchall()
 
 
-def _of(states: Sequence[str]) -> sql.Composed:
+def _state_condition(states: Sequence[str]) -> sql.Composed:
     """Return a condition with literal states, which lets the server use a partial index."""
     if not states:
         return sql.Composed([])
@@ -395,5 +401,5 @@ def _of(states: Sequence[str]) -> sql.Composed:
     return sql.SQL(" AND state IN ({})").format(listed)
 
 
-def _cut(limit: int | None) -> int | None:
+def _sql_limit(limit: int | None) -> int | None:
     return None if limit is None else max(limit, 0)

@@ -13,8 +13,8 @@ from homarus.core.errors import ConflictError, LeaseLostError, StoreError
 from homarus.core.principal import Principal
 from homarus.store.journal import Acceptance, Lease, OutboxRecord, OutboxState, SettledState
 from homarus.store.journal_codec import (
-    ACCEPTED,
-    PARCELS,
+    SELECT_INBOX,
+    SELECT_OUTBOX,
     NewInboxRecord,
     decode_inbox_record,
     encode_extras,
@@ -70,20 +70,21 @@ MIGRATIONS: Final = (
 )
 _SCHEMA_LOCK: Final = 0x686F6D61  # any number, the same in every process
 
-OUR_ACCEPTED: Final = f"{ACCEPTED} WHERE team = %(team)s AND member = %(member)s"
-OUR_PARCELS: Final = f"{PARCELS} WHERE team = %(team)s AND member = %(member)s"
+SELECT_OWN_INBOX: Final = f"{SELECT_INBOX} WHERE team = %(team)s AND member = %(member)s"
+SELECT_OWN_OUTBOX: Final = f"{SELECT_OUTBOX} WHERE team = %(team)s AND member = %(member)s"
 
 
 async def migrate(db: Db, schema: str) -> None:
     """Bring the tables to the newest version. Raises StoreError for those of a newer Homarus."""
     async with db.transaction():
         await db.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
-        made = await db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,))
-        if not await made.fetchone():
+        cursor = await db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,))
+        if not await cursor.fetchone():
             await db.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
         await db.execute("CREATE TABLE IF NOT EXISTS meta (key text PRIMARY KEY, value bigint)")
-        found = await (await db.execute("SELECT value FROM meta WHERE key = 'schema'")).fetchone()
-        version = int(found[0]) if found else 0
+        cursor = await db.execute("SELECT value FROM meta WHERE key = 'schema'")
+        row = await cursor.fetchone()
+        version = int(row[0]) if row else 0
         if version > len(MIGRATIONS):
             raise StoreError(
                 f"the tables in {schema} have schema {version}, of a newer Homarus;"
@@ -99,70 +100,72 @@ async def migrate(db: Db, schema: str) -> None:
         )
 
 
-def values_of(who: Principal, **others: object) -> Mapping[str, object]:
+def values_of(principal: Principal, **others: object) -> Mapping[str, object]:
     """Return the named parameters of a statement."""
-    return {"team": who.team, "member": who.user, **others}
+    return {"team": principal.team, "member": principal.user, **others}
 
 
-async def put_cursor(db: Db, who: Principal, name: str, json: str) -> None:
+async def put_cursor(db: Db, principal: Principal, name: str, json: str) -> None:
     """Save how far a channel has read."""
     await db.execute(
         "INSERT INTO cursors VALUES (%(team)s, %(member)s, %(name)s, %(json)s)"
         " ON CONFLICT (team, member, name) DO UPDATE SET json = excluded.json",
-        values_of(who, name=name, json=json),
+        values_of(principal, name=name, json=json),
     )
 
 
-async def accept(db: Db, who: Principal, arrival: NewInboxRecord) -> Acceptance:
+async def accept(db: Db, principal: Principal, new_record: NewInboxRecord) -> Acceptance:
     """Store a message, or count it as a duplicate."""
-    if place := await _insert(db, who, arrival):
-        return Acceptance("new", arrival.at(place))
-    for other in arrival.as_conflict():
-        if known := await _count(db, who, other):
-            return Acceptance("duplicate", decode_inbox_record(known))
-        if place := await _insert(db, who, other):
+    if place := await _insert(db, principal, new_record):
+        return Acceptance("new", new_record.at(place))
+    for other in new_record.as_conflict():
+        if existing := await _count(db, principal, other):
+            return Acceptance("duplicate", decode_inbox_record(existing))
+        if place := await _insert(db, principal, other):
             return Acceptance("conflict", other.at(place))
-        if known := await _count(
-            db, who, other
+        if existing := await _count(
+            db, principal, other
         ):  # another process inserted it between the two statements
-            return Acceptance("duplicate", decode_inbox_record(known))
-    raise ConflictError(f"there is no room beside message {arrival.row.message_id}")
+            return Acceptance("duplicate", decode_inbox_record(existing))
+    raise ConflictError(f"there is no room beside message {new_record.record.message_id}")
 
 
-async def _insert(db: Db, who: Principal, arrival: NewInboxRecord) -> int:
-    made = await db.execute(
+async def _insert(db: Db, principal: Principal, new_record: NewInboxRecord) -> int:
+    cursor = await db.execute(
         "INSERT INTO accepted (team, member, id, session, channel, account, message_id, sender,"
         " preview, at_ms, state, why, settled_ms, digest, body)"
         " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
         " ON CONFLICT DO NOTHING RETURNING place",
-        (who.team, who.user, *arrival.columns()),
+        (principal.team, principal.user, *new_record.columns()),
     )
-    row = await made.fetchone()
+    row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
-async def _count(db: Db, who: Principal, arrival: NewInboxRecord) -> Row | None:
+async def _count(db: Db, principal: Principal, new_record: NewInboxRecord) -> Row | None:
     counted = await db.execute(
         "UPDATE accepted SET duplicates = duplicates + 1 WHERE team = %(team)s"
         " AND member = %(member)s AND channel = %(channel)s AND account = %(account)s"
         " AND message_id = %(message)s AND digest = %(digest)s RETURNING id",
         values_of(
-            who,
-            channel=arrival.row.channel,
-            account=arrival.row.account,
-            message=arrival.row.message_id,
-            digest=arrival.digest,
+            principal,
+            channel=new_record.record.channel,
+            account=new_record.record.account,
+            message=new_record.record.message_id,
+            digest=new_record.digest,
         ),
     )
-    if not (known := await counted.fetchone()):
+    if not (existing := await counted.fetchone()):
         return None
-    found = await db.execute(f"{OUR_ACCEPTED} AND id = %(id)s", values_of(who, id=known[0]))
-    return await found.fetchone()
+    cursor = await db.execute(
+        f"{SELECT_OWN_INBOX} AND id = %(id)s", values_of(principal, id=existing[0])
+    )
+    return await cursor.fetchone()
 
 
 async def mark_running(
     db: Db,
-    who: Principal,
+    principal: Principal,
     ids: Sequence[str],
     lease: Lease,
     *,
@@ -178,24 +181,26 @@ async def mark_running(
         " entry = coalesce(nullif(%(entry)s, ''), entry)"
         " WHERE team = %(team)s AND member = %(member)s AND id = ANY(%(ids)s)"
         " AND state IN ('accepted', 'running') AND token <= %(token)s",
-        values_of(who, ids=[*ids], token=lease.token, run=run, session_id=session_id, entry=entry),
+        values_of(
+            principal, ids=[*ids], token=lease.token, run=run, session_id=session_id, entry=entry
+        ),
     )
     _check_all(done, ids, lease)
 
 
-async def check_lease(db: Db, who: Principal, ids: Sequence[str], lease: Lease) -> None:
+async def check_lease(db: Db, principal: Principal, ids: Sequence[str], lease: Lease) -> None:
     """Raise LeaseLostError unless these rows are running under this lease until the commit."""
-    found = await db.execute(
+    cursor = await db.execute(
         "SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
         " AND id = ANY(%(ids)s) AND state = 'running' AND token = %(token)s FOR SHARE",
-        values_of(who, ids=[*ids], token=lease.token),
+        values_of(principal, ids=[*ids], token=lease.token),
     )
-    _check_all(found, ids, lease)
+    _check_all(cursor, ids, lease)
 
 
 async def settle(
     db: Db,
-    who: Principal,
+    principal: Principal,
     ids: Sequence[str],
     lease: Lease,
     *,
@@ -213,64 +218,64 @@ async def settle(
         " AND (state = 'running' AND token = %(token)s"
         " OR state = 'accepted' AND token <= %(token)s) RETURNING run",
         values_of(
-            who, ids=[*ids], token=lease.token, state=state, at_ms=at_ms, why=why, reply=reply
+            principal, ids=[*ids], token=lease.token, state=state, at_ms=at_ms, why=why, reply=reply
         ),
     )
     _check_all(done, ids, lease)
-    await _forget_calls(db, who, [run for (run,) in await done.fetchall()])
+    await _forget_calls(db, principal, [run for (run,) in await done.fetchall()])
 
 
-async def call_started(db: Db, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+async def call_started(db: Db, principal: Principal, run: str, lease: Lease, call_id: str) -> None:
     """Record that a tool call may have started."""
-    await _check_run(db, who, run, lease)
+    await _check_run(db, principal, run, lease)
     await db.execute(
         "INSERT INTO calls VALUES (%(team)s, %(member)s, %(run)s, %(call)s) ON CONFLICT DO NOTHING",
-        values_of(who, run=run, call=call_id),
+        values_of(principal, run=run, call=call_id),
     )
 
 
-async def call_ended(db: Db, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+async def call_ended(db: Db, principal: Principal, run: str, lease: Lease, call_id: str) -> None:
     """Delete a started call: its result is stored in the transcript."""
-    await _check_run(db, who, run, lease)
+    await _check_run(db, principal, run, lease)
     await db.execute(
         "DELETE FROM calls WHERE team = %(team)s AND member = %(member)s"
         " AND run = %(run)s AND call_id = %(call)s",
-        values_of(who, run=run, call=call_id),
+        values_of(principal, run=run, call=call_id),
     )
 
 
-async def enqueue(db: Db, who: Principal, parcels: Iterable[OutboxRecord]) -> None:
+async def enqueue(db: Db, principal: Principal, records: Iterable[OutboxRecord]) -> None:
     """Append records to the outbox."""
-    for parcel in map(new_outbox_record, parcels):
-        address = parcel.address
+    for record in map(new_outbox_record, records):
+        address = record.address
         await db.execute(
             "INSERT INTO parcels (team, member, id, run, channel, chat, account, thread, text,"
             " at_ms, expires_ms, not_before_ms, extras)"
             " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             (
-                who.team, who.user, parcel.id, parcel.run, address.channel, address.chat,
-                address.account, address.thread, parcel.text,
-                parcel.at_ms, parcel.expires_ms, parcel.not_before_ms, encode_extras(parcel.extras),
+                principal.team, principal.user, record.id, record.run, address.channel,
+                address.chat, address.account, address.thread, record.text,
+                record.at_ms, record.expires_ms, record.not_before_ms, encode_extras(record.extras),
             ),
         )  # fmt: skip
 
 
-async def send_started(db: Db, who: Principal, parcel_id: str, lease: Lease) -> None:
+async def send_started(db: Db, principal: Principal, record_id: str, lease: Lease) -> None:
     """Mark a record as sending: from now on it may have been delivered."""
     done = await db.execute(
         "UPDATE parcels SET state = 'sending', token = %(token)s, attempts = attempts + 1"
         " WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
         " AND token <= %(token)s AND state IN ('pending', 'sending')",
-        values_of(who, id=parcel_id, token=lease.token),
+        values_of(principal, id=record_id, token=lease.token),
     )
     if not done.rowcount:
-        raise LeaseLostError(f"parcel {parcel_id} is not ours to send under {lease.name}")
+        raise LeaseLostError(f"parcel {record_id} is not ours to send under {lease.name}")
 
 
 async def send_ended(
     db: Db,
-    who: Principal,
-    parcel_id: str,
+    principal: Principal,
+    record_id: str,
     lease: Lease,
     *,
     state: OutboxState,
@@ -284,8 +289,8 @@ async def send_ended(
         " not_before_ms = %(not_before)s WHERE team = %(team)s AND member = %(member)s"
         " AND id = %(id)s AND state = 'sending' AND token = %(token)s",
         values_of(
-            who,
-            id=parcel_id,
+            principal,
+            id=record_id,
             token=lease.token,
             state=state,
             receipt=receipt,
@@ -294,65 +299,65 @@ async def send_ended(
         ),
     )
     if not done.rowcount:
-        raise LeaseLostError(f"parcel {parcel_id} is not being sent under {lease.name}")
+        raise LeaseLostError(f"parcel {record_id} is not being sent under {lease.name}")
 
 
-async def retry(db: Db, who: Principal, item_id: str, at_ms: int) -> bool:
+async def retry(db: Db, principal: Principal, item_id: str, at_ms: int) -> bool:
     """Reset a parked or dead item. A larger token refuses writes of the previous holder."""
     message = await db.execute(
         "UPDATE accepted SET state = 'accepted', token = token + 1, reply = '', why = '',"
         " attempts = 0, settled_ms = 0"
         " WHERE team = %(team)s AND member = %(member)s AND id = %(id)s AND state = 'parked'",
-        values_of(who, id=item_id),
+        values_of(principal, id=item_id),
     )
     if message.rowcount:
         return True
-    parcel = await db.execute(
+    record = await db.execute(
         "UPDATE parcels SET state = 'pending', token = token + 1, why = '', attempts = 0,"
         " not_before_ms = 0, expires_ms = CASE WHEN expires_ms > at_ms"
         " THEN greatest(expires_ms, %(at_ms)s + expires_ms - at_ms) ELSE expires_ms END"
         " WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
         " AND state IN ('unknown', 'dead')",
-        values_of(who, id=item_id, at_ms=at_ms),
+        values_of(principal, id=item_id, at_ms=at_ms),
     )
-    return bool(parcel.rowcount)
+    return bool(record.rowcount)
 
 
-async def discard(db: Db, who: Principal, item_id: str, at_ms: int, why: str) -> bool:
+async def discard(db: Db, principal: Principal, item_id: str, at_ms: int, why: str) -> bool:
     """Report a parked message, or delete a dead or unknown outbox record."""
     message = await db.execute(
         "UPDATE accepted SET state = 'reported', settled_ms = %(at_ms)s, why = %(why)s,"
         " body = NULL WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
         " AND state = 'parked' RETURNING run",
-        values_of(who, id=item_id, at_ms=at_ms, why=why),
+        values_of(principal, id=item_id, at_ms=at_ms, why=why),
     )
     if message.rowcount:
-        await _forget_calls(db, who, [run for (run,) in await message.fetchall()])
+        await _forget_calls(db, principal, [run for (run,) in await message.fetchall()])
         return True
-    parcel = await db.execute(
+    record = await db.execute(
         "DELETE FROM parcels WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
         " AND state IN ('unknown', 'dead')",
-        values_of(who, id=item_id),
+        values_of(principal, id=item_id),
     )
-    return bool(parcel.rowcount)
+    return bool(record.rowcount)
 
 
-async def prune(db: Db, who: Principal, before_ms: int) -> int:
+async def prune(db: Db, principal: Principal, before_ms: int) -> int:
     """Delete finished items from before a time."""
     messages = await db.execute(
         "DELETE FROM accepted WHERE team = %(team)s AND member = %(member)s"
         " AND settled_ms < %(before)s AND state IN ('answered', 'silent', 'reported')",
-        values_of(who, before=before_ms),
+        values_of(principal, before=before_ms),
     )
-    parcels = await db.execute(
+    records = await db.execute(
         "DELETE FROM parcels WHERE team = %(team)s AND member = %(member)s"
         " AND at_ms < %(before)s AND state = 'sent'",
-        values_of(who, before=before_ms),
+        values_of(principal, before=before_ms),
     )
-    return messages.rowcount + parcels.rowcount
+    return messages.rowcount + records.rowcount
 
 
-async def _forget_calls(db: Db, who: Principal, runs: Sequence[str]) -> None:
+async def _forget_calls(db: Db, principal: Principal, runs: Sequence[str]) -> None:
     """Delete the calls of these runs, unless one of their messages may be retried."""
     await db.execute(
         "DELETE FROM calls WHERE team = %(team)s AND member = %(member)s AND run = ANY(%(runs)s)"
@@ -360,17 +365,17 @@ async def _forget_calls(db: Db, who: Principal, runs: Sequence[str]) -> None:
         " AND run = calls.run AND state IN ('accepted', 'running'))"
         " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
         " AND run = calls.run AND state = 'parked')",
-        values_of(who, runs=[*runs]),
+        values_of(principal, runs=[*runs]),
     )
 
 
-async def _check_run(db: Db, who: Principal, run: str, lease: Lease) -> None:
-    found = await db.execute(
+async def _check_run(db: Db, principal: Principal, run: str, lease: Lease) -> None:
+    cursor = await db.execute(
         "SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
         " AND run = %(run)s AND token = %(token)s AND state = 'running' FOR SHARE",
-        values_of(who, run=run, token=lease.token),
+        values_of(principal, run=run, token=lease.token),
     )
-    if not found.rowcount:
+    if not cursor.rowcount:
         raise LeaseLostError(f"run {run} is not going on under {lease.name}")
 
 

@@ -53,14 +53,14 @@ class _SyncedState:
 class SessionsFiles:
     """The `sessions.json` of every agent."""
 
-    def __init__(self, places: StatePaths, db: apsw.Connection, writer: DatabaseWriter) -> None:
-        self._places, self._db, self._writer = places, db, writer
+    def __init__(self, paths: StatePaths, db: apsw.Connection, writer: DatabaseWriter) -> None:
+        self._paths, self._db, self._writer = paths, db, writer
         self._seen: dict[str, _SyncedState] = {}
 
     def changed(self, agent: str) -> bool:
         """Return whether `sync` may have something to import. Cheap, and safe on any thread."""
         seen = self._seen.get(agent)
-        return seen is None or stat_stamp(self._places.index(agent)) != seen.stamp
+        return seen is None or stat_stamp(self._paths.index(agent)) != seen.stamp
 
     def agents(self) -> list[str]:
         """Return every agent that has sessions, in the database or in a file."""
@@ -68,11 +68,11 @@ class SessionsFiles:
             self._db, "SELECT DISTINCT agent FROM sessions WHERE team = ? AND user = ?", _SCOPE
         )
         known = {agent for (agent,) in found if is_agent_id(agent)}
-        return sorted(known.union(self._places.agents()))
+        return sorted(known.union(self._paths.agents()))
 
     def import_changes(self, agent: str) -> bool:
         """Import the file if another program wrote it; return whether it must be written then."""
-        path = Path(self._places.index(agent))
+        path = Path(self._paths.index(agent))
         seen = self._seen.get(agent) or self._stored(agent)
         stamp = stat_stamp(path)
         if stamp is not None and stamp != seen.stamp:
@@ -95,7 +95,7 @@ class SessionsFiles:
             self._write(agent)
 
     def _write(self, agent: str) -> None:
-        path = Path(self._places.index(agent))
+        path = Path(self._paths.index(agent))
         newest = self._newest(agent)
         found = self._db.execute(
             "SELECT key, json FROM sessions"

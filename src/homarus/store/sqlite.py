@@ -71,21 +71,21 @@ def open_store(state: Path, *, mirror: bool = True, read_only: bool = False) -> 
     the gateway has not imported yet are not seen, except where there is no database. Tables of
     an older version are migrated first, unless a process holds them.
     """
-    places = StatePaths(state)
-    if read_only and _is_readable(places):
-        return SqliteStore(_SqliteEngine.to_read(places), OWNER)
-    lock = StateLock(places.state)
+    paths = StatePaths(state)
+    if read_only and _is_readable(paths):
+        return SqliteStore(_SqliteEngine.to_read(paths), OWNER)
+    lock = StateLock(paths.state)
     try:
-        return SqliteStore(_SqliteEngine.to_write(places, lock, mirror=mirror), OWNER)
+        return SqliteStore(_SqliteEngine.to_write(paths, lock, mirror=mirror), OWNER)
     except BaseException:
         lock.release()
         raise
 
 
-def _is_readable(places: StatePaths) -> bool:
-    path = places.database
+def _is_readable(paths: StatePaths) -> bool:
+    path = paths.database
     if not path.exists():
-        return not places.agents()
+        return not paths.agents()
     with TranslateErrors(path), ExitStack() as opened:
         return check_version(_reader(path, opened), path) in {0, len(MIGRATIONS)}
 
@@ -93,17 +93,17 @@ def _is_readable(places: StatePaths) -> bool:
 def check_database(path: Path) -> None:
     """Read a complete database. Raises CorruptDataError when it is damaged."""
     with TranslateErrors(path), ExitStack() as opened:
-        found = select(_reader(path, opened), "PRAGMA quick_check(3)")
-        if found != [("ok",)]:
-            said = "; ".join(str(row[0]) for row in found)
-            raise CorruptDataError(f"{path} is damaged: {said}", fix="restore it from a backup")
+        rows = select(_reader(path, opened), "PRAGMA quick_check(3)")
+        if rows != [("ok",)]:
+            problems = "; ".join(str(row[0]) for row in rows)
+            raise CorruptDataError(f"{path} is damaged: {problems}", fix="restore it from a backup")
 
 
 @dataclass(slots=True)
 class _SqliteEngine:
     """What all scopes of one open store share."""
 
-    places: StatePaths
+    paths: StatePaths
     quick: apsw.Connection  # for a row, on the event loop
     bulk: apsw.Connection  # for many, on a thread
     lock: StateLock | None = None
@@ -116,8 +116,8 @@ class _SqliteEngine:
     leases: Lanes = field(default_factory=Lanes)
 
     @classmethod
-    def to_write(cls, places: StatePaths, lock: StateLock, *, mirror: bool) -> Self:
-        path = places.database
+    def to_write(cls, paths: StatePaths, lock: StateLock, *, mirror: bool) -> Self:
+        path = paths.database
         _make_private(path)
         with TranslateErrors(path), ExitStack() as opened:
             writing = _connect(path, opened)
@@ -125,16 +125,16 @@ class _SqliteEngine:
             migrate(writing, path)
             epoch = _next_epoch(writing)
             quick, bulk, mirroring = (_reader(path, opened) for _ in range(3))
-            opened.pop_all()  # all is well: who uses a connection closes it
+            opened.pop_all()  # success: the user of a connection closes it
         writer = DatabaseWriter(writing, path)
-        view = FileMirror(places, mirroring, writer) if mirror else None
+        view = FileMirror(paths, mirroring, writer) if mirror else None
         if view is None:
             mirroring.close()
-        return cls(places, quick, bulk, lock, writer, view, epoch)
+        return cls(paths, quick, bulk, lock, writer, view, epoch)
 
     @classmethod
-    def to_read(cls, places: StatePaths) -> Self:
-        path = places.database
+    def to_read(cls, paths: StatePaths) -> Self:
+        path = paths.database
         with TranslateErrors(path), ExitStack() as opened:
             if path.exists() and check_version(quick := _reader(path, opened), path):
                 bulk = _reader(path, opened)
@@ -142,7 +142,7 @@ class _SqliteEngine:
                 quick = bulk = _connect(Path(":memory:"), opened)
                 migrate(quick, path)
             opened.pop_all()
-        return cls(places, quick, bulk)
+        return cls(paths, quick, bulk)
 
     def next_token(self) -> int:
         """Return a token larger than any before it, also across restarts."""
@@ -189,16 +189,16 @@ def _make_private(path: Path) -> None:
 
 
 def _next_epoch(db: apsw.Connection) -> int:
-    found = select(db, "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value")
-    return int(found[0][0])
+    rows = select(db, "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value")
+    return int(rows[0][0])
 
 
 @dataclass(slots=True)
 class _SqliteTransaction(SqliteJournalTransaction):
     """The steps of one transaction, and the files they make stale."""
 
-    who: Principal
-    places: StatePaths | None  # None: this principal has no files
+    principal: Principal
+    paths: StatePaths | None  # None: this principal has no files
     steps: list[WriteStep] = field(default_factory=list)
     transcripts: set[str] = field(default_factory=set)
     agents: set[str] = field(default_factory=set)
@@ -206,9 +206,9 @@ class _SqliteTransaction(SqliteJournalTransaction):
     def put_session(self, record: SessionRecord, *, if_version: int | None = None) -> None:
         _check_ids(record.session_id, record.agent)
         data = {**record.data, "sessionId": record.session_id, "updatedAt": record.updated_ms}
-        if self.places is not None:
+        if self.paths is not None:
             given = record.data.get("sessionFile")
-            data["sessionFile"] = self.places.transcript(record.agent, record.session_id, given)
+            data["sessionFile"] = self.paths.transcript(record.agent, record.session_id, given)
         row = sqlite_sql.SessionRow(
             record.key,
             record.agent,
@@ -216,12 +216,12 @@ class _SqliteTransaction(SqliteJournalTransaction):
             record.updated_ms,
             dump_json(data, pretty=True),
         )
-        self.steps.append(lambda db: sqlite_sql.put_session(db, self.who, row, if_version))
+        self.steps.append(lambda db: sqlite_sql.put_session(db, self.principal, row, if_version))
         self.agents.add(record.agent)
 
     def delete_session(self, key: str) -> None:
         def step(db: apsw.Connection) -> None:
-            self.agents.update(sqlite_sql.delete_session(db, self.who, key))
+            self.agents.update(sqlite_sql.delete_session(db, self.principal, key))
 
         self.steps.append(step)
 
@@ -230,7 +230,7 @@ class _SqliteTransaction(SqliteJournalTransaction):
         line = encode_header(header)
         self.steps.append(
             lambda db: sqlite_sql.open_transcript(
-                db, self.who, header.session_id, header.agent, line
+                db, self.principal, header.session_id, header.agent, line
             )
         )
 
@@ -238,27 +238,27 @@ class _SqliteTransaction(SqliteJournalTransaction):
         if not entries:
             return
         lines = [(entry, encode_entry(entry)) for entry in entries]
-        self.steps.append(lambda db: sqlite_sql.append(db, self.who, session_id, lines))
+        self.steps.append(lambda db: sqlite_sql.append(db, self.principal, session_id, lines))
         self.transcripts.add(session_id)
 
     def set_leaf(self, session_id: str, entry_id: str | None) -> None:
-        self.steps.append(lambda db: sqlite_sql.set_leaf(db, self.who, session_id, entry_id))
+        self.steps.append(lambda db: sqlite_sql.set_leaf(db, self.principal, session_id, entry_id))
 
     def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
         suffix = archive_suffix(reason, at_ms)
-        self.steps.append(lambda db: sqlite_sql.archive(db, self.who, session_id, suffix))
+        self.steps.append(lambda db: sqlite_sql.archive(db, self.principal, session_id, suffix))
         self.transcripts.add(session_id)
 
     def add_usage(self, *calls: UsageRecord) -> None:
         if calls:
-            self.steps.append(lambda db: sqlite_sql.add_usage(db, self.who, calls))
+            self.steps.append(lambda db: sqlite_sql.add_usage(db, self.principal, calls))
 
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
         text = dump_json(data)
-        self.steps.append(lambda db: sqlite_sql.put_record(db, self.who, kind, id, text))
+        self.steps.append(lambda db: sqlite_sql.put_record(db, self.principal, kind, id, text))
 
     def delete_record(self, kind: str, id: str) -> None:  # noqa: A002 - the word for it
-        self.steps.append(lambda db: sqlite_sql.delete_record(db, self.who, kind, id))
+        self.steps.append(lambda db: sqlite_sql.delete_record(db, self.principal, kind, id))
 
     def run(self, db: apsw.Connection) -> None:
         for step in self.steps:
@@ -275,12 +275,14 @@ def _check_ids(session_id: str, agent: str) -> None:
 class SqliteStore:
     """A Store in one directory. Created by `open_store`; base.py says what it guarantees."""
 
-    def __init__(self, engine: _SqliteEngine, who: Principal) -> None:
-        self._engine, self._who = engine, who
-        self._scope = (who.team, who.user)
+    def __init__(self, engine: _SqliteEngine, principal: Principal) -> None:
+        self._engine, self._principal = engine, principal
+        self._scope = (principal.team, principal.user)
         # Files have no place for a team: only the owner's sessions are mirrored.
-        self._mirror = engine.mirror if who == OWNER else None
-        self._journal = SqliteJournal(who, self._read, self._write, self.transaction, self.lease)
+        self._mirror = engine.mirror if principal == OWNER else None
+        self._journal = SqliteJournal(
+            principal, self._read, self._write, self.transaction, self.lease
+        )
 
     async def __aenter__(self) -> Self:
         if self._mirror:
@@ -309,16 +311,16 @@ class SqliteStore:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        places = self._engine.places if self._mirror else None
-        unit = _SqliteTransaction(self._who, places)
-        yield unit
-        if not unit.steps:
+        paths = self._engine.paths if self._mirror else None
+        transaction = _SqliteTransaction(self._principal, paths)
+        yield transaction
+        if not transaction.steps:
             return
         try:
-            await self._write(unit.run)
+            await self._write(transaction.run)
         finally:  # a cancelled wait does not undo the commit
             if self._mirror:
-                self._mirror.mark_dirty(unit.transcripts, unit.agents)
+                self._mirror.mark_dirty(transaction.transcripts, transaction.agents)
 
     @asynccontextmanager
     async def lease(self, name: str) -> AsyncIterator[Lease]:
@@ -347,58 +349,58 @@ class SqliteStore:
     ) -> Sequence[SessionRecord]:
         if self._mirror:
             await asyncio.wrap_future(self._mirror.import_indexes())
-        asked = WhereClause()
-        asked.add("team = ? AND user = ? AND NOT deleted AND updated_ms >= ?")
-        asked.values += [*self._scope, since_ms]
+        clause = WhereClause()
+        clause.add("team = ? AND user = ? AND NOT deleted AND updated_ms >= ?")
+        clause.values += [*self._scope, since_ms]
         if agent is not None:
-            asked.add("agent = ?", agent)
+            clause.add("agent = ?", agent)
         if session_id is not None:
-            asked.add("session_id = ?", session_id)
-        asked.search(search)
+            clause.add("session_id = ?", session_id)
+        clause.search(search)
         for name, value in (where or {}).items():
-            asked.add("json_extract(json, ?) = ?", f"$.{name}", value)
+            clause.add("json_extract(json, ?) = ?", f"$.{name}", value)
         columns = _SESSION.replace(" json", " '{}'") if bare else _SESSION
-        sql = f"{columns} WHERE {asked} ORDER BY updated_ms DESC, place DESC LIMIT ?"
-        values = (*asked.values, -1 if limit is None else limit)
+        sql = f"{columns} WHERE {clause} ORDER BY updated_ms DESC, place DESC LIMIT ?"
+        values = (*clause.values, -1 if limit is None else limit)
         if not search and not where:
             return [_record(row) for row in self._read(sql, values)]
-        # To look into every row's JSON takes a while.
+        # Reading the JSON of every row is slow.
         return await asyncio.to_thread(
             self._bulk, lambda db: [_record(row) for row in select(db, sql, values)]
         )
 
     async def count_sessions(self, *, agent: str | None = None) -> int:
-        found = self._read(
+        rows = self._read(
             "SELECT count(*) FROM sessions"
             " WHERE team = ? AND user = ? AND NOT deleted AND (?3 IS NULL OR agent = ?3)",
             (*self._scope, agent),
         )
-        return int(found[0][0])
+        return int(rows[0][0])
 
     async def usage_records(
         self, *, since_ms: int = 0, session: str | None = None
     ) -> Sequence[UsageRecord]:
         return await asyncio.to_thread(
-            self._bulk, lambda db: sqlite_sql.usage_records(db, self._who, since_ms, session)
+            self._bulk, lambda db: sqlite_sql.usage_records(db, self._principal, since_ms, session)
         )
 
     async def header(self, session_id: str) -> TranscriptHeader | None:
         await self._refresh_transcript(session_id)
-        found = self._read(
+        rows = self._read(
             "SELECT header, agent FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
             (*self._scope, session_id),
         )
-        return decode_header(found[0][0], session_id, found[0][1]) if found else None
+        return decode_header(rows[0][0], session_id, rows[0][1]) if rows else None
 
     async def entries(
         self, session_id: str, *, after: int = 0, limit: int | None = None, newest: bool = False
     ) -> Sequence[TranscriptEntry]:
         await self._refresh_transcript(session_id)
-        found = self._read(
+        rows = self._read(
             "SELECT last_seq FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
             (*self._scope, session_id),
         )
-        last = found[0][0] if found else 0
+        last = rows[0][0] if rows else 0
         if limit is not None and newest:
             after = max(after, last - limit)
         count = last - after if limit is None else min(limit, last - after)
@@ -412,25 +414,25 @@ class SqliteStore:
 
     async def leaf(self, session_id: str) -> str | None:
         await self._refresh_transcript(session_id)
-        found = self._read(
+        rows = self._read(
             "SELECT leaf FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
             (*self._scope, session_id),
         )
-        return found[0][0] if found else None
+        return rows[0][0] if rows else None
 
     async def record(self, kind: str, id: str) -> Mapping[str, Json] | None:  # noqa: A002 - the word for it
-        found = self._read(
+        rows = self._read(
             "SELECT json FROM records WHERE team = ? AND user = ? AND kind = ? AND id = ?",
             (*self._scope, kind, id),
         )
-        return load_json(found[0][0]) if found else None
+        return load_json(rows[0][0]) if rows else None
 
     async def records(self, kind: str) -> Mapping[str, Mapping[str, Json]]:
-        found = self._read(
+        rows = self._read(
             "SELECT id, json FROM records WHERE team = ? AND user = ? AND kind = ? ORDER BY id",
             (*self._scope, kind),
         )
-        return {record_id: load_json(text) for record_id, text in found}
+        return {record_id: load_json(text) for record_id, text in rows}
 
     async def wait_for_disk_failure(self) -> StoreError:
         """Wait until the disk fails so that nothing more can be written, and return the reason.
@@ -451,43 +453,43 @@ class SqliteStore:
 
     async def _write(self, job: Callable[[apsw.Connection], _T]) -> _T:
         if self._engine.writer is None:
-            raise StoreError(f"{self._engine.places.database} was opened for reading only")
+            raise StoreError(f"{self._engine.paths.database} was opened for reading only")
         return await self._engine.writer.run(job)
 
     def _read(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         self._check_open()
-        with TranslateErrors(self._engine.places.database):
+        with TranslateErrors(self._engine.paths.database):
             return select(self._engine.quick, sql, values)
 
     def _session(self, key: str) -> SessionRecord | None:
-        found = self._read(
+        rows = self._read(
             f"{_SESSION} WHERE team = ? AND user = ? AND key = ? AND NOT deleted",
             (*self._scope, key),
         )
-        return _record(found[0]) if found else None
+        return _record(rows[0]) if rows else None
 
     def _bulk(self, read: Callable[[apsw.Connection], list[_Read]]) -> list[_Read]:
         """Run a long read on a thread of its own."""
-        with self._engine.bulk_lock, _no_collector(), TranslateErrors(self._engine.places.database):
+        with self._engine.bulk_lock, _no_collector(), TranslateErrors(self._engine.paths.database):
             self._check_open()
             return read(self._engine.bulk)
 
     def _entries(
         self, db: apsw.Connection, session_id: str, after: int, count: int
     ) -> list[TranscriptEntry]:
-        with TranslateErrors(self._engine.places.database):
-            found = select(
+        with TranslateErrors(self._engine.paths.database):
+            rows = select(
                 db,
                 "SELECT json, seq, id, parent, type, at_ms FROM entries"
                 " WHERE team = ? AND user = ? AND session_id = ? AND seq > ?"
                 " ORDER BY seq LIMIT ?",
                 (*self._scope, session_id, after, count),
             )
-            return [decode_entry(row) for row in found]
+            return [decode_entry(row) for row in rows]
 
     def _check_open(self) -> None:
         if self._engine.closed:
-            raise StoreError(f"{self._engine.places.database} is closed")
+            raise StoreError(f"{self._engine.paths.database} is closed")
 
     async def _refresh_index(self, key: str) -> None:
         agent = key.split(":", 2)[1] if key.startswith("agent:") else ""

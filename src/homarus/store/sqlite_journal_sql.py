@@ -13,7 +13,7 @@ from homarus.core.errors import ConflictError, LeaseLostError
 from homarus.core.principal import Principal
 from homarus.store.journal import Acceptance, Lease, OutboxRecord, OutboxState, SettledState
 from homarus.store.journal_codec import (
-    ACCEPTED,
+    SELECT_INBOX,
     NewInboxRecord,
     decode_inbox_record,
     encode_extras,
@@ -21,7 +21,7 @@ from homarus.store.journal_codec import (
 )
 from homarus.store.query import select
 
-BY_ID: Final = f"{ACCEPTED} WHERE team = ? AND user = ? AND id = ?"
+BY_ID: Final = f"{SELECT_INBOX} WHERE team = ? AND user = ? AND id = ?"
 # The exact text of the partial indexes' conditions: only then does SQLite use them.
 OPEN: Final = "state IN ('accepted', 'running')"
 PARKED: Final = "state = 'parked'"
@@ -29,45 +29,52 @@ WAITING: Final = "state IN ('pending', 'sending')"
 STRANDED: Final = "state IN ('unknown', 'dead')"
 
 
-def accept(db: apsw.Connection, who: Principal, arrival: NewInboxRecord) -> Acceptance:
+def accept(db: apsw.Connection, principal: Principal, new_record: NewInboxRecord) -> Acceptance:
     """Store a message, or count it as a duplicate."""
-    if place := _insert(db, who, arrival):
-        return Acceptance("new", arrival.at(place))
-    for other in arrival.as_conflict():
-        if known := _count(db, who, other):
-            (row,) = select(db, BY_ID, (who.team, who.user, known))
+    if place := _insert(db, principal, new_record):
+        return Acceptance("new", new_record.at(place))
+    for other in new_record.as_conflict():
+        if existing_id := _count(db, principal, other):
+            (row,) = select(db, BY_ID, (principal.team, principal.user, existing_id))
             return Acceptance("duplicate", decode_inbox_record(row))
-        if place := _insert(db, who, other):
+        if place := _insert(db, principal, other):
             return Acceptance("conflict", other.at(place))
-    raise ConflictError(f"there is no room beside message {arrival.row.message_id}")
+    raise ConflictError(f"there is no room beside message {new_record.record.message_id}")
 
 
-def _insert(db: apsw.Connection, who: Principal, arrival: NewInboxRecord) -> int:
-    made = select(
+def _insert(db: apsw.Connection, principal: Principal, new_record: NewInboxRecord) -> int:
+    inserted = select(
         db,
         "INSERT INTO accepted (team, user, id, session, channel, account, message_id, sender,"
         " preview, at_ms, state, why, settled_ms, digest, body)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING RETURNING place",
-        (who.team, who.user, *arrival.columns()),
+        (principal.team, principal.user, *new_record.columns()),
     )
-    return int(made[0][0]) if made else 0
+    return int(inserted[0][0]) if inserted else 0
 
 
-def _count(db: apsw.Connection, who: Principal, arrival: NewInboxRecord) -> str:
-    row = arrival.row
-    known = select(
+def _count(db: apsw.Connection, principal: Principal, new_record: NewInboxRecord) -> str:
+    row = new_record.record
+    existing_id = select(
         db,
         "UPDATE accepted SET duplicates = duplicates + 1 WHERE team = ? AND user = ?"
         " AND channel = ? AND account = ? AND message_id = ? AND digest = ? RETURNING id",
-        (who.team, who.user, row.channel, row.account, row.message_id, arrival.digest),
+        (
+            principal.team,
+            principal.user,
+            row.channel,
+            row.account,
+            row.message_id,
+            new_record.digest,
+        ),
     )
-    return str(known[0][0]) if known else ""
+    return str(existing_id[0][0]) if existing_id else ""
 
 
 def mark_running(
     db: apsw.Connection,
-    who: Principal,
+    principal: Principal,
     ids: Sequence[str],
     lease: Lease,
     *,
@@ -76,7 +83,7 @@ def mark_running(
     entry: str,
 ) -> None:
     """Mark open rows as running under this lease. Doing so twice under one lease is one attempt."""
-    for row_id in ids:
+    for record_id in ids:
         db.execute(
             "UPDATE accepted SET attempts = attempts + (state = 'accepted' OR token <> ?5),"
             " state = 'running', token = ?5, run = ?4,"
@@ -84,27 +91,29 @@ def mark_running(
             " entry = CASE ?7 WHEN '' THEN entry ELSE ?7 END"
             " WHERE team = ?1 AND user = ?2 AND id = ?3 AND token <= ?5"
             " AND state IN ('accepted', 'running')",
-            (who.team, who.user, row_id, run, lease.token, session_id, entry),
+            (principal.team, principal.user, record_id, run, lease.token, session_id, entry),
         )
         if not db.changes():
-            raise _lost(db, who, row_id, lease)
+            raise _lost(db, principal, record_id, lease)
 
 
-def check_lease(db: apsw.Connection, who: Principal, ids: Iterable[str], lease: Lease) -> None:
+def check_lease(
+    db: apsw.Connection, principal: Principal, ids: Iterable[str], lease: Lease
+) -> None:
     """Raise LeaseLostError unless these rows are running under this lease."""
-    for row_id in ids:
+    for record_id in ids:
         if not select(
             db,
             "SELECT 1 FROM accepted WHERE team = ? AND user = ? AND id = ?"
             " AND state = 'running' AND token = ?",
-            (who.team, who.user, row_id, lease.token),
+            (principal.team, principal.user, record_id, lease.token),
         ):
-            raise _lost(db, who, row_id, lease)
+            raise _lost(db, principal, record_id, lease)
 
 
 def settle(
     db: apsw.Connection,
-    who: Principal,
+    principal: Principal,
     ids: Sequence[str],
     lease: Lease,
     *,
@@ -115,7 +124,7 @@ def settle(
 ) -> None:
     """Record the outcome. The body and the started calls are deleted unless it may be retried."""
     runs = set[str]()
-    for row_id in ids:
+    for record_id in ids:
         settled = select(
             db,
             "UPDATE accepted SET state = ?5, token = ?4, settled_ms = ?6, why = ?7, reply = ?8,"
@@ -123,34 +132,38 @@ def settle(
             " WHERE team = ?1 AND user = ?2 AND id = ?3 AND"
             " (state = 'running' AND token = ?4 OR state = 'accepted' AND token <= ?4)"
             " RETURNING run",
-            (who.team, who.user, row_id, lease.token, state, at_ms, why, reply),
+            (principal.team, principal.user, record_id, lease.token, state, at_ms, why, reply),
         )
         if not settled:
-            raise _lost(db, who, row_id, lease)
+            raise _lost(db, principal, record_id, lease)
         runs.add(settled[0][0])
     for run in runs - {""}:
-        _forget_calls(db, who, run)
+        _forget_calls(db, principal, run)
 
 
-def call_started(db: apsw.Connection, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+def call_started(
+    db: apsw.Connection, principal: Principal, run: str, lease: Lease, call_id: str
+) -> None:
     """Record that a tool call may have started."""
-    _check_run(db, who, run, lease)
+    _check_run(db, principal, run, lease)
     db.execute(
         "INSERT INTO calls VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (who.team, who.user, run, call_id),
+        (principal.team, principal.user, run, call_id),
     )
 
 
-def call_ended(db: apsw.Connection, who: Principal, run: str, lease: Lease, call_id: str) -> None:
+def call_ended(
+    db: apsw.Connection, principal: Principal, run: str, lease: Lease, call_id: str
+) -> None:
     """Delete a started call: its result is stored in the transcript."""
-    _check_run(db, who, run, lease)
+    _check_run(db, principal, run, lease)
     db.execute(
         "DELETE FROM calls WHERE team = ? AND user = ? AND run = ? AND call_id = ?",
-        (who.team, who.user, run, call_id),
+        (principal.team, principal.user, run, call_id),
     )
 
 
-def enqueue(db: apsw.Connection, who: Principal, parcels: Iterable[OutboxRecord]) -> None:
+def enqueue(db: apsw.Connection, principal: Principal, records: Iterable[OutboxRecord]) -> None:
     """Append records to the outbox."""
     db.executemany(
         "INSERT INTO parcels (team, user, id, run, channel, chat, account, thread, text, at_ms,"
@@ -158,31 +171,31 @@ def enqueue(db: apsw.Connection, who: Principal, parcels: Iterable[OutboxRecord]
         " ON CONFLICT DO NOTHING",
         [
             (
-                who.team, who.user, parcel.id, parcel.run, parcel.address.channel,
-                parcel.address.chat, parcel.address.account, parcel.address.thread, parcel.text,
-                parcel.at_ms, parcel.expires_ms, parcel.not_before_ms, encode_extras(parcel.extras),
+                principal.team, principal.user, record.id, record.run, record.address.channel,
+                record.address.chat, record.address.account, record.address.thread, record.text,
+                record.at_ms, record.expires_ms, record.not_before_ms, encode_extras(record.extras),
             )
-            for parcel in map(new_outbox_record, parcels)
+            for record in map(new_outbox_record, records)
         ],
     )  # fmt: skip
 
 
-def send_started(db: apsw.Connection, who: Principal, parcel_id: str, lease: Lease) -> None:
+def send_started(db: apsw.Connection, principal: Principal, record_id: str, lease: Lease) -> None:
     """Mark a record as sending: from now on it may have been delivered."""
     db.execute(
         "UPDATE parcels SET state = 'sending', token = ?4, attempts = attempts + 1"
         " WHERE team = ?1 AND user = ?2 AND id = ?3 AND token <= ?4"
         " AND state IN ('pending', 'sending')",
-        (who.team, who.user, parcel_id, lease.token),
+        (principal.team, principal.user, record_id, lease.token),
     )
     if not db.changes():
-        raise LeaseLostError(f"parcel {parcel_id} is not ours to send under {lease.name}")
+        raise LeaseLostError(f"parcel {record_id} is not ours to send under {lease.name}")
 
 
 def send_ended(
     db: apsw.Connection,
-    who: Principal,
-    parcel_id: str,
+    principal: Principal,
+    record_id: str,
     lease: Lease,
     *,
     state: OutboxState,
@@ -194,13 +207,22 @@ def send_ended(
     db.execute(
         "UPDATE parcels SET state = ?5, receipt = ?6, why = ?7, not_before_ms = ?8"
         " WHERE team = ?1 AND user = ?2 AND id = ?3 AND state = 'sending' AND token = ?4",
-        (who.team, who.user, parcel_id, lease.token, state, receipt, why, not_before_ms),
+        (
+            principal.team,
+            principal.user,
+            record_id,
+            lease.token,
+            state,
+            receipt,
+            why,
+            not_before_ms,
+        ),
     )
     if not db.changes():
-        raise LeaseLostError(f"parcel {parcel_id} is not being sent under {lease.name}")
+        raise LeaseLostError(f"parcel {record_id} is not being sent under {lease.name}")
 
 
-def retry(db: apsw.Connection, who: Principal, item_id: str, at_ms: int) -> bool:
+def retry(db: apsw.Connection, principal: Principal, item_id: str, at_ms: int) -> bool:
     """Reset a parked or dead item. A larger token refuses writes of the previous holder.
 
     An outbox record gets as long until it expires as it had at first.
@@ -209,7 +231,7 @@ def retry(db: apsw.Connection, who: Principal, item_id: str, at_ms: int) -> bool
         "UPDATE accepted SET state = 'accepted', token = token + 1, reply = '', why = '',"
         " attempts = 0, settled_ms = 0"
         " WHERE team = ? AND user = ? AND id = ? AND state = 'parked'",
-        (who.team, who.user, item_id),
+        (principal.team, principal.user, item_id),
     )
     if db.changes():
         return True
@@ -218,46 +240,46 @@ def retry(db: apsw.Connection, who: Principal, item_id: str, at_ms: int) -> bool
         " not_before_ms = 0, expires_ms = CASE WHEN expires_ms > at_ms"
         " THEN max(expires_ms, ?4 + expires_ms - at_ms) ELSE expires_ms END"
         " WHERE team = ?1 AND user = ?2 AND id = ?3 AND state IN ('unknown', 'dead')",
-        (who.team, who.user, item_id, at_ms),
+        (principal.team, principal.user, item_id, at_ms),
     )
     return bool(db.changes())
 
 
-def discard(db: apsw.Connection, who: Principal, item_id: str, at_ms: int, why: str) -> bool:
+def discard(db: apsw.Connection, principal: Principal, item_id: str, at_ms: int, why: str) -> bool:
     """Report a parked message, or delete a dead or unknown outbox record."""
-    given_up = select(
+    discarded = select(
         db,
         "UPDATE accepted SET state = 'reported', settled_ms = ?, why = ?, body = NULL"
         " WHERE team = ? AND user = ? AND id = ? AND state = 'parked' RETURNING run",
-        (at_ms, why, who.team, who.user, item_id),
+        (at_ms, why, principal.team, principal.user, item_id),
     )
-    if given_up:
-        _forget_calls(db, who, given_up[0][0])
+    if discarded:
+        _forget_calls(db, principal, discarded[0][0])
         return True
     db.execute(
         "DELETE FROM parcels"
         " WHERE team = ? AND user = ? AND id = ? AND state IN ('unknown', 'dead')",
-        (who.team, who.user, item_id),
+        (principal.team, principal.user, item_id),
     )
     return bool(db.changes())
 
 
-def prune(db: apsw.Connection, who: Principal, before_ms: int) -> int:
+def prune(db: apsw.Connection, principal: Principal, before_ms: int) -> int:
     """Delete finished items from before a time."""
     db.execute(
         "DELETE FROM accepted WHERE team = ? AND user = ? AND settled_ms < ?"
         " AND state IN ('answered', 'silent', 'reported')",
-        (who.team, who.user, before_ms),
+        (principal.team, principal.user, before_ms),
     )
-    gone = db.changes()
+    deleted = db.changes()
     db.execute(
         "DELETE FROM parcels WHERE team = ? AND user = ? AND at_ms < ? AND state = 'sent'",
-        (who.team, who.user, before_ms),
+        (principal.team, principal.user, before_ms),
     )
-    return gone + db.changes()
+    return deleted + db.changes()
 
 
-def _forget_calls(db: apsw.Connection, who: Principal, run: str) -> None:
+def _forget_calls(db: apsw.Connection, principal: Principal, run: str) -> None:
     """Delete the calls of a run, unless one of its messages may be retried."""
     db.execute(
         "DELETE FROM calls WHERE team = ?1 AND user = ?2 AND run = ?3"
@@ -265,25 +287,27 @@ def _forget_calls(db: apsw.Connection, who: Principal, run: str) -> None:
         " AND state IN ('accepted', 'running'))"
         " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = ?1 AND user = ?2 AND run = ?3"
         " AND state = 'parked')",
-        (who.team, who.user, run),
+        (principal.team, principal.user, run),
     )
 
 
-def _check_run(db: apsw.Connection, who: Principal, run: str, lease: Lease) -> None:
+def _check_run(db: apsw.Connection, principal: Principal, run: str, lease: Lease) -> None:
     if not select(
         db,
         "SELECT 1 FROM accepted WHERE team = ? AND user = ? AND run = ? AND token = ?"
         " AND state = 'running' AND state IN ('accepted', 'running')",
-        (who.team, who.user, run, lease.token),
+        (principal.team, principal.user, run, lease.token),
     ):
         raise LeaseLostError(f"run {run} is not going on under {lease.name}")
 
 
-def _lost(db: apsw.Connection, who: Principal, row_id: str, lease: Lease) -> LeaseLostError:
-    found = select(
+def _lost(
+    db: apsw.Connection, principal: Principal, record_id: str, lease: Lease
+) -> LeaseLostError:
+    rows = select(
         db,
         "SELECT state FROM accepted WHERE team = ? AND user = ? AND id = ?",
-        (who.team, who.user, row_id),
+        (principal.team, principal.user, record_id),
     )
-    told = f"is {found[0][0]}, and not ours under {lease.name}" if found else "is not known"
-    return LeaseLostError(f"message {row_id} {told}")
+    problem = f"is {rows[0][0]}, and not ours under {lease.name}" if rows else "is not known"
+    return LeaseLostError(f"message {record_id} {problem}")

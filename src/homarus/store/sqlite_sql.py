@@ -31,14 +31,14 @@ def next_change(db: apsw.Connection) -> int:
 
 
 def put_session(
-    db: apsw.Connection, who: Principal, row: SessionRow, if_version: int | None
+    db: apsw.Connection, principal: Principal, row: SessionRow, if_version: int | None
 ) -> None:
     """Write a record. Raises ConflictError when its version is not `if_version`."""
     if if_version is not None:
         found = select(
             db,
             "SELECT version FROM sessions WHERE team = ? AND user = ? AND key = ? AND NOT deleted",
-            (who.team, who.user, row.key),
+            (principal.team, principal.user, row.key),
         )
         version = found[0][0] if found else 0
         if version != if_version:
@@ -46,10 +46,10 @@ def put_session(
                 f"session {row.key} is at version {version}, not {if_version}",
                 fix="load it again, then repeat the change",
             )
-    write_session(db, who, row, next_change(db))
+    write_session(db, principal, row, next_change(db))
 
 
-def write_session(db: apsw.Connection, who: Principal, row: SessionRow, change: int) -> None:
+def write_session(db: apsw.Connection, principal: Principal, row: SessionRow, change: int) -> None:
     """Write a record as change number `change`."""
     db.execute(
         "INSERT INTO sessions (team, user, key, agent, session_id, updated_ms, version, change,"
@@ -59,13 +59,13 @@ def write_session(db: apsw.Connection, who: Principal, row: SessionRow, change: 
         # A new record under the key of a deleted one starts again at version 1.
         " version = CASE WHEN deleted THEN 1 ELSE version + 1 END",
         (
-            who.team, who.user, row.key, row.agent, row.session_id,
+            principal.team, principal.user, row.key, row.agent, row.session_id,
             row.updated_ms, change, row.json,
         ),
     )  # fmt: skip
 
 
-def delete_session(db: apsw.Connection, who: Principal, key: str) -> set[str]:
+def delete_session(db: apsw.Connection, principal: Principal, key: str) -> set[str]:
     """Mark a session as deleted and return its agent.
 
     The row goes with its `sessions.json` entry.
@@ -73,43 +73,43 @@ def delete_session(db: apsw.Connection, who: Principal, key: str) -> set[str]:
     found = db.execute(
         "UPDATE sessions SET deleted = 1, change = ? WHERE team = ? AND user = ? AND key = ?"
         " RETURNING agent",
-        (next_change(db), who.team, who.user, key),
+        (next_change(db), principal.team, principal.user, key),
     )
     return {agent for (agent,) in found}
 
 
-def touch_sessions(db: apsw.Connection, who: Principal, session_id: str) -> None:
+def touch_sessions(db: apsw.Connection, principal: Principal, session_id: str) -> None:
     """Raise the version of sessions whose transcript changed outside, so that caches reload."""
     db.execute(
         "UPDATE sessions SET version = version + 1 WHERE team = ? AND user = ? AND session_id = ?",
-        (who.team, who.user, session_id),
+        (principal.team, principal.user, session_id),
     )
 
 
 def open_transcript(
-    db: apsw.Connection, who: Principal, session_id: str, agent: str, header: str
+    db: apsw.Connection, principal: Principal, session_id: str, agent: str, header: str
 ) -> None:
     """Create a transcript, unless there is one."""
     db.execute(
         "INSERT INTO transcripts (team, user, session_id, agent, header) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING",
-        (who.team, who.user, session_id, agent, header),
+        (principal.team, principal.user, session_id, agent, header),
     )
 
 
 def append(
     db: apsw.Connection,
-    who: Principal,
+    principal: Principal,
     session_id: str,
     entries: Sequence[tuple[TranscriptEntry, str]],
 ) -> None:
     """Append entries, each with its line; the last becomes the leaf."""
-    seq = _last_seq(db, who, session_id)
-    _insert(db, who, session_id, seq, entries)
+    seq = _last_seq(db, principal, session_id)
+    _insert(db, principal, session_id, seq, entries)
     db.execute(
         "UPDATE transcripts SET leaf = ?, last_seq = ?"
         " WHERE team = ? AND user = ? AND session_id = ?",
-        (entries[-1][0].id, seq + len(entries), who.team, who.user, session_id),
+        (entries[-1][0].id, seq + len(entries), principal.team, principal.user, session_id),
     )
 
 
@@ -123,7 +123,7 @@ class ImportResult:
 
 def import_entries(
     db: apsw.Connection,
-    who: Principal,
+    principal: Principal,
     session_id: str,
     found: Sequence[tuple[TranscriptEntry, str]],
     file_seq: int,
@@ -133,7 +133,7 @@ def import_entries(
     Entries of ours that are missing at the end of the file will follow the imported ones there,
     so the leaf stays ours while there are any.
     """
-    scope = (who.team, who.user, session_id)
+    scope = (principal.team, principal.user, session_id)
     rows = select(
         db,
         "SELECT id, json, seq FROM entries WHERE team = ? AND user = ? AND session_id = ?",
@@ -156,22 +156,24 @@ def import_entries(
             changed,
         )
     if new:
-        seq = _last_seq(db, who, session_id)
-        _insert(db, who, session_id, seq, new)
+        seq = _last_seq(db, principal, session_id)
+        _insert(db, principal, session_id, seq, new)
         db.execute(
             "UPDATE transcripts SET leaf = coalesce(?, leaf), last_seq = ?"
             " WHERE team = ? AND user = ? AND session_id = ?",
             (None if lacking else new[-1][0].id, seq + len(new), *scope),
         )
     if new or changed:
-        touch_sessions(db, who, session_id)
+        touch_sessions(db, principal, session_id)
     return ImportResult(len(new) + len(changed), floor)
 
 
-def set_leaf(db: apsw.Connection, who: Principal, session_id: str, entry_id: str | None) -> None:
+def set_leaf(
+    db: apsw.Connection, principal: Principal, session_id: str, entry_id: str | None
+) -> None:
     """Make the next entry follow this one; None is the root."""
-    scope = (who.team, who.user, session_id)
-    _last_seq(db, who, session_id)
+    scope = (principal.team, principal.user, session_id)
+    _last_seq(db, principal, session_id)
     if entry_id is not None:
         known = select(
             db,
@@ -186,16 +188,16 @@ def set_leaf(db: apsw.Connection, who: Principal, session_id: str, entry_id: str
     )
 
 
-def archive(db: apsw.Connection, who: Principal, session_id: str, suffix: str) -> None:
+def archive(db: apsw.Connection, principal: Principal, session_id: str, suffix: str) -> None:
     """Record that its file will be renamed to `<file>.<suffix>`."""
     db.execute(
         "UPDATE transcripts SET moved_to = ?"
         " WHERE team = ? AND user = ? AND session_id = ? AND moved_to IS NULL",
-        (suffix, who.team, who.user, session_id),
+        (suffix, principal.team, principal.user, session_id),
     )
 
 
-def add_usage(db: apsw.Connection, who: Principal, calls: Sequence[UsageRecord]) -> None:
+def add_usage(db: apsw.Connection, principal: Principal, calls: Sequence[UsageRecord]) -> None:
     """Record the usage of model calls."""
     db.executemany(
         "INSERT INTO spent (team, user, at_ms, run, session, provider, model, input, output,"
@@ -203,9 +205,9 @@ def add_usage(db: apsw.Connection, who: Principal, calls: Sequence[UsageRecord])
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
-                who.team, who.user, call.at_ms, to_storable(call.run), to_storable(call.session),
-                to_storable(call.provider), to_storable(call.model), call.usage.input,
-                call.usage.output, call.usage.cache_read, call.usage.cache_write,
+                principal.team, principal.user, call.at_ms, to_storable(call.run),
+                to_storable(call.session), to_storable(call.provider), to_storable(call.model),
+                call.usage.input, call.usage.output, call.usage.cache_read, call.usage.cache_write,
                 call.usage.reasoning, call.usage.cost, to_storable(call.error),
             )
             for call in calls
@@ -214,7 +216,7 @@ def add_usage(db: apsw.Connection, who: Principal, calls: Sequence[UsageRecord])
 
 
 def usage_records(
-    db: apsw.Connection, who: Principal, since_ms: int, session: str | None
+    db: apsw.Connection, principal: Principal, since_ms: int, session: str | None
 ) -> list[UsageRecord]:
     """Return the usage records since a time."""
     found = select(
@@ -223,7 +225,7 @@ def usage_records(
         " cache_write, reasoning, cost FROM spent"
         " WHERE team = ? AND user = ? AND at_ms >= ? AND (?4 IS NULL OR session = ?4)"
         " ORDER BY place",
-        (who.team, who.user, since_ms, session),
+        (principal.team, principal.user, since_ms, session),
     )
     return [
         UsageRecord(run, key, provider, model, at_ms, Usage(*used), error)
@@ -231,27 +233,29 @@ def usage_records(
     ]
 
 
-def put_record(db: apsw.Connection, who: Principal, kind: str, record_id: str, json: str) -> None:
+def put_record(
+    db: apsw.Connection, principal: Principal, kind: str, record_id: str, json: str
+) -> None:
     """Write a small record."""
     db.execute(
         "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)",
-        (who.team, who.user, kind, record_id, json),
+        (principal.team, principal.user, kind, record_id, json),
     )
 
 
-def delete_record(db: apsw.Connection, who: Principal, kind: str, record_id: str) -> None:
+def delete_record(db: apsw.Connection, principal: Principal, kind: str, record_id: str) -> None:
     """Delete a small record."""
     db.execute(
         "DELETE FROM records WHERE team = ? AND user = ? AND kind = ? AND id = ?",
-        (who.team, who.user, kind, record_id),
+        (principal.team, principal.user, kind, record_id),
     )
 
 
-def _last_seq(db: apsw.Connection, who: Principal, session_id: str) -> int:
+def _last_seq(db: apsw.Connection, principal: Principal, session_id: str) -> int:
     rows = select(
         db,
         "SELECT last_seq FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
-        (who.team, who.user, session_id),
+        (principal.team, principal.user, session_id),
     )
     if not rows:
         raise NotFoundError(f"there is no transcript {session_id}", fix="open it first")
@@ -260,7 +264,7 @@ def _last_seq(db: apsw.Connection, who: Principal, session_id: str) -> int:
 
 def _insert(
     db: apsw.Connection,
-    who: Principal,
+    principal: Principal,
     session_id: str,
     seq: int,
     entries: Sequence[tuple[TranscriptEntry, str]],
@@ -270,7 +274,7 @@ def _insert(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
-                    who.team, who.user, session_id, number,
+                    principal.team, principal.user, session_id, number,
                     entry.id, entry.parent, entry.type, entry.at_ms, text,
                 )
                 for number, (entry, text) in enumerate(entries, seq + 1)

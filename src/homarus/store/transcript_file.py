@@ -80,8 +80,8 @@ class _Pending:
 class TranscriptFiles:
     """The transcripts of the owner's agents, as files."""
 
-    def __init__(self, places: StatePaths, db: apsw.Connection, writer: DatabaseWriter) -> None:
-        self._places, self._db, self._writer = places, db, writer
+    def __init__(self, paths: StatePaths, db: apsw.Connection, writer: DatabaseWriter) -> None:
+        self._paths, self._db, self._writer = paths, db, writer
         self._views: dict[str, _FileView] = {}
         self.repairs: list[Repair] = []
 
@@ -153,9 +153,9 @@ class TranscriptFiles:
         agent, header, moved_to, file, size, mtime_ns, inode, offset, tail, seq = found[0]
         if file is None:
             place = self._place(session_id)
-            path = place[1] if place else Path(self._places.transcript(agent, session_id))
+            path = place[1] if place else Path(self._paths.transcript(agent, session_id))
         else:
-            path = self._places.state / file
+            path = self._paths.state / file
         stamp = None if size is None else FileStamp(size, mtime_ns, inode)
         return _FileView(
             session_id, agent, path, header, moved_to, stamp, offset, tail or b"", seq, stored=True
@@ -173,7 +173,7 @@ class TranscriptFiles:
             return None
         agent, text = found[0]
         named = load_json(text).get("sessionFile")
-        return agent, Path(self._places.transcript(agent, session_id, named))
+        return agent, Path(self._paths.transcript(agent, session_id, named))
 
     def _pending(self, view: _FileView) -> list[_Pending]:
         if not view.stored:
@@ -247,7 +247,7 @@ class TranscriptFiles:
             if view.stamp
             else (None, None, None)
         )
-        file = str(view.path.relative_to(self._places.state))
+        file = str(view.path.relative_to(self._paths.state))
         values = (file, size, mtime_ns, inode, view.offset, view.tail, view.seq)
         scope = (OWNER.team, OWNER.user, view.session_id)
         self._writer.run_deferred(

@@ -35,18 +35,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _StoredMessage:
-    row: InboxRecord
+    record: InboxRecord
     digest: str
     token: int = 0
 
     @property
     def name(self) -> tuple[str, str, str]:
-        return self.row.channel, self.row.account, self.row.message_id
+        return self.record.channel, self.record.account, self.record.message_id
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredOutboxRecord:
-    parcel: OutboxRecord
+    record: OutboxRecord
     token: int = 0
 
 
@@ -56,7 +56,7 @@ class MemoryJournalRows:
 
     messages: dict[str, _StoredMessage] = field(default_factory=dict)
     calls: frozenset[tuple[str, str]] = frozenset()
-    parcels: dict[str, _StoredOutboxRecord] = field(default_factory=dict)
+    outbox: dict[str, _StoredOutboxRecord] = field(default_factory=dict)
     cursors: dict[str, str] = field(default_factory=dict)
     last_place: int = 0
 
@@ -64,7 +64,7 @@ class MemoryJournalRows:
         return replace(
             self,
             messages=dict(self.messages),
-            parcels=dict(self.parcels),
+            outbox=dict(self.outbox),
             cursors=dict(self.cursors),
         )
 
@@ -72,95 +72,104 @@ class MemoryJournalRows:
         self.last_place += 1
         return self.last_place
 
-    def accept(self, arrival: NewInboxRecord) -> Acceptance:
-        if made := self._insert(arrival):
-            return Acceptance("new", made)
-        for other in arrival.as_conflict():
-            if known := self._count(other):
-                return Acceptance("duplicate", known)
-            if made := self._insert(other):
-                return Acceptance("conflict", made)
-        raise ConflictError(f"there is no room beside message {arrival.row.message_id}")
+    def accept(self, new_record: NewInboxRecord) -> Acceptance:
+        if inserted := self._insert(new_record):
+            return Acceptance("new", inserted)
+        for other in new_record.as_conflict():
+            if existing := self._count(other):
+                return Acceptance("duplicate", existing)
+            if inserted := self._insert(other):
+                return Acceptance("conflict", inserted)
+        raise ConflictError(f"there is no room beside message {new_record.record.message_id}")
 
-    def _insert(self, arrival: NewInboxRecord) -> InboxRecord | None:
-        kept = replace(arrival.row, inbound=decode_body(arrival.body), place=self.last_place + 1)
-        new = _StoredMessage(kept, arrival.digest)
-        taken = {message.name for message in self.messages.values()}
-        if new.row.id in self.messages or new.name in taken:
+    def _insert(self, new_record: NewInboxRecord) -> InboxRecord | None:
+        stored = replace(
+            new_record.record, inbound=decode_body(new_record.body), place=self.last_place + 1
+        )
+        new = _StoredMessage(stored, new_record.digest)
+        names = {message.name for message in self.messages.values()}
+        if new.record.id in self.messages or new.name in names:
             return None
-        self.messages[new.row.id] = new
+        self.messages[new.record.id] = new
         self.next_place()
-        return new.row
+        return new.record
 
-    def _count(self, arrival: NewInboxRecord) -> InboxRecord | None:
-        asked = _StoredMessage(arrival.row, arrival.digest)
+    def _count(self, new_record: NewInboxRecord) -> InboxRecord | None:
+        wanted = _StoredMessage(new_record.record, new_record.digest)
         for message in self.messages.values():
-            if message.name == asked.name and message.digest == asked.digest:
-                row = replace(message.row, duplicates=message.row.duplicates + 1)
-                self.messages[row.id] = replace(message, row=row)
-                return row
+            if message.name == wanted.name and message.digest == wanted.digest:
+                record = replace(message.record, duplicates=message.record.duplicates + 1)
+                self.messages[record.id] = replace(message, record=record)
+                return record
         return None
 
-    def open_row(self, row_id: str, lease: Lease) -> _StoredMessage:
+    def get_open(self, record_id: str, lease: Lease) -> _StoredMessage:
         """Return a record that may be started under this lease."""
-        message = self.messages.get(row_id)
-        if message is None or message.row.state not in OPEN or message.token > lease.token:
-            raise LeaseLostError(f"message {row_id} is not ours to work on under {lease.name}")
+        message = self.messages.get(record_id)
+        if message is None or message.record.state not in OPEN or message.token > lease.token:
+            raise LeaseLostError(f"message {record_id} is not ours to work on under {lease.name}")
         return message
 
-    def held(self, row_id: str, lease: Lease) -> _StoredMessage:
+    def get_running(self, record_id: str, lease: Lease) -> _StoredMessage:
         """Return a record that was started under this lease."""
-        message = self.open_row(row_id, lease)
-        if message.row.state != "running" or message.token != lease.token:
-            raise LeaseLostError(f"message {row_id} is not worked on under {lease.name}")
+        message = self.get_open(record_id, lease)
+        if message.record.state != "running" or message.token != lease.token:
+            raise LeaseLostError(f"message {record_id} is not worked on under {lease.name}")
         return message
 
     def check_run(self, run: str, lease: Lease) -> None:
-        rows = (m for m in self.messages.values() if m.row.run == run and m.token == lease.token)
-        if all(message.row.state != "running" for message in rows):
+        rows = (m for m in self.messages.values() if m.record.run == run and m.token == lease.token)
+        if all(message.record.state != "running" for message in rows):
             raise LeaseLostError(f"run {run} is not going on under {lease.name}")
 
-    def forget_calls(self, run: str) -> None:
+    def delete_calls(self, run: str) -> None:
         """Delete the calls of a run, unless one of its messages may be retried."""
-        rows = (message.row for message in self.messages.values() if message.row.run == run)
-        if all(row.state not in {*OPEN, "parked"} for row in rows):
+        rows = (message.record for message in self.messages.values() if message.record.run == run)
+        if all(record.state not in {*OPEN, "parked"} for record in rows):
             self.calls = frozenset(call for call in self.calls if call[0] != run)
 
-    def parcel(self, parcel_id: str, lease: Lease, *states: OutboxState) -> _StoredOutboxRecord:
-        found = self.parcels.get(parcel_id)
-        if found is None or found.parcel.state not in states or found.token > lease.token:
-            raise LeaseLostError(f"parcel {parcel_id} is not ours to send under {lease.name}")
-        return found
+    def get_sendable(
+        self, record_id: str, lease: Lease, *states: OutboxState
+    ) -> _StoredOutboxRecord:
+        """Return an outbox record that may be sent under this lease."""
+        stored = self.outbox.get(record_id)
+        if stored is None or stored.record.state not in states or stored.token > lease.token:
+            raise LeaseLostError(f"parcel {record_id} is not ours to send under {lease.name}")
+        return stored
 
     def retry(self, item_id: str, at_ms: int) -> bool:
-        message, sent = self.messages.get(item_id), self.parcels.get(item_id)
-        if message and message.row.state == "parked":
-            row = replace(message.row, state="accepted", reply="", why="", attempts=0, settled_ms=0)
-            self.messages[item_id] = replace(message, row=row, token=message.token + 1)
+        message, stored = self.messages.get(item_id), self.outbox.get(item_id)
+        if message and message.record.state == "parked":
+            row = replace(
+                message.record, state="accepted", reply="", why="", attempts=0, settled_ms=0
+            )
+            self.messages[item_id] = replace(message, record=row, token=message.token + 1)
             return True
-        if sent and sent.parcel.state in {"unknown", "dead"}:
-            expires, posted = sent.parcel.expires_ms, sent.parcel.at_ms
-            parcel = replace(
-                sent.parcel,
+        if stored and stored.record.state in {"unknown", "dead"}:
+            expires, posted = stored.record.expires_ms, stored.record.at_ms
+            record = replace(
+                stored.record,
                 state="pending",
                 why="",
                 attempts=0,
                 not_before_ms=0,
                 expires_ms=max(expires, at_ms + expires - posted) if expires > posted else expires,
             )
-            self.parcels[item_id] = _StoredOutboxRecord(parcel, sent.token + 1)
+            self.outbox[item_id] = _StoredOutboxRecord(record, stored.token + 1)
             return True
         return False
 
     def discard(self, item_id: str, at_ms: int, why: str) -> bool:
-        message, sent = self.messages.get(item_id), self.parcels.get(item_id)
-        if message and message.row.state == "parked":
-            row = replace(message.row, state="reported", settled_ms=at_ms, why=why, inbound=None)
-            self.messages[item_id] = replace(message, row=row)
-            self.forget_calls(row.run)
+        message, stored = self.messages.get(item_id), self.outbox.get(item_id)
+        if message and message.record.state == "parked":
+            record = replace(
+                message.record, state="reported", settled_ms=at_ms, why=why, inbound=None
+            )
+            self.messages[item_id] = replace(message, record=record)
+            self.delete_calls(record.run)
             return True
-        if sent and sent.parcel.state in {"unknown", "dead"}:
-            del self.parcels[item_id]
+        if stored and stored.record.state in {"unknown", "dead"}:
+            del self.outbox[item_id]
             return True
         return False
 
@@ -169,18 +178,18 @@ class MemoryJournalRows:
         old = [
             id_
             for id_, message in self.messages.items()
-            if message.row.state in done and message.row.settled_ms < before_ms
+            if message.record.state in done and message.record.settled_ms < before_ms
         ]
-        sent = [
+        stored = [
             id_
-            for id_, one in self.parcels.items()
-            if one.parcel.state == "sent" and one.parcel.at_ms < before_ms
+            for id_, one in self.outbox.items()
+            if one.record.state == "sent" and one.record.at_ms < before_ms
         ]
         for id_ in old:
             del self.messages[id_]
-        for id_ in sent:
-            del self.parcels[id_]
-        return len(old) + len(sent)
+        for id_ in stored:
+            del self.outbox[id_]
+        return len(old) + len(stored)
 
 
 class MemoryJournalTransaction:
@@ -201,18 +210,18 @@ class MemoryJournalTransaction:
         ids = storable_ids(ids)
 
         def step(rows: MemoryJournalRows) -> None:
-            for row_id in ids:
-                message = rows.open_row(row_id, lease)
-                again = message.row.state == "running" and message.token == lease.token
-                row = replace(
-                    message.row,
+            for record_id in ids:
+                message = rows.get_open(record_id, lease)
+                again = message.record.state == "running" and message.token == lease.token
+                record = replace(
+                    message.record,
                     state="running",
                     run=run,
-                    session_id=session_id or message.row.session_id,
-                    entry=entry or message.row.entry,
-                    attempts=message.row.attempts + (not again),
+                    session_id=session_id or message.record.session_id,
+                    entry=entry or message.record.entry,
+                    attempts=message.record.attempts + (not again),
                 )
-                rows.messages[row_id] = replace(message, row=row, token=lease.token)
+                rows.messages[record_id] = replace(message, record=record, token=lease.token)
 
         self._add(step)
 
@@ -220,8 +229,8 @@ class MemoryJournalTransaction:
         ids = storable_ids(ids)
 
         def step(rows: MemoryJournalRows) -> None:
-            for row_id in ids:
-                rows.held(row_id, lease)
+            for record_id in ids:
+                rows.get_running(record_id, lease)
 
         self._add(step)
 
@@ -238,21 +247,21 @@ class MemoryJournalTransaction:
         ids, why = storable_ids(ids), to_storable(why)
 
         def step(rows: MemoryJournalRows) -> None:
-            for row_id in ids:
-                message = rows.open_row(row_id, lease)
-                if message.row.state == "running":
-                    rows.held(row_id, lease)
-                row = replace(
-                    message.row,
+            for record_id in ids:
+                message = rows.get_open(record_id, lease)
+                if message.record.state == "running":
+                    rows.get_running(record_id, lease)
+                record = replace(
+                    message.record,
                     state=state,
                     settled_ms=at_ms,
                     why=why,
                     reply=reply,
-                    inbound=message.row.inbound if state == "parked" else None,
+                    inbound=message.record.inbound if state == "parked" else None,
                 )
-                rows.messages[row_id] = replace(message, row=row, token=lease.token)
-            for row_id in ids:
-                rows.forget_calls(rows.messages[row_id].row.run)
+                rows.messages[record_id] = replace(message, record=record, token=lease.token)
+            for record_id in ids:
+                rows.delete_calls(rows.messages[record_id].record.run)
 
         self._add(step)
 
@@ -274,12 +283,12 @@ class MemoryJournalTransaction:
 
         self._add(step)
 
-    def enqueue(self, *parcels: OutboxRecord) -> None:
+    def enqueue(self, *records: OutboxRecord) -> None:
         def step(rows: MemoryJournalRows) -> None:
-            for parcel in map(new_outbox_record, parcels):
-                if parcel.id not in rows.parcels:
-                    placed = replace(parcel, place=rows.next_place())
-                    rows.parcels[parcel.id] = _StoredOutboxRecord(placed)
+            for record in map(new_outbox_record, records):
+                if record.id not in rows.outbox:
+                    placed = replace(record, place=rows.next_place())
+                    rows.outbox[record.id] = _StoredOutboxRecord(placed)
 
         self._add(step)
 
@@ -289,19 +298,19 @@ class MemoryJournalTransaction:
 
         self._add(step)
 
-    def send_started(self, parcel_id: str, lease: Lease) -> None:
-        parcel_id = to_storable(parcel_id)
+    def send_started(self, record_id: str, lease: Lease) -> None:
+        record_id = to_storable(record_id)
 
         def step(rows: MemoryJournalRows) -> None:
-            sent = rows.parcel(parcel_id, lease, "pending", "sending")
-            parcel = replace(sent.parcel, state="sending", attempts=sent.parcel.attempts + 1)
-            rows.parcels[parcel_id] = _StoredOutboxRecord(parcel, lease.token)
+            stored = rows.get_sendable(record_id, lease, "pending", "sending")
+            record = replace(stored.record, state="sending", attempts=stored.record.attempts + 1)
+            rows.outbox[record_id] = _StoredOutboxRecord(record, lease.token)
 
         self._add(step)
 
     def send_ended(
         self,
-        parcel_id: str,
+        record_id: str,
         lease: Lease,
         state: OutboxState,
         *,
@@ -309,20 +318,20 @@ class MemoryJournalTransaction:
         why: str = "",
         not_before_ms: int = 0,
     ) -> None:
-        parcel_id = to_storable(parcel_id)
+        record_id = to_storable(record_id)
 
         def step(rows: MemoryJournalRows) -> None:
-            sent = rows.parcel(parcel_id, lease, "sending")
-            if sent.token != lease.token:
-                raise LeaseLostError(f"parcel {parcel_id} is not being sent under {lease.name}")
-            parcel = replace(
-                sent.parcel,
+            stored = rows.get_sendable(record_id, lease, "sending")
+            if stored.token != lease.token:
+                raise LeaseLostError(f"parcel {record_id} is not being sent under {lease.name}")
+            record = replace(
+                stored.record,
                 state=state,
                 receipt=to_storable(receipt),
                 why=to_storable(why),
                 not_before_ms=not_before_ms,
             )
-            rows.parcels[parcel_id] = replace(sent, parcel=parcel)
+            rows.outbox[record_id] = replace(stored, record=record)
 
         self._add(step)
 
@@ -349,12 +358,12 @@ class MemoryJournal:
     async def accept(
         self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
     ) -> Acceptance:
-        arrival = new_inbox_record(session, inbound, at_ms)
+        new_record = new_inbox_record(session, inbound, at_ms)
 
         def change(rows: MemoryJournalRows) -> Acceptance:
             if cursor:
                 rows.cursors[to_storable(cursor.name)] = dump_json(cursor.data)
-            return rows.accept(arrival)
+            return rows.accept(new_record)
 
         return self._change(change)
 
@@ -364,37 +373,38 @@ class MemoryJournal:
 
     async def inbox_record(self, id: str) -> InboxRecord | None:  # noqa: A002 - the word for it
         message = self._read().messages.get(to_storable(id))
-        return message.row if message else None
+        return message.record if message else None
 
     async def inbox_records(
         self, *states: InboxState, session: str | None = None, limit: int | None = None
     ) -> Sequence[InboxRecord]:
         wanted = None if session is None else to_storable(session)
-        found = [
-            message.row
+        stored = [
+            message.record
             for message in self._read().messages.values()
-            if (not states or message.row.state in states) and wanted in {None, message.row.session}
+            if (not states or message.record.state in states)
+            and wanted in {None, message.record.session}
         ]
-        return found if limit is None else found[max(0, len(found) - max(limit, 0)) :]
+        return stored if limit is None else stored[max(0, len(stored) - max(limit, 0)) :]
 
     async def open_calls(self, run: str) -> frozenset[str]:
         return frozenset(call_id for of, call_id in self._read().calls if of == run)
 
     async def outbox_record(self, id: str) -> OutboxRecord | None:  # noqa: A002 - the word for it
-        sent = self._read().parcels.get(to_storable(id))
-        return sent.parcel if sent else None
+        stored = self._read().outbox.get(to_storable(id))
+        return stored.record if stored else None
 
     async def outbox_records(
         self, *states: OutboxState, channel: str | None = None, limit: int | None = None
     ) -> Sequence[OutboxRecord]:
         wanted = None if channel is None else to_storable(channel)
-        found = [
-            sent.parcel
-            for sent in self._read().parcels.values()
-            if (not states or sent.parcel.state in states)
-            and wanted in {None, sent.parcel.address.channel}
+        stored = [
+            stored.record
+            for stored in self._read().outbox.values()
+            if (not states or stored.record.state in states)
+            and wanted in {None, stored.record.address.channel}
         ]
-        return found if limit is None else found[: max(limit, 0)]
+        return stored if limit is None else stored[: max(limit, 0)]
 
     async def retry(self, id: str, *, at_ms: int) -> bool:  # noqa: A002 - the word for it
         return self._change(lambda rows: rows.retry(to_storable(id), at_ms))

@@ -46,7 +46,7 @@ class _Rows:
     transcripts: dict[str, _Transcript] = field(default_factory=dict)
     records: dict[tuple[str, str], Mapping[str, Json]] = field(default_factory=dict)
     journal: MemoryJournalRows = field(default_factory=MemoryJournalRows)
-    spent: list[UsageRecord] = field(default_factory=list)
+    usage: list[UsageRecord] = field(default_factory=list)
 
     def copy(self) -> "_Rows":
         transcripts = {
@@ -54,7 +54,7 @@ class _Rows:
             for session_id, transcript in self.transcripts.items()
         }
         return _Rows(
-            dict(self.sessions), transcripts, dict(self.records), self.journal.copy(), [*self.spent]
+            dict(self.sessions), transcripts, dict(self.records), self.journal.copy(), [*self.usage]
         )
 
     def transcript(self, session_id: str) -> _Transcript:
@@ -76,7 +76,7 @@ class _MemoryTransaction(MemoryJournalTransaction):
 
     def put_session(self, record: SessionRecord, *, if_version: int | None = None) -> None:
         data = {**record.data, "sessionId": record.session_id, "updatedAt": record.updated_ms}
-        kept = replace(record, data=_own(data))
+        copied = replace(record, data=_deep_copy(data))
 
         def step(rows: _Rows) -> None:
             stored = rows.sessions.get(record.key)
@@ -85,7 +85,7 @@ class _MemoryTransaction(MemoryJournalTransaction):
                 raise ConflictError(
                     f"session {record.key} is at version {version}, not {if_version}"
                 )
-            rows.sessions[record.key] = replace(kept, version=version + 1)
+            rows.sessions[record.key] = replace(copied, version=version + 1)
 
         self._steps.append(step)
 
@@ -99,15 +99,15 @@ class _MemoryTransaction(MemoryJournalTransaction):
         self._steps.append(step)
 
     def append(self, session_id: str, *entries: TranscriptEntry) -> None:
-        kept = [replace(entry, data=_own(entry.data)) for entry in entries]
+        stored = [replace(entry, data=_deep_copy(entry.data)) for entry in entries]
 
         def step(rows: _Rows) -> None:
             transcript = rows.transcript(session_id)
-            taken = {entry.id for entry in transcript.entries}
-            for entry in kept:
-                if entry.id in taken:
+            ids = {entry.id for entry in transcript.entries}
+            for entry in stored:
+                if entry.id in ids:
                     raise ConflictError(f"session {session_id} already has an entry {entry.id}")
-                taken.add(entry.id)
+                ids.add(entry.id)
                 transcript.entries.append(replace(entry, seq=len(transcript.entries) + 1))
                 transcript.leaf = entry.id
 
@@ -126,13 +126,13 @@ class _MemoryTransaction(MemoryJournalTransaction):
         """Do nothing: there is no file to archive."""
 
     def add_usage(self, *calls: UsageRecord) -> None:
-        self._steps.append(lambda rows: rows.spent.extend(calls))
+        self._steps.append(lambda rows: rows.usage.extend(calls))
 
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
-        kept = _own(data)
+        stored = _deep_copy(data)
 
         def step(rows: _Rows) -> None:
-            rows.records[kind, id] = kept
+            rows.records[kind, id] = stored
 
         self._steps.append(step)
 
@@ -140,12 +140,12 @@ class _MemoryTransaction(MemoryJournalTransaction):
         self._steps.append(lambda rows: _drop(rows.records, (kind, id)))
 
 
-def _holds(record: SessionRecord, search: str) -> bool:
+def _matches(record: SessionRecord, search: str) -> bool:
     texts = (record.key, record.session_id, *(record.data.get(name) for name in SEARCHED))
     return any(isinstance(text, str) and search.lower() in text.lower() for text in texts)
 
 
-def _own(data: Mapping[str, Json]) -> dict[str, Json]:
+def _deep_copy(data: Mapping[str, Json]) -> dict[str, Json]:
     """Return a deep copy, as if the value had been on disk."""
     copied: dict[str, Json] = load_json(dump_json(data))
     return copied
@@ -165,9 +165,9 @@ class _SharedState:
 class MemoryStore:
     """A Store in memory; it guarantees what store/base.py says, except for durability."""
 
-    def __init__(self, memory: _SharedState | None = None, who: Principal = OWNER) -> None:
-        self._memory, self._who = memory or _SharedState(), who
-        self._memory.rows.setdefault(who, _Rows())
+    def __init__(self, shared: _SharedState | None = None, principal: Principal = OWNER) -> None:
+        self._shared, self._principal = shared or _SharedState(), principal
+        self._shared.rows.setdefault(principal, _Rows())
         self._journal = MemoryJournal(
             lambda: self._rows.journal, self._change_journal, self.transaction, self.lease
         )
@@ -185,7 +185,7 @@ class MemoryStore:
 
     @property
     def _rows(self) -> _Rows:
-        return self._memory.rows[self._who]
+        return self._shared.rows[self._principal]
 
     @property
     def journal(self) -> MemoryJournal:
@@ -194,25 +194,25 @@ class MemoryStore:
     def _change_journal(self, change: Callable[[MemoryJournalRows], V]) -> V:
         rows = self._rows.journal.copy()
         value = change(rows)
-        self._memory.rows[self._who] = replace(self._rows, journal=rows)
+        self._shared.rows[self._principal] = replace(self._rows, journal=rows)
         return value
 
     def scoped(self, principal: Principal) -> "MemoryStore":
-        return MemoryStore(self._memory, principal)
+        return MemoryStore(self._shared, principal)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        unit = _MemoryTransaction()
-        yield unit
+        transaction = _MemoryTransaction()
+        yield transaction
         rows = self._rows.copy()
-        unit.run(rows)
-        self._memory.rows[self._who] = rows
+        transaction.run(rows)
+        self._shared.rows[self._principal] = rows
 
     @asynccontextmanager
     async def lease(self, name: str) -> AsyncIterator[Lease]:
-        async with self._memory.lanes.enter(f"{self._who} {name}"):
-            self._memory.token += 1
-            yield Lease(name, self._memory.token)
+        async with self._shared.lanes.enter(f"{self._principal} {name}"):
+            self._shared.token += 1
+            yield Lease(name, self._shared.token)
 
     async def session(self, key: str) -> SessionRecord | None:
         return self._rows.sessions.get(key)
@@ -228,18 +228,18 @@ class MemoryStore:
         where: Mapping[str, str] | None = None,
         bare: bool = False,
     ) -> Sequence[SessionRecord]:
-        found = [
+        matching = [
             record
             for record in reversed(self._rows.sessions.values())
             if agent in {None, record.agent}
             and record.updated_ms >= since_ms
             and session_id in {None, record.session_id}
-            and _holds(record, search)
+            and _matches(record, search)
             and all(record.data.get(name) == value for name, value in (where or {}).items())
         ]
         if bare:
-            found = [replace(record, data={}) for record in found]
-        return sorted(found, key=lambda record: -record.updated_ms)[:limit]
+            matching = [replace(record, data={}) for record in matching]
+        return sorted(matching, key=lambda record: -record.updated_ms)[:limit]
 
     async def count_sessions(self, *, agent: str | None = None) -> int:
         return len(await self.sessions(agent=agent))
@@ -249,7 +249,7 @@ class MemoryStore:
     ) -> Sequence[UsageRecord]:
         return [
             call
-            for call in self._rows.spent
+            for call in self._rows.usage
             if call.at_ms >= since_ms and session in {None, call.session}
         ]
 
@@ -261,9 +261,9 @@ class MemoryStore:
         self, session_id: str, *, after: int = 0, limit: int | None = None, newest: bool = False
     ) -> Sequence[TranscriptEntry]:
         transcript = self._rows.transcripts.get(session_id)
-        found = transcript.entries[after:] if transcript else []
-        start = max(0, len(found) - limit) if newest and limit is not None else 0
-        return found[start:][:limit]
+        matching = transcript.entries[after:] if transcript else []
+        start = max(0, len(matching) - limit) if newest and limit is not None else 0
+        return matching[start:][:limit]
 
     async def leaf(self, session_id: str) -> str | None:
         transcript = self._rows.transcripts.get(session_id)
@@ -273,8 +273,8 @@ class MemoryStore:
         return self._rows.records.get((kind, id))
 
     async def records(self, kind: str) -> Mapping[str, Mapping[str, Json]]:
-        found = self._rows.records
-        return {name[1]: found[name] for name in sorted(found) if name[0] == kind}
+        matching = self._rows.records
+        return {name[1]: matching[name] for name in sorted(matching) if name[0] == kind}
 
     async def close(self) -> None:
         """Do nothing: no resource is open."""

@@ -20,7 +20,7 @@ from homarus.core.text import one_line
 MAX_PATTERN_CHARS = 1000
 PER_TEXT_S = 2.0
 _START_S = 10.0
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _SPECIAL = frozenset(r"\.^$*+?{}[]|()")
 _CHILD = Path(__file__).with_name("matcher_child.py")
 
@@ -28,11 +28,11 @@ _CHILD = Path(__file__).with_name("matcher_child.py")
 class Matcher(Protocol):
     """Finds matching lines. One thread uses it and closes it."""
 
-    def accounts(self, text: str, limit: int) -> list[int]:
+    def find_lines(self, text: str, limit: int) -> list[int]:
         """Return the first matching line numbers, from 1. Raises ToolTimeoutError on timeout."""
         ...
 
-    def remove_account(self) -> None: ...
+    def close(self) -> None: ...
 
 
 def make_matcher(
@@ -58,7 +58,7 @@ class LiteralMatcher:
         self._ignore_case = ignore_case
         self._pattern = pattern.casefold() if ignore_case else pattern
 
-    def accounts(self, text: str, limit: int) -> list[int]:
+    def find_lines(self, text: str, limit: int) -> list[int]:
         if self._pattern not in (text.casefold() if self._ignore_case else text):
             return []
         numbers: list[int] = []
@@ -69,7 +69,7 @@ class LiteralMatcher:
                 numbers.append(number)
         return numbers
 
-    def remove_account(self) -> None:
+    def close(self) -> None:
         """Do nothing: no resource is open."""
 
 
@@ -92,19 +92,19 @@ class RegexMatcher:
         )
         threading.Thread(target=self._watch, daemon=True).start()
         try:
-            asked = json.dumps({"pattern": pattern, "ignore_case": ignore_case})
-            answer = self._ask(asked, _START_S)
+            request = json.dumps({"pattern": pattern, "ignore_case": ignore_case})
+            answer = self._exchange(request, _START_S)
             if answer:
-                wrong = one_line(str(answer["error"]))
-                raise ToolError(f"not a regular expression: {wrong}", fix="is it literal text?")
+                reason = one_line(str(answer["error"]))
+                raise ToolError(f"not a regular expression: {reason}", fix="is it literal text?")
         except ToolError:
-            self.remove_account()
+            self.close()
             raise
 
-    def accounts(self, text: str, limit: int) -> list[int]:
-        return [int(number) for number in self._ask(f"{limit}\n{text}", self._per_text_s)]
+    def find_lines(self, text: str, limit: int) -> list[int]:
+        return [int(number) for number in self._exchange(f"{limit}\n{text}", self._per_text_s)]
 
-    def remove_account(self) -> None:
+    def close(self) -> None:
         self._closed.set()
         self._child.kill()
         self._child.wait()
@@ -112,10 +112,10 @@ class RegexMatcher:
             with suppress(OSError):  # unsent data no longer matters
                 pipe and pipe.close()
 
-    def _ask(self, text: str, within_s: float) -> Json:
+    def _exchange(self, text: str, timeout_s: float) -> Json:
         data = text.encode("utf-8", "replace")
         answer = b""
-        self._due_s = time.monotonic() + within_s
+        self._due_s = time.monotonic() + timeout_s
         with suppress(BrokenPipeError):  # killed while it was reading
             if self._child.stdin and self._child.stdout:
                 self._child.stdin.write(len(data).to_bytes(4, "big") + data)
@@ -129,7 +129,7 @@ class RegexMatcher:
         return json.loads(answer)
 
     def _watch(self) -> None:
-        while not self._closed.wait(_LOOK_S):
+        while not self._closed.wait(_POLL_S):
             due_s = self._due_s
             if self._stop.is_set() or (due_s is not None and time.monotonic() > due_s):
                 self._child.kill()

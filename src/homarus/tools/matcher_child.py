@@ -20,22 +20,22 @@ def main() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-    asked = json.loads(_frame(sys.stdin.buffer) or "{}")
+    request = json.loads(_frame(sys.stdin.buffer) or "{}")
     try:
-        found = re.compile(asked["pattern"], re.IGNORECASE if asked["ignore_case"] else 0)
+        pattern = re.compile(request["pattern"], re.IGNORECASE if request["ignore_case"] else 0)
     except (re.error, RecursionError, OverflowError) as exc:
         _answer({"error": str(exc) or type(exc).__name__})
         return
     _answer({})
     while (text := _frame(sys.stdin.buffer)) is not None:
         limit, _, body = text.partition("\n")
-        _answer(_search(found, body, int(limit)))
+        _answer(_search(pattern, body, int(limit)))
 
 
-def _search(found: re.Pattern[str], text: str, limit: int) -> list[int]:
+def _search(pattern: re.Pattern[str], text: str, limit: int) -> list[int]:
     numbers: list[int] = []
     for number, line in enumerate(text.split("\n"), 1):
-        if found.search(line.removesuffix("\r")):
+        if pattern.search(line.removesuffix("\r")):
             numbers.append(number)
             if len(numbers) == limit:
                 break

@@ -100,17 +100,17 @@ class RootedFs:
     @contextmanager
     def open_read(self, path: str) -> Iterator[OpenFile]:
         """Open a plain file."""
-        with _in_words(path), self._place(path) as place:
-            if not place.name:
+        with _translate_errors(path), self._resolve(path) as target:
+            if not target.name:
                 raise ToolError(
                     f"{format_path(path)} is a folder", fix="use ls to see what is in it"
                 )
-            _check_plain(place.folder.stat(place.name), path)
-            fd = place.folder.open_read(place.name)
+            _check_plain(target.folder.stat(target.name), path)
+            fd = target.folder.open_read(target.name)
             with os.fdopen(fd, "rb") as file:
                 status = os.fstat(file.fileno())
                 _check_plain(status, path)
-                yield OpenFile(file, status, place.path)
+                yield OpenFile(file, status, target.path)
 
     def write_atomic(
         self, path: str, data: bytes, *, seen: os.stat_result | None = None, new: bool = False
@@ -120,26 +120,26 @@ class RootedFs:
         With `seen`, the file must still be the one that was read; keep it open until here. With
         `new`, there must be none. Otherwise FileChangedError is raised.
         """
-        with _in_words(path), self._place(path.rstrip("/"), writing=True) as place:
-            if not place.name or path.endswith("/"):
+        with _translate_errors(path), self._resolve(path.rstrip("/"), writing=True) as target:
+            if not target.name or path.endswith("/"):
                 raise ToolError(f"{format_path(path)} is a folder", fix="name a file in it")
-            before = _look(place)
+            before = _stat(target)
             if before:
                 _check_plain(before, path)
                 if not before.st_mode & 0o222:
                     raise ToolError(f"{format_path(path)} is read-only")
-            _replace(place, data, before, lambda: _check_same(place, seen, path, new=new))
-        return FileWrite(place.path, created=before is None)
+            _replace(target, data, before, lambda: _check_same(target, seen, path, new=new))
+        return FileWrite(target.path, created=before is None)
 
     def stat(self, path: str) -> os.stat_result:
         """Return the status of an entry, following links inside the root."""
-        with _in_words(path), self._place(path) as place:
-            return place.folder.stat(place.name) if place.name else place.folder.stat_self()
+        with _translate_errors(path), self._resolve(path) as target:
+            return target.folder.stat(target.name) if target.name else target.folder.stat_self()
 
     def listdir(self, path: str, limit: int) -> DirListing:
         """Return the entries of a directory, in order of name."""
-        with _in_words(path), self.open_dir(path) as held:
-            entries = _sorted(held.folder, MAX_ENTRIES)
+        with _translate_errors(path), self.open_dir(path) as directory:
+            entries = _sorted(directory.folder, MAX_ENTRIES)
             return DirListing(tuple(entries[:limit]), max(0, len(entries) - limit))
 
     def walk(
@@ -149,32 +149,32 @@ class RootedFs:
 
         Directories named in `skip`, unreadable ones, and the gateway's state are left out.
         """
-        with _in_words(path), self._place(path) as place:
-            if place.name and not stat.S_ISDIR(place.folder.stat(place.name).st_mode):
-                yield WalkEntry(place.path, "file")
+        with _translate_errors(path), self._resolve(path) as target:
+            if target.name and not stat.S_ISDIR(target.folder.stat(target.name).st_mode):
+                yield WalkEntry(target.path, "file")
                 return
-        with _in_words(path), self.open_dir(path) as held:
-            yield from _walk(held, {*skip, *PRIVATE}, max_entries)
+        with _translate_errors(path), self.open_dir(path) as directory:
+            yield from _walk(directory, {*skip, *PRIVATE}, max_entries)
 
     @contextmanager
     def open_dir(self, path: str) -> Iterator[OpenDir]:
         """Open a directory; while open, it stays the same whatever happens to its path."""
         with ExitStack() as closing:
-            with _in_words(path):
-                place = closing.enter_context(self._place(path))
-                folder = place.folder
-                if place.name:
-                    folder = folder.enter(place.name)
+            with _translate_errors(path):
+                target = closing.enter_context(self._resolve(path))
+                folder = target.folder
+                if target.name:
+                    folder = folder.enter(target.name)
                     closing.callback(folder.close)
-            yield OpenDir(folder, place.path)
+            yield OpenDir(folder, target.path)
 
     @contextmanager
-    def _place(self, path: str, *, writing: bool = False) -> Iterator[_ResolvedPath]:
+    def _resolve(self, path: str, *, writing: bool = False) -> Iterator[_ResolvedPath]:
         home = Path.home() if path.startswith("~") else self.root
         parts = split_path(path, (self.root, Path(os.path.realpath(self.root))), home)
         with ExitStack() as closing:
             steps = _PathWalk(self._open(), closing, path, writing=writing, links=self._links)
-            yield steps.take(parts)
+            yield steps.resolve(parts)
 
     def _open(self) -> Folder:
         try:
@@ -201,7 +201,7 @@ class _PathWalk:
         self._writing, self._links = writing, links
         closing.callback(self._close)
 
-    def take(self, parts: tuple[str, ...]) -> _ResolvedPath:
+    def resolve(self, parts: tuple[str, ...]) -> _ResolvedPath:
         """Follow the components to the last, resolving each link explicitly."""
         todo = list(reversed(parts))
         links = 0
@@ -239,15 +239,15 @@ class _PathWalk:
     def _enter(self, name: str) -> None:
         if len(self._stack) > 2 * MAX_DEPTH:
             raise ToolError(f"{format_path(self._path)}: too deep")
-        here = self._stack[-1]
+        current = self._stack[-1]
         try:
-            inner = here.enter(name)
+            inner = current.enter(name)
         except FileNotFoundError:
             if not self._writing:
                 raise
             with suppress(FileExistsError):
-                here.mkdir(name)
-            inner = here.enter(name)
+                current.mkdir(name)
+            inner = current.enter(name)
         self._stack.append(inner)
         self._names.append(name)
 
@@ -277,15 +277,17 @@ def _check_plain(status: os.stat_result, path: str) -> None:
         )
 
 
-def _look(place: _ResolvedPath) -> os.stat_result | None:
+def _stat(target: _ResolvedPath) -> os.stat_result | None:
     try:
-        return place.folder.stat(place.name)
+        return target.folder.stat(target.name)
     except FileNotFoundError:
         return None
 
 
-def _check_same(place: _ResolvedPath, seen: os.stat_result | None, path: str, *, new: bool) -> None:
-    now = _look(place) if seen or new else None
+def _check_same(
+    target: _ResolvedPath, seen: os.stat_result | None, path: str, *, new: bool
+) -> None:
+    now = _stat(target) if seen or new else None
     if (new and now) or (seen and (not now or _version(now) != _version(seen))):
         raise FileChangedError(
             f"{format_path(path)} was changed by somebody else just now", fix="read it again"
@@ -297,11 +299,11 @@ def _version(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _replace(
-    place: _ResolvedPath, data: bytes, before: os.stat_result | None, check: Callable[[], None]
+    target: _ResolvedPath, data: bytes, before: os.stat_result | None, check: Callable[[], None]
 ) -> None:
     """Write a temporary file next to the target, then rename it."""
     temporary = f".{secrets.token_hex(8)}.tmp"
-    fd = place.folder.create(temporary, 0o666)
+    fd = target.folder.create(temporary, 0o666)
     try:
         with os.fdopen(fd, "wb") as file:
             if before:
@@ -311,12 +313,12 @@ def _replace(
             os.fsync(file.fileno())
         with _REPLACING:  # of two runs that read the same file, one gets the error
             check()
-            place.folder.rename(temporary, place.name)
+            target.folder.rename(temporary, target.name)
     except BaseException:
         with suppress(OSError):
-            place.folder.remove(temporary)
+            target.folder.remove(temporary)
         raise
-    place.folder.sync()
+    target.folder.sync()
 
 
 def _keep_mode(fd: int, before: os.stat_result) -> None:
@@ -395,7 +397,7 @@ _WORDS = {
 
 
 @contextmanager
-def _in_words(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as exc:

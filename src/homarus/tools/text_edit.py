@@ -46,21 +46,23 @@ def replace_once(text: str, old: str, new: str, *, name: str) -> TextEdit:
 def _find(text: str, old: str, name: str) -> tuple[int, str]:
     r"""Return where `old` occurs and its spelling there: its newlines may be `\r\n`."""
     spellings = dict.fromkeys((old, _with_ending(old, "\n"), _with_ending(old, "\r\n")))
-    places = [(at, found) for found in spellings for at in islice(_places(text, found), _COUNTED)]
-    if len(places) == 1:
-        return places[0]
-    if not places:
+    matches = [
+        (at, found) for found in spellings for at in islice(_occurrences(text, found), _COUNTED)
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
         raise ToolError(f"{name}: oldText is not in the file.{_nearby(text, old)}")
-    numbers = sorted(text.count("\n", 0, at) + 1 for at, _ in places[:_SHOWN_MATCHES])
-    told = ", ".join(str(number) for number in numbers)
-    more = ", …" if len(places) > _SHOWN_MATCHES else ""
+    numbers = sorted(text.count("\n", 0, at) + 1 for at, _ in matches[:_SHOWN_MATCHES])
+    lines = ", ".join(str(number) for number in numbers)
+    more = ", …" if len(matches) > _SHOWN_MATCHES else ""
     raise ToolError(
-        f"{name}: oldText stands in the file {len(places)} times (lines {told}{more})",
+        f"{name}: oldText stands in the file {len(matches)} times (lines {lines}{more})",
         fix="give more of the text around it, so that it is found once",
     )
 
 
-def _places(text: str, piece: str) -> Iterator[int]:
+def _occurrences(text: str, piece: str) -> Iterator[int]:
     r"""Return every occurrence, overlapping ones too; none starts in the middle of `\r\n`."""
     at = text.find(piece)
     while at >= 0:

@@ -96,7 +96,7 @@ class Messenger(Protocol):
 class ToolContext:
     """What a tool knows about its run.
 
-    `here` is the chat that is answered, `message_id` the message in it. `mail` is None where
+    `here` is the chat that is answered, `message_id` the message in it. `messenger` is None where
     no chat can be reached.
     """
 
@@ -109,7 +109,7 @@ class ToolContext:
     message_id: str = ""
     run_id: str = ""
     call_id: str = ""
-    mail: Messenger | None = None
+    messenger: Messenger | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,9 @@ class Tool:
         try:
             params = self.params.model_validate(args)
         except ValidationError as exc:
-            raise ToolError(f"{self.name}: {_told(exc)}", fix=_signature(self.spec)) from exc
+            raise ToolError(
+                f"{self.name}: {_format_errors(exc)}", fix=_signature(self.spec)
+            ) from exc
         return {name: getattr(params, name) for name in type(params).model_fields}
 
     async def __call__(self, ctx: ToolContext, args: Mapping[str, Json]) -> str | ToolOutput:
@@ -210,7 +212,7 @@ def _schema(params: type[BaseModel]) -> dict[str, Json]:
     return schema
 
 
-def _told(exc: ValidationError) -> str:
+def _format_errors(exc: ValidationError) -> str:
     return "; ".join(
         f"{'.'.join(str(part) for part in error['loc']) or 'arguments'}: {error['msg']}"
         for error in exc.errors(include_url=False, include_input=False)[:5]

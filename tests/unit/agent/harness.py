@@ -133,7 +133,7 @@ class Harness:
         self.enqueued += 1
 
     async def accept(self, inbound: Inbound) -> InboxRecord:
-        return (await self.store.journal.accept(self.key, inbound, at_ms=1)).row
+        return (await self.store.journal.accept(self.key, inbound, at_ms=1)).record
 
     def record(self, id_: str = "r1") -> InboxRecord:
         found = asyncio.run(self.store.journal.inbox_record(id_))

@@ -39,7 +39,7 @@ class Room(Harness):
     def answer(self, *asked: Inbound, key: str = GROUP_KEY, steer: Sequence[Inbound] = ()) -> None:
         async def kept(messages: Sequence[Inbound]) -> list[InboxRecord]:
             found = [await self.store.journal.accept(key, one, at_ms=1) for one in messages]
-            return [one.row for one in found]
+            return [one.record for one in found]
 
         async def main() -> None:
             rows = await kept(asked)

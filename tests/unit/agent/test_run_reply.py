@@ -299,7 +299,7 @@ async def test_run_sends_turns_up_to_channel_limit(tmp_path: Path) -> None:
     harness.replace_services(get_config=lambda: config)
     for number in range(3):
         asked = replace(message(f"q{number}"), id=str(number), run_id=f"r{number}")
-        record = (await harness.store.journal.accept(key, asked, at_ms=1)).row
+        record = (await harness.store.journal.accept(key, asked, at_ms=1)).record
         await harness.runs.start(key, [record])
     assert isinstance(harness.provider, ScriptedProvider)
     sent = [[part.text for part in request.messages] for request in harness.provider.requests]
@@ -327,7 +327,7 @@ def test_tool_context_has_address_and_messenger(tmp_path: Path) -> None:
     harness, steering = looking(tmp_path)
     harness.run(message())
     (ctx,) = steering
-    assert (ctx.here, ctx.message_id, ctx.run_id, ctx.call_id, ctx.mail) == (
+    assert (ctx.here, ctx.message_id, ctx.run_id, ctx.call_id, ctx.messenger) == (
         Address("test", "1"), "1", "r1", "c9", None,
     )  # fmt: skip
 
@@ -351,4 +351,4 @@ def test_muted_session_has_no_messenger(tmp_path: Path) -> None:
     harness.replace_services(messenger=cast("Messenger", Post()))
     switch_off(harness)
     harness.run(message())
-    assert steering[0].mail is None
+    assert steering[0].messenger is None

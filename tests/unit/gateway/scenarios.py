@@ -81,7 +81,7 @@ class Talk:
             run_id, CHAT, "ann", text, at_ms=app.clock.now_ms(), run_id=run_id, authority=authority
         )
         key = app.control.resolve_key("svc:direct:room")
-        await app.control.submit(key, (await app.control.accept(key, inbound)).row)
+        await app.control.submit(key, (await app.control.accept(key, inbound)).record)
         sent = await app.store.journal.outbox_records("pending")
         row = await app.store.journal.inbox_record(run_id)
         assert row is not None

@@ -94,7 +94,7 @@ async def test_command_interrupted_by_crash_runs_once_after_restart(
 
     async with run(tmp_path) as it:
         journal = it.app.store.journal
-        row = (await it.app.control.accept(KEY, inbound("/think high", "r"))).row
+        row = (await it.app.control.accept(KEY, inbound("/think high", "r"))).record
         if began:
             async with journal.lease("command:r") as lease, journal.transaction() as unit:
                 unit.mark_running([row.id], lease, run=row.id)

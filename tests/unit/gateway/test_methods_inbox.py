@@ -28,7 +28,7 @@ async def park(it: Harness, run_id: str, text: str = "help\u202e me") -> None:
     """A message that a person must decide on."""
     journal = it.app.store.journal
     inbound = Inbound(run_id, CHAT, "ann\x1b[2J", text, run_id=run_id)
-    row = (await journal.accept(KEY, inbound, at_ms=it.app.clock.now_ms())).row
+    row = (await journal.accept(KEY, inbound, at_ms=it.app.clock.now_ms())).record
     async with journal.lease(f"session:{KEY}") as lease, journal.transaction() as unit:
         unit.mark_running([row.id], lease, run=row.id)
         unit.settle([row.id], lease, "parked", at_ms=1, why="it kills\nthe program")

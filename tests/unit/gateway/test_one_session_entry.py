@@ -34,7 +34,7 @@ class CommandRecorder:
 async def start_channel_run(it: Harness) -> asyncio.Future[Any]:
     """Start a run for a message of a chat channel."""
     inbound = Inbound("chan-1", Address("svc", "room"), "ann", "long", at_ms=1, run_id="chan-1")
-    row = (await it.app.control.accept(KEY, inbound)).row
+    row = (await it.app.control.accept(KEY, inbound)).record
     return it.app.control.submit(KEY, row)
 
 

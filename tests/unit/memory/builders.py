@@ -12,7 +12,7 @@ from homarus.memory.spec import MemorySpec
 GUARD_S = 60.0
 
 
-def place_at(base: Path, search: Mapping[str, Any] | None = None, **memory: Any) -> MemorySpec:
+def make_spec(base: Path, search: Mapping[str, Any] | None = None, **memory: Any) -> MemorySpec:
     """An agent's memory with a workspace that is there; by words unless `search` says otherwise."""
     workspace = base / "workspace"
     (workspace / "memory").mkdir(parents=True, exist_ok=True)

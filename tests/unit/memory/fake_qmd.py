@@ -61,7 +61,7 @@ class FakeQmd:
     """The script, and a place for an agent that uses it."""
 
     folder: Path
-    place: MemorySpec
+    spec: MemorySpec
 
     def does(self, command: str, code: str) -> None:
         """What it does instead, as Python."""
@@ -88,10 +88,10 @@ def fake_qmd(base: Path, **settings: Any) -> FakeQmd:
     script = folder / "qmd"
     script.write_text(_SCRIPT.format(python=sys.executable, here=str(folder)), encoding="utf-8")
     script.chmod(0o755)
-    return FakeQmd(folder, place_of(base, {"command": str(script), **settings}))
+    return FakeQmd(folder, make_qmd_spec(base, {"command": str(script), **settings}))
 
 
-def place_of(
+def make_qmd_spec(
     base: Path, settings: dict[str, Any], search: MemorySearchConfig | None = None
 ) -> MemorySpec:
     # A slow machine is not a fake that hangs: tests of deadlines set their own.

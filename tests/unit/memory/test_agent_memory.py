@@ -31,13 +31,13 @@ from homarus.memory.index import SyncReport
 from homarus.memory.spec import MemorySpec
 from homarus.memory.view import view_for
 from homarus.testing.memory_store import MemoryStore
-from tests.unit.memory.builders import GUARD_S, place_at, until
+from tests.unit.memory.builders import GUARD_S, make_spec, until
 
 T = TypeVar("T")
 
 
-def note(place: MemorySpec, path: str, text: str) -> None:
-    file = place.workspace / path
+def note(spec: MemorySpec, path: str, text: str) -> None:
+    file = spec.workspace / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
 
@@ -108,32 +108,32 @@ class FakeBackend:
 
 
 async def test_agent_memory_before_first_use_opens_nothing(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
+    spec = make_spec(tmp_path)
     before = threading.active_count()
     async with run():
-        memory = AgentMemory(place)
-        assert not place.database.exists()
+        memory = AgentMemory(spec)
+        assert not spec.database.exists()
         assert threading.active_count() == before
         await memory.close()
-        assert not place.database.exists()
+        assert not spec.database.exists()
 
 
 async def test_search_sees_note_written_just_before(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
+    spec = make_spec(tmp_path)
     async with run():
-        memory = AgentMemory(place)
+        memory = AgentMemory(spec)
         assert paths_of(await memory.search("bicycle")) == []
-        note(place, "memory/2026-01-02.md", "- Bob: I bought a red bicycle.\n")
+        note(spec, "memory/2026-01-02.md", "- Bob: I bought a red bicycle.\n")
         assert paths_of(await memory.search("bicycle")) == ["memory/2026-01-02.md"]
-        (place.workspace / "memory/2026-01-02.md").unlink()
+        (spec.workspace / "memory/2026-01-02.md").unlink()
         assert paths_of(await memory.search("bicycle")) == []
         await memory.close()
 
 
 async def test_write_is_found_by_search_and_get(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
+    spec = make_spec(tmp_path)
     async with run():
-        memory = AgentMemory(place)
+        memory = AgentMemory(spec)
         written = await memory.write("Carl likes oolong tea.", to="memory/people.md")
         assert (written.path, written.added) == ("memory/people.md", True)
         assert not (await memory.write("Carl likes oolong tea.", to="memory/people.md")).added
@@ -148,21 +148,21 @@ async def test_write_is_found_by_search_and_get(tmp_path: Path) -> None:
 
 async def test_transcript_is_found_and_hidden_from_groups(tmp_path: Path) -> None:
     asked = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
-    place = place_at(tmp_path, asked, qmd={"sessions": {"retentionDays": 0}})
-    place.transcripts.mkdir(parents=True)
+    spec = make_spec(tmp_path, asked, qmd={"sessions": {"retentionDays": 0}})
+    spec.transcripts.mkdir(parents=True)
     message = {
         "role": "user",
         "content": "The zeppelin leaves at nine.",
         "timestamp": 1_771_322_400_000,
     }
     line = {"type": "message", "id": "a", "parentId": None, "message": message}
-    (place.transcripts / "s1.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-    (place.transcripts / "sessions.json").write_text(
+    (spec.transcripts / "s1.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    (spec.transcripts / "sessions.json").write_text(
         json.dumps({"agent:main:main": {"sessionId": "s1"}}), encoding="utf-8"
     )
     group = view_for("agent:main:telegram:group:-7")
     async with run():
-        memory = AgentMemory(place)
+        memory = AgentMemory(spec)
         found = (await memory.search("zeppelin")).results[0]
         assert (found.path, found.source) == ("sessions/s1.md", "sessions")
         lines = found.end_line - found.start_line + 1
@@ -176,19 +176,19 @@ async def test_transcript_is_found_and_hidden_from_groups(tmp_path: Path) -> Non
 
 async def test_transcript_of_group_stays_readable_after_reset(tmp_path: Path) -> None:
     asked = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
-    place = place_at(tmp_path, asked, qmd={"sessions": {"retentionDays": 0}})
+    spec = make_spec(tmp_path, asked, qmd={"sessions": {"retentionDays": 0}})
     key = "agent:main:telegram:group:-7"
-    place.transcripts.mkdir(parents=True)
-    index = place.transcripts / "sessions.json"
+    spec.transcripts.mkdir(parents=True)
+    index = spec.transcripts / "sessions.json"
     row = {"role": "user", "content": "The zeppelin leaves at nine."}
-    live = place.transcripts / "s1.jsonl"
+    live = spec.transcripts / "s1.jsonl"
     live.write_text(json.dumps(row) + "\n", encoding="utf-8")
     index.write_text(json.dumps({key: {"sessionId": "s1"}}), encoding="utf-8")
     ask = SearchOptions(view=view_for(key))
     async with run():
-        memory = AgentMemory(place)
+        memory = AgentMemory(spec)
         assert paths_of(await memory.search("zeppelin", ask))[0] == "sessions/s1.md"
-        live.rename(place.transcripts / "s1.jsonl.reset.2026-02-17T10-00-00.000Z")
+        live.rename(spec.transcripts / "s1.jsonl.reset.2026-02-17T10-00-00.000Z")
         index.write_text("{}", encoding="utf-8")
         path = paths_of(await memory.search("zeppelin", ask))[0]
         assert path == "sessions/s1.reset.2026-02-17T10-00-00.000Z.md"
@@ -201,12 +201,12 @@ async def test_transcript_of_group_stays_readable_after_reset(tmp_path: Path) ->
 
 
 async def test_close_interrupts_sync_of_one_long_note(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "".join(f"- slow line {number}\n" for number in range(2_000)))
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "".join(f"- slow line {number}\n" for number in range(2_000)))
     embedder = SlowEmbedder()
-    backend = BuiltinBackend(place, embedder)
+    backend = BuiltinBackend(spec, embedder)
     async with run():
-        memory = AgentMemory(place, backend=lambda: backend)
+        memory = AgentMemory(spec, backend=lambda: backend)
         memory.sync_on_session_start()
         await until(embedder.entered.is_set)
         async with asyncio.TaskGroup() as group:
@@ -218,13 +218,13 @@ async def test_close_interrupts_sync_of_one_long_note(tmp_path: Path) -> None:
 
 
 async def test_search_during_slow_embedding_is_answered(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "- Bob bought a red bicycle.\n")
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "- Bob bought a red bicycle.\n")
     embedder = SlowEmbedder()
     async with run():
-        memory = AgentMemory(place, backend=lambda: BuiltinBackend(place, embedder))
+        memory = AgentMemory(spec, backend=lambda: BuiltinBackend(spec, embedder))
         assert (await memory.search("bicycle")).provider == "fake"
-        note(place, "memory/new.md", "- A slow walrus came by.\n")
+        note(spec, "memory/new.md", "- A slow walrus came by.\n")
         async with asyncio.TaskGroup() as group:
             syncing = group.create_task(memory.sync())
             await until(embedder.entered.is_set)
@@ -242,11 +242,11 @@ async def test_search_during_slow_embedding_is_answered(tmp_path: Path) -> None:
 
 
 async def test_search_first_does_not_wait_for_vectors(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "- A slow walrus came by.\n")
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "- A slow walrus came by.\n")
     embedder = SlowEmbedder()
     async with run():
-        memory = AgentMemory(place, backend=lambda: BuiltinBackend(place, embedder))
+        memory = AgentMemory(spec, backend=lambda: BuiltinBackend(spec, embedder))
         answer = await memory.search("walrus")
         assert (paths_of(answer), answer.provider) == (["MEMORY.md"], "none")
         embedder.let_go.set()
@@ -259,11 +259,11 @@ async def test_search_timeout_raises_and_close_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_memory, "_CLOSE_TIMEOUT_S", 0.05)
-    place = place_at(tmp_path, qmd={"limits": {"timeoutMs": 50}})
+    spec = make_spec(tmp_path, qmd={"limits": {"timeoutMs": 50}})
     backend = FakeBackend()
     backend.search_waits.clear()
     async with run():
-        memory = AgentMemory(place, backend=lambda: backend)
+        memory = AgentMemory(spec, backend=lambda: backend)
         with pytest.raises(StoreError, match="did not answer within 50 ms"):
             await memory.search("anything")
         await memory.close()
@@ -275,7 +275,7 @@ async def test_search_timeout_raises_and_close_does_not_wait(
 async def test_search_passes_deadline_and_date_to_backend(tmp_path: Path) -> None:
     backend = FakeBackend()
     async with run():
-        memory = AgentMemory(place_at(tmp_path), backend=lambda: backend)
+        memory = AgentMemory(make_spec(tmp_path), backend=lambda: backend)
         await memory.search("anything")
         await memory.close()
     (ask,) = backend.asks
@@ -284,12 +284,12 @@ async def test_search_passes_deadline_and_date_to_backend(tmp_path: Path) -> Non
 
 
 async def test_close_ends_long_sync_between_notes(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
+    spec = make_spec(tmp_path)
     for number in range(200):
-        note(place, f"memory/{number:03d}.md", f"- slow {number}\n")
+        note(spec, f"memory/{number:03d}.md", f"- slow {number}\n")
     embedder = SlowEmbedder()
     async with run():
-        memory = AgentMemory(place, backend=lambda: BuiltinBackend(place, embedder))
+        memory = AgentMemory(spec, backend=lambda: BuiltinBackend(spec, embedder))
         async with asyncio.TaskGroup() as group:
 
             async def sync() -> None:
@@ -310,7 +310,7 @@ async def test_sync_requests_during_sync_share_next_one(tmp_path: Path) -> None:
     backend = FakeBackend()
     backend.let_go.clear()
     async with run():
-        memory = AgentMemory(place_at(tmp_path), backend=lambda: backend)
+        memory = AgentMemory(make_spec(tmp_path), backend=lambda: backend)
         async with asyncio.TaskGroup() as group:
             group.create_task(memory.sync())
             await until(backend.entered.is_set)
@@ -334,8 +334,8 @@ async def test_search_overtaken_by_close_raises(
     backend = Unheeding()
     backend.let_go.clear()
     async with run():
-        place = place_at(tmp_path, qmd={"limits": {"timeoutMs": 0}})
-        memory = AgentMemory(place, backend=lambda: backend)
+        spec = make_spec(tmp_path, qmd={"limits": {"timeoutMs": 0}})
+        memory = AgentMemory(spec, backend=lambda: backend)
         answers: list[str] = []
 
         async def ask() -> None:
@@ -360,7 +360,7 @@ async def test_sync_cancelled_waiter_leaves_job_running(tmp_path: Path) -> None:
     backend = FakeBackend()
     backend.let_go.clear()
     async with run():
-        memory = AgentMemory(place_at(tmp_path), backend=lambda: backend)
+        memory = AgentMemory(make_spec(tmp_path), backend=lambda: backend)
         async with asyncio.TaskGroup() as group:
             impatient = group.create_task(memory.sync())
             await until(backend.entered.is_set)
@@ -378,7 +378,7 @@ async def test_search_after_failed_sync_uses_previous_generation(
     backend = FakeBackend()
     backend.failure = StoreError("no room on the disk")
     async with run():
-        memory = AgentMemory(place_at(tmp_path), backend=lambda: backend)
+        memory = AgentMemory(make_spec(tmp_path), backend=lambda: backend)
         with caplog.at_level(logging.WARNING, "homarus"):
             answer = await memory.search("anything")
         assert answer.notes == ("the index is not up to date: no room on the disk",)
@@ -391,9 +391,9 @@ async def test_search_after_failed_sync_uses_previous_generation(
 
 
 async def test_agent_memory_disabled_raises(tmp_path: Path) -> None:
-    place = place_at(tmp_path, {"enabled": False})
+    spec = make_spec(tmp_path, {"enabled": False})
     async with run():
-        memory = AgentMemory(place)
+        memory = AgentMemory(spec)
         memory.sync_on_session_start()
         for work in (
             memory.search("x"),
@@ -405,19 +405,19 @@ async def test_agent_memory_disabled_raises(tmp_path: Path) -> None:
             with pytest.raises(UserError, match="switched off"):
                 await work
         await memory.close()
-        assert not place.database.exists()
+        assert not spec.database.exists()
 
 
 async def test_session_start_syncs_notes(tmp_path: Path) -> None:
     backend, lazy = FakeBackend(), FakeBackend()
     async with run():
-        memory = AgentMemory(place_at(tmp_path), backend=lambda: backend)
+        memory = AgentMemory(make_spec(tmp_path), backend=lambda: backend)
         memory.sync_on_session_start()
         await until(lambda: backend.syncs == 1)
         await memory.close()
         memory.sync_on_session_start()  # after the end: nothing
         asked = {"sync": {"onSessionStart": False, "onSearch": False}}
-        still = AgentMemory(place_at(tmp_path, asked), backend=lambda: lazy)
+        still = AgentMemory(make_spec(tmp_path, asked), backend=lambda: lazy)
         still.sync_on_session_start()
         await still.search("anything")
         await still.close()
@@ -442,15 +442,15 @@ class FastClock:
 
 
 async def test_watch_from_first_use_until_close_syncs_changes(tmp_path: Path) -> None:
-    place = place_at(tmp_path, {"sync": {"onSearch": False, "intervalMinutes": 7}})
+    spec = make_spec(tmp_path, {"sync": {"onSearch": False, "intervalMinutes": 7}})
     backend, clock = FakeBackend(), FastClock()
     async with run(), asyncio.TaskGroup() as group:
-        memory = AgentMemory(place, group=group, clock=clock, backend=lambda: backend)
+        memory = AgentMemory(spec, group=group, clock=clock, backend=lambda: backend)
         await asyncio.sleep(0.05)
         assert clock.naps == []
         await memory.search("anything")
         await until(lambda: clock.naps.count(5.0) > 2)
-        note(place, "MEMORY.md", "- something new\n")
+        note(spec, "MEMORY.md", "- something new\n")
         await until(lambda: 1.5 in clock.naps)
         await until(lambda: backend.syncs > 0)
         assert 420.0 in clock.naps
@@ -511,15 +511,15 @@ async def test_registry_reload_closes_memories_with_changed_settings(tmp_path: P
 async def test_search_index_damaged_meanwhile_is_rebuilt_and_reported(
     tmp_path: Path, damage: bytes
 ) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
     async with run():
-        memory = AgentMemory(place)
+        memory = AgentMemory(spec)
         assert paths_of(await memory.search("walrus")) == ["MEMORY.md"]
         await memory.close()
-        data = place.database.read_bytes()
-        place.database.write_bytes(damage + data[len(damage) :] if damage else damage)
-        memory = AgentMemory(place)
+        data = spec.database.read_bytes()
+        spec.database.write_bytes(damage + data[len(damage) :] if damage else damage)
+        memory = AgentMemory(spec)
         answer = await memory.search("walrus")
         assert paths_of(answer) == ["MEMORY.md"]
         assert any("made anew" in told for told in answer.notes)
@@ -528,14 +528,14 @@ async def test_search_index_damaged_meanwhile_is_rebuilt_and_reported(
 
 
 async def test_search_index_deleted_while_open_is_rebuilt(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
     async with run():
-        memory = AgentMemory(place)
+        memory = AgentMemory(spec)
         assert paths_of(await memory.search("walrus")) == ["MEMORY.md"]
-        for file in place.database.parent.iterdir():
+        for file in spec.database.parent.iterdir():
             with suppress(FileNotFoundError):
                 file.unlink()
         assert paths_of(await memory.search("walrus")) == ["MEMORY.md"]
         await memory.close()
-        assert place.database.exists()
+        assert spec.database.exists()

@@ -20,11 +20,11 @@ from homarus.memory.note_files import SkippedFile
 from homarus.memory.shared_embedder import SharedEmbedder
 from homarus.memory.spec import MemorySpec
 from homarus.memory.view import view_for
-from tests.unit.memory.builders import place_at
+from tests.unit.memory.builders import make_spec
 
 
-def note(place: MemorySpec, path: str, text: str) -> None:
-    file = place.workspace / path
+def note(spec: MemorySpec, path: str, text: str) -> None:
+    file = spec.workspace / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
 
@@ -56,8 +56,8 @@ class Hashes:
 
 
 @contextmanager
-def opened(place: MemorySpec, embedder: Hashes | None = None) -> Iterator[BuiltinBackend]:
-    with closing(BuiltinBackend(place, embedder)) as backend:
+def opened(spec: MemorySpec, embedder: Hashes | None = None) -> Iterator[BuiltinBackend]:
+    with closing(BuiltinBackend(spec, embedder)) as backend:
         yield backend
 
 
@@ -66,9 +66,9 @@ def first_path(backend: BuiltinBackend, text: str, ask: SearchOptions | None = N
 
 
 def test_status_after_sync_reports_counts_provider_and_reason(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "# Facts\n- The walrus is called Otto.\n- Ada lives in Kiel.\n")
-    with opened(place, Hashes()) as backend:
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "# Facts\n- The walrus is called Otto.\n- Ada lives in Kiel.\n")
+    with opened(spec, Hashes()) as backend:
         before = backend.status()
         assert (before.dirty, before.tested, before.files) == (True, False, 0)
         backend.sync()
@@ -81,29 +81,29 @@ def test_status_after_sync_reports_counts_provider_and_reason(tmp_path: Path) ->
 
 
 def test_status_file_changed_added_or_removed_is_dirty(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-    with opened(place) as backend:
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(spec) as backend:
         backend.sync()
         assert not backend.status().dirty
-        note(place, "MEMORY.md", "- The walrus is called Emil.\n")
+        note(spec, "MEMORY.md", "- The walrus is called Emil.\n")
         assert backend.status().dirty
         backend.sync()
-        note(place, "memory/new.md", "- something\n")
+        note(spec, "memory/new.md", "- something\n")
         assert backend.status().dirty
         backend.sync()
-        (place.workspace / "memory/new.md").unlink()
+        (spec.workspace / "memory/new.md").unlink()
         assert backend.status().dirty
         backend.sync()
         assert not backend.status().dirty
 
 
 def test_sync_skipped_files_are_named_in_notes(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    (place.workspace / "memory" / "link.md").symlink_to(tmp_path / "elsewhere.md")
-    (place.workspace / "memory" / "zeros.md").write_bytes(b"\0" * 100)
-    (place.workspace / "memory" / "latin.md").write_bytes(b"- caf\xe9 in Lisbon\n")
-    with opened(place) as backend:
+    spec = make_spec(tmp_path)
+    (spec.workspace / "memory" / "link.md").symlink_to(tmp_path / "elsewhere.md")
+    (spec.workspace / "memory" / "zeros.md").write_bytes(b"\0" * 100)
+    (spec.workspace / "memory" / "latin.md").write_bytes(b"- caf\xe9 in Lisbon\n")
+    with opened(spec) as backend:
         backend.sync()
         told = " ".join(backend.status().notes)
     assert "memory/link.md (is a link)" in told
@@ -120,11 +120,11 @@ def test_notes_many_skipped_files_names_twenty() -> None:
 
 
 def test_sync_every_note_gets_owner_and_audience(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "- The safe is behind the walrus.\n")
-    note(place, "memory/shared/rules.md", "- The walrus is fed at noon.\n")
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "- The safe is behind the walrus.\n")
+    note(spec, "memory/shared/rules.md", "- The walrus is fed at noon.\n")
     group = SearchOptions(view=view_for("agent:main:telegram:group:-7"))
-    with opened(place) as backend:
+    with opened(spec) as backend:
         backend.sync()
         assert {one.path for one in backend.search("walrus", SearchOptions()).results} == {
             "MEMORY.md",
@@ -138,10 +138,10 @@ def test_sync_every_note_gets_owner_and_audience(tmp_path: Path) -> None:
 
 
 def test_sync_embedder_fails_keeps_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    place, embedder = place_at(tmp_path), Hashes()
+    spec, embedder = make_spec(tmp_path), Hashes()
     embedder.failure = ProviderError("no more money")
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-    with caplog.at_level(logging.WARNING, "homarus"), opened(place, embedder) as backend:
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
+    with caplog.at_level(logging.WARNING, "homarus"), opened(spec, embedder) as backend:
         assert backend.sync().indexed == ("MEMORY.md",)
         backend.sync()
         answer = backend.search("walrus", SearchOptions())
@@ -155,9 +155,9 @@ def test_sync_embedder_fails_keeps_words(tmp_path: Path, caplog: pytest.LogCaptu
 def test_search_embedder_fails_compares_words(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place, embedder = place_at(tmp_path), Hashes()
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-    with caplog.at_level(logging.WARNING, "homarus"), opened(place, embedder) as backend:
+    spec, embedder = make_spec(tmp_path), Hashes()
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
+    with caplog.at_level(logging.WARNING, "homarus"), opened(spec, embedder) as backend:
         backend.sync()
         assert backend.search("walrus", SearchOptions()).provider == "fake"
         embedder.failure = ProviderError("the service is away")
@@ -170,12 +170,12 @@ def test_search_embedder_fails_compares_words(
 
 
 def test_search_vectors_of_other_model_are_not_compared(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-    with opened(place, Hashes("old")) as backend:
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(spec, Hashes("old")) as backend:
         backend.sync()
     other = Hashes("new")
-    with opened(place, other) as backend:
+    with opened(spec, other) as backend:
         answer = backend.search("walrus", SearchOptions())
         assert (answer.results[0].path, answer.provider, other.asked) == ("MEMORY.md", "none", [])
         backend.sync()
@@ -195,9 +195,9 @@ class Nameless(Hashes):
 
 
 def test_sync_embedder_without_model_keeps_words(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-    with opened(place, Nameless()) as backend:
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(spec, Nameless()) as backend:
         backend.sync()
         answer = backend.search("walrus", SearchOptions())
         assert (answer.results[0].path, answer.provider) == ("MEMORY.md", "none")
@@ -222,9 +222,9 @@ def test_sync_provider_fails_uses_configured_fallback(
         for one in (first, second)
     ]
     monkeypatch.setattr(builtin, "_choose", choosing(*chosen))
-    place = place_at(tmp_path, {"provider": "openai", "fallback": "wordllama"})
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-    with opened(place) as backend:
+    spec = make_spec(tmp_path, {"provider": "openai", "fallback": "wordllama"})
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(spec) as backend:
         backend.sync()
         answer, status = backend.search("walrus", SearchOptions()), backend.status()
     assert (answer.model, status.model) == ("second", "second")
@@ -239,9 +239,9 @@ def test_selection_unavailable_embedder_is_retried_later(
     had = EmbedderChoice(SharedEmbedder(CircuitBreakerEmbedder(Hashes())), "a key was set")
     monkeypatch.setattr(builtin, "_choose", choosing(lost, had))
     now_s = [0.0]
-    place = place_at(tmp_path, {"provider": "openai"})
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-    with closing(BuiltinBackend(place, monotonic=lambda: now_s[0])) as backend:
+    spec = make_spec(tmp_path, {"provider": "openai"})
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
+    with closing(BuiltinBackend(spec, monotonic=lambda: now_s[0])) as backend:
         for at_s, provider in ((0.0, "none"), (299.0, "none"), (301.0, "fake")):
             now_s[0] = at_s
             backend.sync()
@@ -250,9 +250,9 @@ def test_selection_unavailable_embedder_is_retried_later(
 
 
 def test_search_provider_none_is_no_failure(tmp_path: Path) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-    with opened(place) as backend:
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(spec) as backend:
         backend.sync()
         answer, status = backend.search("walrus", SearchOptions()), backend.status()
     assert (answer.provider, answer.fallback, status.fallback) == ("none", None, None)
@@ -270,9 +270,9 @@ def lose_words(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[int]:
         report = made(self, *args, **named)
         if report.indexed and left[0]:
             left[0] -= 1
-            self.db.execute("INSERT INTO postings (postings) VALUES ('delete-all')")
-            self.db.execute("UPDATE lines SET text = 'nothing', flags = 0")
-            self._database.seal()
+            self.database.db.execute("INSERT INTO postings (postings) VALUES ('delete-all')")
+            self.database.db.execute("UPDATE lines SET text = 'nothing', flags = 0")
+            self.database.seal()
         return report
 
     monkeypatch.setattr(Index, "sync", sync)
@@ -283,9 +283,9 @@ def test_self_test_newest_note_not_found_rebuilds_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = lose_words(monkeypatch, times=1)
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-    with opened(place) as backend:
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(spec) as backend:
         report = backend.sync()
         status = backend.status()
         assert first_path(backend, "walrus") == "MEMORY.md"
@@ -299,9 +299,9 @@ def test_self_test_still_failing_after_rebuild_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     lose_words(monkeypatch, times=9)
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", "- The walrus is called Otto.\n")
-    with opened(place) as backend:
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(spec) as backend:
         backend.sync()
         status, answer = backend.status(), backend.search("walrus", SearchOptions())
     assert not status.tested
@@ -312,9 +312,9 @@ def test_self_test_still_failing_after_rebuild_is_reported(
 
 @pytest.mark.parametrize("text", ["", "# \n", "...\n---\n", "a b c\n"])
 def test_self_test_note_without_words_passes(tmp_path: Path, text: str) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", text)
-    with opened(place) as backend:
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", text)
+    with opened(spec) as backend:
         backend.sync()
         assert backend.status().problem == ""
 
@@ -324,15 +324,15 @@ def test_self_test_note_without_words_passes(tmp_path: Path, text: str) -> None:
     ["昨日は東京で会いました。\n", "Привет, как дела сегодня\n", "- https://example.org/a?b=c\n"],
 )
 def test_self_test_scripts_without_spaces_pass(tmp_path: Path, text: str) -> None:
-    place = place_at(tmp_path)
-    note(place, "MEMORY.md", text)
-    with opened(place) as backend:
+    spec = make_spec(tmp_path)
+    note(spec, "MEMORY.md", text)
+    with opened(spec) as backend:
         backend.sync()
         assert (backend.status().tested, backend.status().problem) == (True, "")
 
 
 def test_backend_closed_refuses_every_call(tmp_path: Path) -> None:
-    backend = BuiltinBackend(place_at(tmp_path))
+    backend = BuiltinBackend(make_spec(tmp_path))
     backend.sync()
     backend.close()
     backend.close()

@@ -82,13 +82,13 @@ def inner(parts: list[str], cited: list[str]) -> list[tuple[str, str]]:
 def test_citation_range_contains_snippet(
     notes: list[str], asked: list[tuple[str, SearchOptions]]
 ) -> None:
-    place = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp())
     try:
-        (place / "memory").mkdir()
+        (folder / "memory").mkdir()
         texts = {f"memory/2026-01-0{at + 1}.md": said for at, said in enumerate(notes)}
         for name, said in texts.items():
-            (place / name).write_bytes(said.encode())
-        with NoteSearch(place, place / "index.sqlite") as memory:
+            (folder / name).write_bytes(said.encode())
+        with NoteSearch(folder, folder / "index.sqlite") as memory:
             memory.sync()
             for words, how in asked:
                 found = memory.search(words, how)
@@ -96,4 +96,4 @@ def test_citation_range_contains_snippet(
                 for one in found:
                     check(one, texts[one.path])
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(folder)

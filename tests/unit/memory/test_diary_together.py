@@ -18,12 +18,12 @@ import sys
 from datetime import date
 from pathlib import Path
 from homarus.memory.note_writer import write_note
-from homarus.memory.spec import Place
+from homarus.memory.spec import MemorySpec
 state = Path(sys.argv[1]) / "state"
-place = Place("main", Path(sys.argv[1]), state / "m.sqlite", state, state, state)
+spec = MemorySpec("main", Path(sys.argv[1]), state / "m.sqlite", state, state, state)
 for n in range(15):
-    write_note(place, f"{sys.argv[2]}{n}", day=date(2026, 4, 15))
-    write_note(place, f"both {n}", day=date(2026, 4, 15))
+    write_note(spec, f"{sys.argv[2]}{n}", day=date(2026, 4, 15))
+    write_note(spec, f"both {n}", day=date(2026, 4, 15))
 """
 
 
@@ -40,13 +40,13 @@ def together(*work: threading.Thread) -> None:
 
 
 def test_write_note_concurrent_threads_lose_nothing(tmp_path: Path) -> None:
-    place, failed = at(tmp_path), list[ToolError]()
+    spec, failed = at(tmp_path), list[ToolError]()
 
     def write(who: str) -> None:
         try:
             for n in range(10):
-                write_note(place, f"{who}{n}", day=DAY)
-                write_note(place, f"both {n}", day=DAY)
+                write_note(spec, f"{who}{n}", day=DAY)
+                write_note(spec, f"both {n}", day=DAY)
         except ToolError as exc:
             failed.append(exc)
 
@@ -68,8 +68,8 @@ def test_write_note_concurrent_processes_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_write_note_during_file_tool_edit_keeps_both(tmp_path: Path) -> None:
-    place, folder = at(tmp_path), RootedFs(tmp_path)
-    write_note(place, "begin", day=DAY)
+    spec, folder = at(tmp_path), RootedFs(tmp_path)
+    write_note(spec, "begin", day=DAY)
     edited = list[str]()
 
     def edit() -> None:
@@ -85,7 +85,7 @@ def test_write_note_during_file_tool_edit_keeps_both(tmp_path: Path) -> None:
 
     def write() -> None:
         for n in range(20):
-            write_note(place, f"note {n}", day=DAY)
+            write_note(spec, f"note {n}", day=DAY)
 
     together(threading.Thread(target=edit), threading.Thread(target=write))
     lines = (tmp_path / NAME).read_text().splitlines()[2:]

@@ -38,7 +38,7 @@ KEY = "sk-test-0123456789abcdef"
 GOOGLE = "generativelanguage.googleapis.com"
 
 
-def place_of(
+def make_spec(
     tmp_path: Path,
     search: dict[str, Any] | None = None,
     env: dict[str, str] | None = None,
@@ -51,9 +51,9 @@ def place_of(
     return resolve_memory_spec(Config.model_validate(told), paths, env or {}, "main")
 
 
-def take(place: MemorySpec, **more: Any) -> EmbedderSelection:
+def take(spec: MemorySpec, **more: Any) -> EmbedderSelection:
     """What is chosen, closed again: nothing was opened."""
-    chosen = select_embedder(place, tell=lambda _text: None, **more)
+    chosen = select_embedder(spec, tell=lambda _text: None, **more)
     close(chosen.embedder)
     return chosen
 
@@ -67,7 +67,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def test_auto_nothing_configured_selects_wordllama(tmp_path: Path) -> None:
-    chosen = take(place_of(tmp_path))
+    chosen = take(make_spec(tmp_path))
     assert chosen.provider == "wordllama"
     assert [one.provider for one in chosen.tried] == ["local", "openai", "gemini", "voyage"]
     assert chosen.sent_to == ""
@@ -77,7 +77,7 @@ def test_auto_nothing_available_selects_words_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide(monkeypatch, "wordllama")
-    chosen = take(place_of(tmp_path))
+    chosen = take(make_spec(tmp_path))
     assert (chosen.embedder, chosen.provider) == (None, "none")
     assert "by their words" in chosen.why
     assert chosen.problem == "" and chosen.fallback is None  # that is no failure
@@ -87,7 +87,7 @@ def test_auto_without_numpy_tries_no_vendor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide(monkeypatch, "numpy")
-    chosen = take(place_of(tmp_path, env={"OPENAI_API_KEY": KEY}))
+    chosen = take(make_spec(tmp_path, env={"OPENAI_API_KEY": KEY}))
     assert chosen.embedder is None
     assert all("package" in one.outcome for one in chosen.tried)
 
@@ -104,7 +104,7 @@ def test_auto_without_numpy_tries_no_vendor(
 def test_auto_vendor_key_selects_vendor_and_names_host(
     tmp_path: Path, env: dict[str, str], provider: str, host: str
 ) -> None:
-    chosen = take(place_of(tmp_path, env=env))
+    chosen = take(make_spec(tmp_path, env=env))
     assert chosen.provider == provider
     assert chosen.sent_to == host
     assert f"is sent to {host}" in chosen.why
@@ -114,9 +114,9 @@ def test_auto_vendor_key_selects_vendor_and_names_host(
 
 
 def test_auto_local_model_precedes_vendor_keys(tmp_path: Path, minilm_folder: Path) -> None:
-    place = place_of(tmp_path, env={"OPENAI_API_KEY": KEY})
-    shutil.copytree(minilm_folder, minilm.folder_in(place.models_cache))
-    chosen = take(place)
+    spec = make_spec(tmp_path, env={"OPENAI_API_KEY": KEY})
+    shutil.copytree(minilm_folder, minilm.folder_in(spec.models_cache))
+    chosen = take(spec)
     assert (chosen.provider, chosen.sent_to, chosen.tried) == ("local", "", ())
     assert chosen.embedder and chosen.embedder.model.name == "all-MiniLM-L6-v2"
 
@@ -124,17 +124,17 @@ def test_auto_local_model_precedes_vendor_keys(tmp_path: Path, minilm_folder: Pa
 def test_auto_local_model_without_packages_is_skipped(
     tmp_path: Path, minilm_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = place_of(tmp_path, env={"VOYAGE_API_KEY": KEY})
-    shutil.copytree(minilm_folder, minilm.folder_in(place.models_cache))
+    spec = make_spec(tmp_path, env={"VOYAGE_API_KEY": KEY})
+    shutil.copytree(minilm_folder, minilm.folder_in(spec.models_cache))
     hide(monkeypatch, "onnxruntime")
-    chosen = take(place)
+    chosen = take(spec)
     assert chosen.provider == "voyage"
     assert "package" in chosen.tried[0].outcome
 
 
 def test_auto_gguf_model_path_is_skipped_and_named(tmp_path: Path) -> None:
     search = {"local": {"modelPath": "~/models/embed.gguf"}}
-    chosen = take(place_of(tmp_path, search, {"OPENAI_API_KEY": KEY}))
+    chosen = take(make_spec(tmp_path, search, {"OPENAI_API_KEY": KEY}))
     assert chosen.provider == "openai"
     assert "GGUF" in chosen.tried[0].outcome
 
@@ -144,7 +144,7 @@ def test_auto_gguf_model_path_is_skipped_and_named(tmp_path: Path) -> None:
 
 def test_provider_none_or_vectors_disabled_selects_words_only(tmp_path: Path) -> None:
     for search in ({"provider": "none"}, {"store": {"vector": {"enabled": False}}}):
-        chosen = take(place_of(tmp_path, search, {"OPENAI_API_KEY": KEY}))
+        chosen = take(make_spec(tmp_path, search, {"OPENAI_API_KEY": KEY}))
         assert chosen.embedder is None
         assert chosen.why.startswith("memorySearch.")
         assert chosen.problem == ""
@@ -152,7 +152,7 @@ def test_provider_none_or_vectors_disabled_selects_words_only(tmp_path: Path) ->
 
 def test_provider_unavailable_is_reported_as_problem(tmp_path: Path) -> None:
     told: list[str] = []
-    chosen = select_embedder(place_of(tmp_path, {"provider": "openai"}), tell=told.append)
+    chosen = select_embedder(make_spec(tmp_path, {"provider": "openai"}), tell=told.append)
     assert chosen.embedder is None
     assert chosen.fallback == FallbackNotice("openai", "there is no key for openai")
     assert "OPENAI_API_KEY" in chosen.problem
@@ -162,7 +162,7 @@ def test_provider_unavailable_is_reported_as_problem(tmp_path: Path) -> None:
 def test_provider_unavailable_uses_fallback_and_reports_it(tmp_path: Path) -> None:
     told: list[str] = []
     search = {"provider": "gemini", "fallback": "wordllama"}
-    chosen = select_embedder(place_of(tmp_path, search), tell=told.append)
+    chosen = select_embedder(make_spec(tmp_path, search), tell=told.append)
     assert chosen.provider == "wordllama"
     assert chosen.fallback and chosen.fallback.wanted == "gemini"
     assert len(told) == 1
@@ -176,23 +176,23 @@ def test_fallback_uses_default_address_and_model(tmp_path: Path) -> None:
         "model": "mine",
         "remote": {"baseUrl": "http://other.test/v1", "apiKey": "other-key-123456"},
     }
-    chosen = take(place_of(tmp_path, search, {"VOYAGE_API_KEY": KEY}))
+    chosen = take(make_spec(tmp_path, search, {"VOYAGE_API_KEY": KEY}))
     assert chosen.sent_to == "api.voyageai.com"
     assert chosen.embedder and chosen.embedder.model.name == "voyage-3.5"
 
 
 def test_selection_skips_providers_that_failed(tmp_path: Path) -> None:
     env = {"OPENAI_API_KEY": KEY, "VOYAGE_API_KEY": KEY}
-    chosen = take(place_of(tmp_path, env=env), without={"openai": "the key was refused"})
+    chosen = take(make_spec(tmp_path, env=env), without={"openai": "the key was refused"})
     assert chosen.provider == "voyage"
     assert "the key was refused" in [one.outcome for one in chosen.tried]
-    named = take(place_of(tmp_path, {"provider": "openai"}, env), without={"openai": "refused"})
+    named = take(make_spec(tmp_path, {"provider": "openai"}, env), without={"openai": "refused"})
     assert (named.embedder, named.fallback) == (None, FallbackNotice("openai", "refused"))
 
 
 def test_fastembed_selected_by_name_is_not_imported(tmp_path: Path) -> None:
     pytest.importorskip("fastembed")
-    chosen = take(place_of(tmp_path, {"provider": "fastembed"}))
+    chosen = take(make_spec(tmp_path, {"provider": "fastembed"}))
     assert chosen.embedder
     assert chosen.embedder.model.id == "fastembed/BAAI/bge-small-en-v1.5//384"
     assert chosen.sent_to == ""
@@ -201,10 +201,10 @@ def test_fastembed_selected_by_name_is_not_imported(tmp_path: Path) -> None:
 # Addresses and keys
 
 
-def serve(place: MemorySpec) -> tuple[EmbedderSelection, list[EmbeddingCost]]:
+def serve(spec: MemorySpec) -> tuple[EmbedderSelection, list[EmbeddingCost]]:
     paid: list[EmbeddingCost] = []
     clock = FakeClock(patient=False)
-    chosen = select_embedder(place, paid=paid.append, tell=lambda _text: None, clock=clock)
+    chosen = select_embedder(spec, paid=paid.append, tell=lambda _text: None, clock=clock)
     assert chosen.embedder
     try:
         chosen.embedder.embed(["tea"])
@@ -221,10 +221,10 @@ def test_key_order_is_remote_then_config_then_environment(
         env = {"OPENAI_API_KEY": "env-key-1234567"}
         search: dict[str, Any] = {"provider": "openai", "model": "mine"}
         with_own = {**search, "remote": {"apiKey": "own-key-1234567", "headers": {"X-A": "b"}}}
-        serve(place_of(tmp_path, with_own, env, entry))
-        serve(place_of(tmp_path, search, env, entry))
+        serve(make_spec(tmp_path, with_own, env, entry))
+        serve(make_spec(tmp_path, search, env, entry))
         del entry["openai"]["apiKey"]
-        chosen, paid = serve(place_of(tmp_path, search, env, entry))
+        chosen, paid = serve(make_spec(tmp_path, search, env, entry))
         sent = [seen.headers["authorization"] for seen in server.seen]
         keys = ["own-key-1234567", "config-key-123456", "env-key-1234567"]
         assert sent == [f"Bearer {key}" for key in keys]
@@ -243,11 +243,11 @@ def test_chat_credentials_are_not_sent_to_other_address(tmp_path: Path, provider
         entries = dict.fromkeys(("openai", "google", "voyage", "ollama"), entry)
         search: dict[str, Any] = {"provider": provider, "remote": {"baseUrl": server.url}}
         for providers in (None, entries):
-            chosen, _ = serve(place_of(tmp_path, search, env, providers))
+            chosen, _ = serve(make_spec(tmp_path, search, env, providers))
             assert "key" not in chosen.why
         search["remote"]["apiKey"] = "own-key-1234567"
         search["remote"]["headers"] = {"X-Mine": "1"}
-        serve(place_of(tmp_path, search, env, entries))
+        serve(make_spec(tmp_path, search, env, entries))
         assert KEY not in repr([seen.headers for seen in server.seen])
         assert "own-key-1234567" in repr(server.seen[-1].headers)
         assert server.seen[-1].headers["x-mine"] == "1"
@@ -275,21 +275,21 @@ def test_chat_key_is_used_for_vendor_and_chat_address(
 ) -> None:
     entry = {"openai": {"baseUrl": "https://proxy.test/chat"}}
     search = {"provider": "openai", "model": "m", "remote": {"baseUrl": base_url}}
-    chosen = take(place_of(tmp_path, search, {"OPENAI_API_KEY": KEY}, entry))
+    chosen = take(make_spec(tmp_path, search, {"OPENAI_API_KEY": KEY}, entry))
     assert ("by the key in OPENAI_API_KEY" in chosen.why) is is_sent
 
 
 def test_own_server_needs_no_key(tmp_path: Path) -> None:
     with EmbedServer() as server:
-        chosen, _ = serve(place_of(tmp_path, {"remote": {"baseUrl": f"{server.url}/v1"}}))
+        chosen, _ = serve(make_spec(tmp_path, {"remote": {"baseUrl": f"{server.url}/v1"}}))
         assert chosen.provider == "openai"
         assert "authorization" not in server.seen[0].headers
         search = {"provider": "ollama", "remote": {"baseUrl": f"{server.url}/v1"}, "model": "x"}
-        chosen, _ = serve(place_of(tmp_path, search))
+        chosen, _ = serve(make_spec(tmp_path, search))
         assert server.seen[-1].path == "/api/embed"
         search = {"provider": "gemini", "remote": {"baseUrl": f"{server.url}/v1beta/openai"}}
         server.dims = 768
-        serve(place_of(tmp_path, search, {"GEMINI_API_KEY": KEY}))
+        serve(make_spec(tmp_path, search, {"GEMINI_API_KEY": KEY}))
         path = "/v1beta/models/gemini-embedding-001:batchEmbedContents"
         assert server.seen[-1].path == path
 
@@ -307,7 +307,7 @@ def test_model_name_provider_prefix_is_removed(
     tmp_path: Path, provider: str, written: str, name: str
 ) -> None:
     env = {"OPENAI_API_KEY": KEY, "GEMINI_API_KEY": KEY, "VOYAGE_API_KEY": KEY}
-    chosen = take(place_of(tmp_path, {"provider": provider, "model": written}, env))
+    chosen = take(make_spec(tmp_path, {"provider": provider, "model": written}, env))
     assert chosen.embedder and chosen.embedder.model.name == name
 
 
@@ -320,7 +320,7 @@ def test_auth_profile_key_is_used_and_login_is_not(tmp_path: Path) -> None:
         "voyage:default": {"type": "api_key", "provider": "voyage", "key": KEY},
     }
     (folder / "auth-profiles.json").write_text(json.dumps({"version": 1, "profiles": profiles}))
-    chosen = take(place_of(tmp_path))
+    chosen = take(make_spec(tmp_path))
     assert chosen.provider == "voyage"
     assert "the auth profile voyage:default" in chosen.why
     access = resolve_access(Config(), Paths.find({}, tmp_path), {}, "main")
@@ -330,8 +330,8 @@ def test_auth_profile_key_is_used_and_login_is_not(tmp_path: Path) -> None:
 def test_key_refused_error_names_its_source(tmp_path: Path) -> None:
     with EmbedServer() as server:
         entry = {"openai": {"baseUrl": f"{server.url}/v1"}}
-        place = place_of(tmp_path, {"provider": "openai"}, {"OPENAI_API_KEY": KEY}, entry)
-        chosen = select_embedder(place)
+        spec = make_spec(tmp_path, {"provider": "openai"}, {"OPENAI_API_KEY": KEY}, entry)
+        chosen = select_embedder(spec)
         assert chosen.embedder
         server.replies.append(Reply(401, b"{}"))
         with pytest.raises(AuthError) as caught:
@@ -342,7 +342,7 @@ def test_key_refused_error_names_its_source(tmp_path: Path) -> None:
 
 def test_ollama_not_running_is_reported(tmp_path: Path) -> None:
     search = {"provider": "ollama", "remote": {"baseUrl": "http://127.0.0.1:9"}}
-    chosen = select_embedder(place_of(tmp_path, search), clock=FakeClock(patient=False))
+    chosen = select_embedder(make_spec(tmp_path, search), clock=FakeClock(patient=False))
     assert chosen.embedder and chosen.embedder.model.dims == 768
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9"):
         chosen.embedder.embed(["tea"])
@@ -350,9 +350,9 @@ def test_ollama_not_running_is_reported(tmp_path: Path) -> None:
 
 
 def test_spec_without_access_has_no_key(tmp_path: Path) -> None:
-    place = MemorySpec("main", tmp_path, tmp_path / "i", tmp_path, tmp_path, tmp_path)
-    assert place.settings == MemoryConfig()
-    chosen = take(replace(place, search=MemorySearchConfig(provider="voyage")))
+    spec = MemorySpec("main", tmp_path, tmp_path / "i", tmp_path, tmp_path, tmp_path)
+    assert spec.settings == MemoryConfig()
+    chosen = take(replace(spec, search=MemorySearchConfig(provider="voyage")))
     assert "VOYAGE_API_KEY" in chosen.problem
 
 
@@ -369,16 +369,16 @@ def test_embedder_from_entry_point_is_selected_by_its_name(
     monkeypatch.setitem(sys.modules, "cloud_embedder", module)
     entries = {"homarus.embedders": (EntryPoint("cloud", "cloud_embedder", "homarus.embedders"),)}
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: entries.get(group, ()))
-    assert take(place_of(tmp_path, {"provider": "cloud"})).why == "cloud is installed"
-    assert take(place_of(tmp_path)).provider == "cloud"  # auto knows it, too
+    assert take(make_spec(tmp_path, {"provider": "cloud"})).why == "cloud is installed"
+    assert take(make_spec(tmp_path)).provider == "cloud"  # auto knows it, too
 
 
 def test_embedder_of_unknown_name_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'openai', 'voyage' or 'wordllama'") as caught:
-        place_of(tmp_path, {"provider": "opnai"})
+        make_spec(tmp_path, {"provider": "opnai"})
     assert caught.value.key == "memorySearch.provider"
     with pytest.raises(ConfigError, match=r"memorySearch\.fallback"):
-        place_of(tmp_path, {"fallback": "base"})  # a module of the package, but no embedder
+        make_spec(tmp_path, {"fallback": "base"})  # a module of the package, but no embedder
 
 
 def test_embedder_names_agree_with_loader() -> None:

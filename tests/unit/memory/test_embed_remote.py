@@ -1,5 +1,6 @@
 """Embedders behind HTTP, against a real server that answers as the vendors do, or does not."""
 
+import asyncio
 import json
 import logging
 import math
@@ -492,7 +493,7 @@ def test_model_identity_differs_by_service_not_by_key() -> None:
 # Going on without it
 
 
-async def test_circuit_breaker_failed_service_has_cooldown() -> None:
+def test_circuit_breaker_failed_service_has_cooldown() -> None:
     with EmbedServer() as server, opened(server) as (remote, _, _):
         clock = FakeClock(patient=False)
         steady = CircuitBreakerEmbedder(remote, clock)
@@ -509,7 +510,7 @@ async def test_circuit_breaker_failed_service_has_cooldown() -> None:
         assert steady.failure is caught.value
         assert len(server.seen) == asked
         server.replies.clear()
-        await clock.sleep(REST_S)
+        asyncio.run(clock.sleep(REST_S))
         assert steady.embed(["tea"])
         assert steady.failure is None
 

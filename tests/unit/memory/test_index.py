@@ -10,8 +10,8 @@ from homarus.memory.note_files import MAX_FILE_BYTES, NoteFile, SkippedFile, fin
 from homarus.memory.note_search import NoteSearch
 
 
-def write(place: Path, name: str, text: str | bytes, age_s: int = 100) -> Path:
-    path = place / name
+def write(folder: Path, name: str, text: str | bytes, age_s: int = 100) -> Path:
+    path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     then = path.stat().st_mtime - age_s
@@ -19,8 +19,8 @@ def write(place: Path, name: str, text: str | bytes, age_s: int = 100) -> Path:
     return path
 
 
-def memory_of(place: Path) -> NoteSearch:
-    return NoteSearch(place, place / "state" / "main.sqlite")
+def memory_of(folder: Path) -> NoteSearch:
+    return NoteSearch(folder, folder / "state" / "main.sqlite")
 
 
 def test_sync_reads_only_changed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

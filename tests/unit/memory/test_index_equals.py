@@ -50,9 +50,9 @@ class Counting:
         return [[float(text.count(letter) + 1) for letter in "aehlmprt"] for text in texts]
 
 
-def apply(place: Path, step: Edit) -> None:
+def apply(folder: Path, step: Edit) -> None:
     kind, name, said = step
-    path = place / name
+    path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "write":
         path.write_text(said, encoding="utf-8")
@@ -115,15 +115,15 @@ def ask(memory: NoteSearch) -> list[set[tuple[str, int]]]:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(edit, min_size=1, max_size=3), min_size=1, max_size=6))
 def test_sync_incremental_equals_full_rebuild(rounds: list[list[Edit]]) -> None:
-    place = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp())
     try:
-        followed, anew = place / "followed.sqlite", place / "anew.sqlite"
-        with NoteSearch(place, followed, Counting()) as memory:
+        followed, anew = folder / "followed.sqlite", folder / "anew.sqlite"
+        with NoteSearch(folder, followed, Counting()) as memory:
             for steps in rounds:
                 for step in steps:
-                    apply(place, step)
+                    apply(folder, step)
                 memory.sync()
-            with NoteSearch(place, anew, Counting()) as other:
+            with NoteSearch(folder, anew, Counting()) as other:
                 other.sync()
                 answers = ask(other)
             assert ask(memory) == answers
@@ -133,7 +133,7 @@ def test_sync_incremental_equals_full_rebuild(rounds: list[list[Edit]]) -> None:
             assert tables(followed) == before
             assert ask(memory) == answers
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(folder)
 
 
 anything = st.text(st.sampled_from("ab .!?\t\r\n\u2028。東é#->*:"), max_size=400)

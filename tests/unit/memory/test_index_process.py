@@ -18,9 +18,9 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from homarus.memory.database import Database
-from homarus.memory.note_search import Memory
+from homarus.memory.note_search import NoteSearch
 
-place, point = Path(sys.argv[1]), sys.argv[2]
+workspace, point = Path(sys.argv[1]), sys.argv[2]
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -33,7 +33,7 @@ if point == "committed":
     Database.seal = die
 elif point == "committing":
     Database._break_seal = die
-memory = Memory(place, place / "state" / "main.sqlite")
+memory = NoteSearch(workspace, workspace / "state" / "main.sqlite")
 memory.sync(force=True, progress=progress if point.isdigit() else lambda *_: None)
 """
 
@@ -41,15 +41,15 @@ memory.sync(force=True, progress=progress if point.isdigit() else lambda *_: Non
 WORKS = """
 import sys
 from pathlib import Path
-from homarus.memory.note_search import Memory
+from homarus.memory.note_search import NoteSearch
 
-place, who = Path(sys.argv[1]), sys.argv[2]
-with Memory(place, place / "state" / "main.sqlite") as memory:
+workspace, name = Path(sys.argv[1]), sys.argv[2]
+with NoteSearch(workspace, workspace / "state" / "main.sqlite") as memory:
     for turn in range(12):
-        (place / "memory" / f"{who}.md").write_text(f"- harbour of {who}, turn {turn}")
+        (workspace / "memory" / f"{name}.md").write_text(f"- harbour of {name}, turn {turn}")
         memory.sync(force=turn % 5 == 4)
-        found = {one.path: one.snippet for one in memory.search(f"harbour {who}")}
-        assert found[f"memory/{who}.md"] == f"- harbour of {who}, turn {turn}", found
+        found = {one.path: one.snippet for one in memory.search(f"harbour {name}")}
+        assert found[f"memory/{name}.md"] == f"- harbour of {name}, turn {turn}", found
         assert memory.search("lamp 7"), "an old note is gone"
 """
 
@@ -63,16 +63,16 @@ def end(child: "subprocess.Popen[bytes]") -> tuple[int, str]:
     return child.returncode, told.decode()
 
 
-def write_notes(place: Path, word: str) -> None:
-    (place / "memory").mkdir(exist_ok=True)
+def write_notes(folder: Path, word: str) -> None:
+    (folder / "memory").mkdir(exist_ok=True)
     for number in range(60):
-        path = place / "memory" / f"{number}.md"
+        path = folder / "memory" / f"{number}.md"
         path.write_text(f"- {word} {number}\n- more of it {number}\n", encoding="utf-8")
         os.utime(path, (1_700_000_000, 1_700_000_000))
 
 
-def memory_of(place: Path) -> NoteSearch:
-    return NoteSearch(place, place / "state" / "main.sqlite")
+def memory_of(folder: Path) -> NoteSearch:
+    return NoteSearch(folder, folder / "state" / "main.sqlite")
 
 
 def says(memory: NoteSearch, word: str) -> bool:
@@ -80,8 +80,8 @@ def says(memory: NoteSearch, word: str) -> bool:
     return any(word in one.snippet for one in memory.search(word))
 
 
-def check_whole(place: Path) -> None:
-    db = apsw.Connection(str(place / "state" / "main.sqlite"))
+def check_whole(folder: Path) -> None:
+    db = apsw.Connection(str(folder / "state" / "main.sqlite"))
     assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     lines = "(SELECT COUNT(*) FROM lines), (SELECT SUM(last - first + 1) FROM notes)"
     ((held, said),) = db.execute(f"SELECT {lines}").fetchall()
@@ -147,36 +147,37 @@ def test_search_during_sync_sees_previous_generation(tmp_path: Path) -> None:
 
 def test_index_many_processes_sync_and_search_concurrently(tmp_path: Path) -> None:
     write_notes(tmp_path, "lamp")
-    children = [run(WORKS, str(tmp_path), who) for who in ("ada", "ben", "cleo", "dan")]
+    children = [run(WORKS, str(tmp_path), name) for name in ("ada", "ben", "cleo", "dan")]
     assert [end(child) for child in children] == [(0, "")] * 4
     with memory_of(tmp_path) as memory:
         memory.sync()
         found = [one.path for one in memory.search("harbour") if "harbour" in one.snippet]
-        assert sorted(found) == [f"memory/{who}.md" for who in ("ada", "ben", "cleo", "dan")]
+        assert sorted(found) == [f"memory/{name}.md" for name in ("ada", "ben", "cleo", "dan")]
         assert memory.index.count().files == 64
     check_whole(tmp_path)
 
 
-# For each line it is given: how many notes were read, and how many lines have a vector.
+# Syncs for every input line; prints how many notes were read and how many lines have a vector.
 TURNS = """
 import sys
 from pathlib import Path
-from homarus.memory.embed.base import Model
-from homarus.memory.note_search import Memory
+from homarus.memory.embed.base import EmbeddingModel
+from homarus.memory.note_search import NoteSearch
 
 class Letters:
     def __init__(self, name):
-        self.model = Model("test", name, 4)
+        self.model = EmbeddingModel("test", name, 4)
     def embed(self, texts):
         return [[text.count(letter) + 0.5 for letter in "aeht"] for text in texts]
 
-place, who = Path(sys.argv[1]), sys.argv[2]
-with Memory(place, place / "state" / "main.sqlite", Letters(who) if who else None) as memory:
+workspace, name = Path(sys.argv[1]), sys.argv[2]
+embedder = Letters(name) if name else None
+with NoteSearch(workspace, workspace / "state" / "main.sqlite", embedder) as memory:
     for _ in sys.stdin:
         report = memory.sync()
         found = memory.find("lamp 7")
         assert found.results[0].snippet.startswith("- lamp 7"), found
-        assert found.by_vectors is bool(who), found
+        assert found.by_vectors is bool(name), found
         print(len(report.indexed), report.rebuilt or "-", memory.index.count().vectors, flush=True)
 """
 
@@ -186,8 +187,8 @@ def test_index_processes_with_different_models_share_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", TURNS, str(tmp_path)]
     names = ("one", "", "other")
     children = [
-        subprocess.Popen([*command, who], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for who in names
+        subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for name in names
     ]
     told: list[str] = []
     try:

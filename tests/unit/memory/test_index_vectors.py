@@ -31,19 +31,19 @@ class Letters:
         return [[text.count(letter) + 0.5 for letter in "aehlmprt"] for text in texts]
 
 
-def write(place: Path, name: str, text: str) -> None:
-    path = place / "memory" / name
+def write(folder: Path, name: str, text: str) -> None:
+    path = folder / "memory" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8")
     os.utime(path, (1_700_000_000, 1_700_000_000))
 
 
-def opened(place: Path, embedder: Letters | None, max_cached: int | None = None) -> Index:
-    return open_index(place / "state" / "main.sqlite", embedder, max_cached=max_cached)
+def opened(folder: Path, embedder: Letters | None, max_cached: int | None = None) -> Index:
+    return open_index(folder / "state" / "main.sqlite", embedder, max_cached=max_cached)
 
 
-def count_kept(place: Path) -> int:
-    db = apsw.Connection(str(place / "state" / "main.sqlite-vectors"))
+def count_kept(folder: Path) -> int:
+    db = apsw.Connection(str(folder / "state" / "main.sqlite-vectors"))
     try:
         ((held,),) = db.execute("SELECT COUNT(*) FROM embedding_cache").fetchall()
         return int(str(held))

@@ -62,7 +62,7 @@ class Storm:
         self.written: list[tuple[str, str]] = []
         self.numbers = itertools.count()  # none twice: the same words are written once
         for agent in AGENTS:
-            self.memories.get(agent).place.workspace.mkdir()
+            self.memories.get(agent).spec.workspace.mkdir()
 
     def begin(self) -> MemoryRegistry:
         return MemoryRegistry(
@@ -160,7 +160,7 @@ async def test_registry_random_concurrent_use_leaves_no_threads(
                     await storm.memories.get(agent).search(text, SearchOptions(max_results=1))
                 ).results
                 assert text in found.snippet
-            notes = (storm.memories.get(agent).place.workspace / "memory").glob("*.md")
+            notes = (storm.memories.get(agent).spec.workspace / "memory").glob("*.md")
             lines = "".join(one.read_text(encoding="utf-8") for one in notes).splitlines()
             assert sorted(line for line in lines if line.startswith("- ")) == sorted(
                 f"- {text}" for text in told

@@ -32,7 +32,7 @@ class Topics:
         return [count / length for count in counts]
 
 
-def place_of(tmp_path: Path) -> Path:
+def write_notes(tmp_path: Path) -> Path:
     (tmp_path / "memory").mkdir()
     lines = ["- the puppy barked", "- clarinet lesson", "- green tea at four"]
     (tmp_path / "memory" / "a.md").write_text("\n\n".join(lines), encoding="utf-8")
@@ -40,27 +40,27 @@ def place_of(tmp_path: Path) -> Path:
 
 
 def test_search_without_common_word_finds_by_meaning(tmp_path: Path) -> None:
-    place = place_of(tmp_path)
-    with NoteSearch(place, place / "i.sqlite", Topics()) as memory:
+    workspace = write_notes(tmp_path)
+    with NoteSearch(workspace, workspace / "i.sqlite", Topics()) as memory:
         assert memory.sync().embedded == 3
         assert "clarinet" in memory.search("Which instrument?")[0].snippet
         assert "puppy" in memory.search("any pet?", SearchOptions("passages"))[0].snippet
 
 
 def test_sync_same_text_is_embedded_once_for_a_model(tmp_path: Path) -> None:
-    place = place_of(tmp_path)
+    workspace = write_notes(tmp_path)
     for name, embedded in (("one", 3), ("one", 0), ("two", 3), ("one", 0)):
         embedder = Topics(name)
-        with NoteSearch(place, place / "i.sqlite", embedder) as memory:
+        with NoteSearch(workspace, workspace / "i.sqlite", embedder) as memory:
             report = memory.sync()
             assert report.embedded == embedded == len(embedder.asked)
 
 
 def test_sync_other_model_adds_vectors_and_none_keeps_them(tmp_path: Path) -> None:
-    place = place_of(tmp_path)
+    workspace = write_notes(tmp_path)
     generations = []
     for embedder in (Topics("one"), Topics("two"), None):
-        with NoteSearch(place, place / "i.sqlite", embedder) as memory:
+        with NoteSearch(workspace, workspace / "i.sqlite", embedder) as memory:
             generations.append(memory.sync().generation)
             assert memory.search("tea")[0].snippet.endswith("four")
     assert generations == [1, 2, 2]

@@ -47,22 +47,22 @@ def at(workspace: Path) -> MemorySpec:
     return MemorySpec("main", workspace, state / "m.sqlite", state, state, state)
 
 
-def fill(place: MemorySpec, lines: Sequence[tuple[int, int]]) -> dict[str, str]:
+def fill(spec: MemorySpec, lines: Sequence[tuple[int, int]]) -> dict[str, str]:
     """Similar notes of each audience; whose each mark is."""
     owners = dict[str, str]()
     audiences = [PRIVATE, SHARED, *(audience_of(key) for key in (ANN, BOB, GROUP, KEYS[4]))]
     for number, (whose, thing) in enumerate(lines):
         audience, mark = audiences[whose % len(audiences)], f"mark{number}"
         text = f"Ada: the {THINGS[thing % len(THINGS)]} of Bob, see {mark}."
-        write_note(place, text, audience=audience)
+        write_note(spec, text, audience=audience)
         owners[mark] = audience
     return owners
 
 
 def answers(
-    place: MemorySpec, embedder: Alike | None, key: str
+    spec: MemorySpec, embedder: Alike | None, key: str
 ) -> Iterator[tuple[str, str, int, int]]:
-    with NoteSearch(place.workspace, place.database, embedder) as memory:
+    with NoteSearch(spec.workspace, spec.database, embedder) as memory:
         memory.sync()
         for question in QUESTIONS:
             for mode in MODES:
@@ -79,11 +79,11 @@ def test_search_view_never_shows_other_audiences(
     embedder: Alike | None,
     lines: list[tuple[int, int]],
 ) -> None:
-    place = at(tmp_path_factory.mktemp("ws"))
-    owners = fill(place, lines)
+    spec = at(tmp_path_factory.mktemp("ws"))
+    owners = fill(spec, lines)
     for key in KEYS:
         view, seen = view_for(key), set[str]()
-        for snippet, path, _first, _last in answers(place, embedder, key):
+        for snippet, path, _first, _last in answers(spec, embedder, key):
             assert view.shows(audience_of_path(path)), (key, path)
             marks = {*re.findall(r"mark\d+", snippet)}
             assert all(view.shows(owners[mark]) for mark in marks), (key, snippet)
@@ -92,11 +92,11 @@ def test_search_view_never_shows_other_audiences(
 
 
 def test_search_by_formula_never_shows_other_audiences(tmp_path: Path) -> None:
-    place = at(tmp_path)
-    owners = fill(place, [(whose % 6, whose % 5) for whose in range(30)])
+    spec = at(tmp_path)
+    owners = fill(spec, [(whose % 6, whose % 5) for whose in range(30)])
     wish = {"enabled": True, "mmr": {"enabled": True}, "temporalDecay": {"enabled": True}}
     ranking = resolve_ranking(HybridConfig.model_validate(wish))
-    with NoteSearch(place.workspace, place.database, Alike(), ranking=ranking) as memory:
+    with NoteSearch(spec.workspace, spec.database, Alike(), ranking=ranking) as memory:
         memory.sync()
         for key in KEYS:
             view, count = view_for(key), 0
@@ -109,9 +109,9 @@ def test_search_by_formula_never_shows_other_audiences(tmp_path: Path) -> None:
 
 
 def test_search_views_in_turn_on_one_search_stay_separate(tmp_path: Path) -> None:
-    place = at(tmp_path)
-    owners = fill(place, [(whose, 0) for whose in range(6)])
-    with NoteSearch(place.workspace, place.database, Alike()) as memory:
+    spec = at(tmp_path)
+    owners = fill(spec, [(whose, 0) for whose in range(6)])
+    with NoteSearch(spec.workspace, spec.database, Alike()) as memory:
         memory.sync()
         for key in (*KEYS, *reversed(KEYS)):
             view = view_for(key)
@@ -123,14 +123,14 @@ def test_search_views_in_turn_on_one_search_stay_separate(tmp_path: Path) -> Non
 def test_sync_note_moved_to_chat_folder_changes_audience(
     tmp_path: Path,
 ) -> None:
-    place = at(tmp_path)
-    done = write_note(place, "the safe is mark1", "memory/shared/a.md")
-    with NoteSearch(place.workspace, place.database) as memory:
+    spec = at(tmp_path)
+    done = write_note(spec, "the safe is mark1", "memory/shared/a.md")
+    with NoteSearch(spec.workspace, spec.database) as memory:
         memory.sync()
         ask = SearchOptions(view=view_for(GROUP))
         assert memory.search("safe", ask)
-        target = place.workspace / "memory/chats/other-1/a.md"
+        target = spec.workspace / "memory/chats/other-1/a.md"
         target.parent.mkdir(parents=True)
-        (place.workspace / done.path).rename(target)
+        (spec.workspace / done.path).rename(target)
         memory.sync()
         assert memory.search("safe", ask) == [] and memory.search("safe")

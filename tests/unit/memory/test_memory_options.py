@@ -18,7 +18,7 @@ from homarus.memory.query import parse_query
 from homarus.memory.ranker import LEXICAL, WITH_VECTORS, score_to_probability
 from homarus.memory.ranking_settings import HybridFormula, RankingSettings, resolve_ranking
 from homarus.memory.related_words import related_by_stem, related_stems
-from homarus.memory.results import MOST_CHARS, centre
+from homarus.memory.results import MAX_CHARS, centre
 from homarus.memory.view import MemoryView
 
 PART = st.one_of(
@@ -40,15 +40,15 @@ ASK = st.builds(
 
 
 def opened(
-    place: Path, notes: dict[str, str], ranking: RankingSettings | None = None, **extra: object
+    folder: Path, notes: dict[str, str], ranking: RankingSettings | None = None, **extra: object
 ) -> NoteSearch:
     for name, text in notes.items():
-        file = place / "memory" / f"{name}.md"
+        file = folder / "memory" / f"{name}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8", newline="")
     embedder = extra.get("embedder")
     assert embedder is None or isinstance(embedder, Animals)
-    memory = NoteSearch(place, place / "state" / "i.sqlite", embedder, ranking=ranking)
+    memory = NoteSearch(folder, folder / "state" / "i.sqlite", embedder, ranking=ranking)
     memory.sync()
     return memory
 
@@ -82,18 +82,20 @@ def test_search_any_options_cite_shown_lines(
     ask: SearchOptions,
     ranking: RankingSettings | None,
 ) -> None:
-    place = tmp_path_factory.mktemp("notes")
-    with opened(place, {f"2023-05-0{at}": text for at, text in enumerate(notes, 1)}, ranking) as it:
+    folder = tmp_path_factory.mktemp("notes")
+    with opened(
+        folder, {f"2023-05-0{at}": text for at, text in enumerate(notes, 1)}, ranking
+    ) as it:
         for question in ('harbour "lamp"', "When did Ada go to 東京?", "ไปกินข้าว"):
             found = it.search(question, ask)
             assert len(found) <= ask.max_results
             for result in found:
-                lines = (place / result.path).read_bytes().decode().split("\n")
+                lines = (folder / result.path).read_bytes().decode().split("\n")
                 cited = lines[result.start_line - 1 : result.end_line]
                 assert len(cited) == result.end_line - result.start_line + 1
                 text = "\n".join(cited)
                 assert result.snippet in text or result.snippet in text.replace("\r\n", "\n")
-                assert 0 < len(result.snippet) <= min(ask.max_snippet_chars or 1_400, MOST_CHARS)
+                assert 0 < len(result.snippet) <= min(ask.max_snippet_chars or 1_400, MAX_CHARS)
                 assert 0.0 <= result.score <= 1.0
             shown = sum(len(result.snippet) for result in found)
             assert ask.max_injected_chars is None or shown <= ask.max_injected_chars
@@ -305,7 +307,7 @@ def test_search_hidden_vectors_displace_no_visible_result(tmp_path: Path) -> Non
     notes["shared/more"] = "\n\n".join(f"- line {number} seven" for number in range(1_200))
     with opened(tmp_path, notes, embedder=Animals()) as memory:
         view = MemoryView(audiences=frozenset({"shared"}))
-        memory.index.db.execute(
+        memory.index.database.db.execute(
             "UPDATE notes SET audience = iif(path LIKE '%shared%', 'shared', 'private')"
         )
         memory._snapshots.clear()

@@ -30,7 +30,7 @@ class Hand:
 
 
 def note(fake: FakeQmd, name: str, text: str) -> None:
-    path = fake.place.workspace / name
+    path = fake.spec.workspace / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
@@ -41,7 +41,7 @@ def row(file: str, snippet: str = "", score: float = 0.5) -> dict[str, Any]:
 
 @contextmanager
 def opened(fake: FakeQmd, clock: Hand | None = None) -> Iterator[QmdBackend]:
-    with closing(QmdBackend(fake.place, clock or Hand())) as qmd:
+    with closing(QmdBackend(fake.spec, clock or Hand())) as qmd:
         yield qmd
 
 
@@ -124,7 +124,7 @@ def test_search_view_filters_results(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path, sessions={"enabled": True})
     for name in ("MEMORY.md", "memory/a.md", "memory/shared/b.md", "memory/chats/kin-1/c.md"):
         note(fake, name, "- the boat\n")
-    export = fake.place.agent_folder / "qmd/sessions/d.md"
+    export = fake.spec.agent_folder / "qmd/sessions/d.md"
     export.parent.mkdir(parents=True)
     export.write_text("User: the boat\n", encoding="utf-8")
     fake.finds(
@@ -158,7 +158,7 @@ def test_search_foreign_linked_and_missing_files_are_dropped(
 ) -> None:
     fake = fake_qmd(tmp_path)
     (tmp_path / "secret.md").write_text("the boat\n", encoding="utf-8")
-    (fake.place.workspace / "memory/link.md").symlink_to(tmp_path / "secret.md")
+    (fake.spec.workspace / "memory/link.md").symlink_to(tmp_path / "secret.md")
     note(fake, "SOUL.md", "the boat\n")
     snippet = "@@ -1,1 @@ (0, 0)\nthe boat"
     fake.finds(
@@ -285,7 +285,7 @@ def test_sync_embedding_failure_is_logged_once_and_ends_search(
 def test_search_damaged_index_is_rebuilt(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     note(fake, "MEMORY.md", "the boat\n")
-    index = fake.place.agent_folder / "qmd/xdg-cache/qmd/index.sqlite"
+    index = fake.spec.agent_folder / "qmd/xdg-cache/qmd/index.sqlite"
     code = f"""
 index = pathlib.Path({str(index)!r})
 if index.exists(): sys.exit("SqliteError: file is not a database")
@@ -361,10 +361,10 @@ def test_stop_ends_wait_for_update(tmp_path: Path) -> None:
 
 def test_sync_unexportable_transcript_is_named(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path, sessions={"enabled": True})
-    fake.place.transcripts.mkdir(parents=True)
+    fake.spec.transcripts.mkdir(parents=True)
     line = {"type": "message", "id": "a", "message": {"role": "user", "content": "A red kayak."}}
-    (fake.place.transcripts / "s-1.jsonl").write_text(json.dumps(line), encoding="utf-8")
-    (exports_folder(fake.place) / "s-1.md").mkdir(parents=True)
+    (fake.spec.transcripts / "s-1.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    (exports_folder(fake.spec) / "s-1.md").mkdir(parents=True)
     with opened(fake) as qmd:
         (skipped,) = qmd.sync(force=True).skipped
     assert skipped.path == "qmd/sessions/s-1.md" and skipped.why

@@ -29,7 +29,7 @@ def fake(tmp_path: Path) -> FakeQmd:
 
 
 def both(fake: FakeQmd, clock: Hand) -> FailoverBackend:
-    return FailoverBackend("qmd", QmdBackend(fake.place), lambda: BuiltinBackend(fake.place), clock)
+    return FailoverBackend("qmd", QmdBackend(fake.spec), lambda: BuiltinBackend(fake.spec), clock)
 
 
 CRASH = "sys.exit('ModelError: no weights')"
@@ -120,10 +120,10 @@ def test_failover_stopped_does_not_open_second(fake: FakeQmd) -> None:
     opened: list[MemoryBackend] = []
 
     def behind() -> MemoryBackend:
-        opened.append(BuiltinBackend(fake.place))
+        opened.append(BuiltinBackend(fake.spec))
         return opened[-1]
 
-    with closing(FailoverBackend("qmd", QmdBackend(fake.place), behind)) as memory:
+    with closing(FailoverBackend("qmd", QmdBackend(fake.spec), behind)) as memory:
         memory.sync()
         memory.stop()
         with pytest.raises(StoreError, match="stopped"):
@@ -138,16 +138,16 @@ def test_failover_both_fail_raises_error_of_second(fake: FakeQmd) -> None:
         raise StoreError("the disk is gone")
 
     fake.does("search", CRASH)
-    memory = FailoverBackend("qmd", QmdBackend(fake.place), broken)
+    memory = FailoverBackend("qmd", QmdBackend(fake.spec), broken)
     with closing(memory), pytest.raises(StoreError, match="the disk is gone"):
         memory.search("boat", SearchOptions())
 
 
 def test_open_backend_follows_settings(fake: FakeQmd) -> None:
-    with closing(open_backend(fake.place, ignore_cost)) as memory:
+    with closing(open_backend(fake.spec, ignore_cost)) as memory:
         memory.sync()
         assert isinstance(memory, FailoverBackend) and memory._second is None
-    own = replace(fake.place, settings=MemoryConfig())
+    own = replace(fake.spec, settings=MemoryConfig())
     with closing(open_backend(own, ignore_cost)) as memory:
         assert isinstance(memory, BuiltinBackend)
 
@@ -160,13 +160,13 @@ def test_backend_from_entry_point_fails_over_to_builtin(
             raise StoreError("the cloud is down")
 
     module = SimpleNamespace(
-        create=lambda place, _spent: Broken(place), sync_interval_s=lambda _place: 0.0
+        create=lambda spec, _spent: Broken(spec), sync_interval_s=lambda _place: 0.0
     )
     monkeypatch.setitem(sys.modules, "cloud_memory", module)
     entries = {"homarus.memory": (EntryPoint("cloud", "cloud_memory", "homarus.memory"),)}
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: entries.get(group, ()))
     settings = MemoryConfig.model_validate({"backend": "cloud"})
-    with closing(open_backend(replace(fake.place, settings=settings), ignore_cost)) as memory:
+    with closing(open_backend(replace(fake.spec, settings=settings), ignore_cost)) as memory:
         memory.sync()
         answer = memory.search("boat", SearchOptions())
     assert answer.results and answer.backend == "builtin"

@@ -18,7 +18,7 @@ from homarus.memory.qmd.collections import (
 from homarus.memory.qmd.process import QmdProcess
 from homarus.memory.qmd.registry import CollectionRegistry
 from homarus.memory.view import MemoryView
-from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd, place_of
+from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd, make_qmd_spec
 
 
 def note(base: Path, name: str, text: str = "- words\n") -> Path:
@@ -35,8 +35,8 @@ def test_collections_include_defaults_and_configured_paths(tmp_path: Path) -> No
         {"path": "/abs/üö"},
         {"path": "/abs/one.md", "name": "one"},
     ]
-    place = place_of(tmp_path, {"paths": paths, "sessions": {"enabled": True}})
-    found = [(one.name, one.root, one.pattern, one.source) for one in collections_of(place)]
+    spec = make_qmd_spec(tmp_path, {"paths": paths, "sessions": {"enabled": True}})
+    found = [(one.name, one.root, one.pattern, one.source) for one in collections_of(spec)]
     workspace = tmp_path / "ws"
     assert found == [
         ("memory-root", workspace, "MEMORY.md", "memory"),
@@ -51,7 +51,7 @@ def test_collections_include_defaults_and_configured_paths(tmp_path: Path) -> No
 
 
 def test_collections_defaults_can_be_disabled(tmp_path: Path) -> None:
-    assert collections_of(place_of(tmp_path, {"includeDefaultMemory": False})) == ()
+    assert collections_of(make_qmd_spec(tmp_path, {"includeDefaultMemory": False})) == ()
 
 
 @given(st.text(max_size=200))
@@ -82,13 +82,13 @@ def test_collection_pattern_matches_like_qmd(
 
 
 def test_find_document_returns_file_of_collection(tmp_path: Path) -> None:
-    place = place_of(tmp_path, {"paths": [{"path": "docs", "pattern": "*.md"}]})
+    spec = make_qmd_spec(tmp_path, {"paths": [{"path": "docs", "pattern": "*.md"}]})
     for name in ("MEMORY.md", "memory/a b/ü.md", "docs/x.md"):
         note(tmp_path, name)
     workspace = tmp_path / "ws"
-    assert find_document(place, "qmd/memory-root/MEMORY.md").file == workspace / "MEMORY.md"
-    assert find_document(place, "qmd/memory-dir/a b/ü.md").file == workspace / "memory/a b/ü.md"
-    assert find_document(place, "qmd/docs/x.md").file == workspace / "docs/x.md"
+    assert find_document(spec, "qmd/memory-root/MEMORY.md").file == workspace / "MEMORY.md"
+    assert find_document(spec, "qmd/memory-dir/a b/ü.md").file == workspace / "memory/a b/ü.md"
+    assert find_document(spec, "qmd/docs/x.md").file == workspace / "docs/x.md"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_find_document_returns_file_of_collection(tmp_path: Path) -> None:
     ],
 )
 def test_find_document_anything_else_is_not_found(tmp_path: Path, path: str) -> None:
-    place = place_of(tmp_path, {"paths": [{"path": "docs", "pattern": "*.md"}]})
+    spec = make_qmd_spec(tmp_path, {"paths": [{"path": "docs", "pattern": "*.md"}]})
     for name in (
         "SOUL.md",
         "memory/a.md",
@@ -137,11 +137,11 @@ def test_find_document_anything_else_is_not_found(tmp_path: Path, path: str) -> 
     (memory / "folder.md").mkdir()
     os.mkfifo(memory / "pipe.md")
     with pytest.raises(NotFoundError):
-        find_document(place, path)
+        find_document(spec, path)
 
 
 def test_document_audience_follows_its_path(tmp_path: Path) -> None:
-    place = place_of(
+    spec = make_qmd_spec(
         tmp_path,
         {
             "paths": [{"path": ".", "name": "all"}, {"path": "~/memory", "name": "mine"}],
@@ -154,7 +154,7 @@ def test_document_audience_follows_its_path(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True)
         path.write_text("- words\n", encoding="utf-8")
     seen = {
-        path: find_document(place, path).audience
+        path: find_document(spec, path).audience
         for path in (
             "qmd/memory-root/MEMORY.md",
             "qmd/memory-dir/a.md",
@@ -185,8 +185,8 @@ def names(fake: FakeQmd, action: str) -> list[str]:
 def settle(fake: FakeQmd, **settings: Any) -> CollectionRegistry:
     fake.forget()
     command = str(fake.folder / "qmd")
-    place = place_of(fake.folder.parent, {"command": command, **settings})
-    registry = CollectionRegistry(place, QmdProcess(place))
+    spec = make_qmd_spec(fake.folder.parent, {"command": command, **settings})
+    registry = CollectionRegistry(spec, QmdProcess(spec))
     registry.reconcile()
     return registry
 
@@ -249,7 +249,7 @@ def test_registry_adds_folder_once_it_exists_and_never_a_link(tmp_path: Path) ->
 def test_registry_failed_addition_is_retried(tmp_path: Path) -> None:
     fake = fake_qmd(tmp_path)
     fake.does("collection", "if rest[2] == 'add': sys.exit('disk full')")
-    registry = CollectionRegistry(fake.place, QmdProcess(fake.place))
+    registry = CollectionRegistry(fake.spec, QmdProcess(fake.spec))
     with pytest.raises(StoreError, match="disk full"):
         registry.reconcile()
     (fake.folder / "collection.py").unlink()
@@ -268,13 +268,13 @@ def test_registry_invalid_record_is_ignored(tmp_path: Path) -> None:
 
 
 def test_read_document_respects_view(tmp_path: Path) -> None:
-    place = place_of(tmp_path, {})
+    spec = make_qmd_spec(tmp_path, {})
     note(tmp_path, "memory/a.md", "mine\n")
     note(tmp_path, "memory/shared/b.md", "ours\n")
     (tmp_path / "ws/memory/binary.md").write_bytes(b"\0\1")
     everyone = MemoryView(audiences=frozenset({"shared"}))
-    assert read_document(place, "memory-dir/a.md", MemoryView()) == b"mine\n"
-    assert read_document(place, "memory-dir/a.md", everyone) is None
-    assert read_document(place, "memory-dir/shared/b.md", everyone) == b"ours\n"
+    assert read_document(spec, "memory-dir/a.md", MemoryView()) == b"mine\n"
+    assert read_document(spec, "memory-dir/a.md", everyone) is None
+    assert read_document(spec, "memory-dir/shared/b.md", everyone) == b"ours\n"
     for name in ("memory-dir/binary.md", "memory-dir/none.md", "memory-dir/../SOUL.md", ""):
-        assert read_document(place, name, MemoryView()) is None
+        assert read_document(spec, name, MemoryView()) is None

@@ -6,7 +6,7 @@ import pytest
 
 from homarus.core.errors import ConfigError, StoreError
 from homarus.memory.qmd.process import MAX_OUTPUT_BYTES, QmdProcess, error_line
-from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd, place_of
+from tests.unit.memory.fake_qmd import FakeQmd, fake_qmd, make_qmd_spec
 
 GUARD_S = 60
 # A child of the fake that outlives it, and keeps its output open.
@@ -41,9 +41,9 @@ def ended(pid: int) -> bool:
 
 
 def test_process_gets_own_folders_and_no_keys(fake: FakeQmd) -> None:
-    QmdProcess(fake.place).run("update", timeout_ms=0)
+    QmdProcess(fake.spec).run("update", timeout_ms=0)
     (call,) = fake.calls()
-    base = fake.place.agent_folder / "qmd"
+    base = fake.spec.agent_folder / "qmd"
     env = call["env"]
     assert env["XDG_CONFIG_HOME"] == str(base / "xdg-config")
     assert env["XDG_CACHE_HOME"] == str(base / "xdg-cache")
@@ -57,41 +57,41 @@ def test_process_gets_own_folders_and_no_keys(fake: FakeQmd) -> None:
 def test_process_over_timeout_is_killed_with_children(fake: FakeQmd) -> None:
     fake.does("search", CHILD + "time.sleep(600)")
     with pytest.raises(StoreError, match=r"qmd search took longer than 3 s"):
-        QmdProcess(fake.place).run("search", timeout_ms=3_000)
+        QmdProcess(fake.spec).run("search", timeout_ms=3_000)
     assert ended(int((fake.folder / "child").read_text(encoding="utf-8")))
 
 
 def test_process_child_holding_output_open_is_not_awaited(fake: FakeQmd) -> None:
     fake.does("search", CHILD + "print('[]', flush=True)\nos._exit(0)")
-    assert QmdProcess(fake.place).run("search", timeout_ms=GUARD_S * 1000) == "[]\n"
+    assert QmdProcess(fake.spec).run("search", timeout_ms=GUARD_S * 1000) == "[]\n"
     assert ended(int((fake.folder / "child").read_text(encoding="utf-8")))
 
 
 def test_process_closing_output_and_hanging_is_killed(fake: FakeQmd) -> None:
     fake.does("search", "import time\nos.close(1)\nos.close(2)\ntime.sleep(600)")
     with pytest.raises(StoreError, match="took longer"):
-        QmdProcess(fake.place).run("search", timeout_ms=1_000)
+        QmdProcess(fake.spec).run("search", timeout_ms=1_000)
 
 
 def test_process_too_much_output_is_refused(fake: FakeQmd) -> None:
     fake.does("search", f"for _ in range({MAX_OUTPUT_BYTES >> 16} + 20): print('x' * 65_536)")
     with pytest.raises(StoreError, match="printed more than 16 MB"):
-        QmdProcess(fake.place).run("search", timeout_ms=0)
+        QmdProcess(fake.spec).run("search", timeout_ms=0)
 
 
 def test_process_stderr_noise_does_not_block_or_show(fake: FakeQmd) -> None:
     fake.does("search", "sys.stderr.write('warning\\n' * 500_000)\nprint('[]')")
-    assert QmdProcess(fake.place).run("search", timeout_ms=0) == "[]\n"
+    assert QmdProcess(fake.spec).run("search", timeout_ms=0) == "[]\n"
 
 
 def test_process_failure_reports_reason(fake: FakeQmd) -> None:
     fake.does("embed", "sys.exit('Warning: slow\\nModelError: no weights\\n    at x.js:1')")
     with pytest.raises(StoreError, match="status 1: ModelError: no weights") as caught:
-        QmdProcess(fake.place).run("embed", timeout_ms=0)
+        QmdProcess(fake.spec).run("embed", timeout_ms=0)
     assert "searchMode" in caught.value.fix
     fake.does("update", "os.kill(os.getpid(), 9)")
     with pytest.raises(StoreError, match="status -9: it said nothing"):
-        QmdProcess(fake.place).run("update", timeout_ms=0)
+        QmdProcess(fake.spec).run("update", timeout_ms=0)
 
 
 def test_error_line_names_the_error() -> None:
@@ -103,29 +103,31 @@ def test_error_line_names_the_error() -> None:
 
 def test_process_missing_program_says_how_to_install(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not installed") as caught:
-        QmdProcess(place_of(tmp_path, {"command": "no-such-qmd"})).run("update", timeout_ms=0)
+        QmdProcess(make_qmd_spec(tmp_path, {"command": "no-such-qmd"})).run("update", timeout_ms=0)
     assert "npm install" in caught.value.fix
 
 
 def test_process_command_is_name_or_absolute_path_without_shell(tmp_path: Path) -> None:
     for command in ("./qmd", "bin/qmd"):
         with pytest.raises(ConfigError, match="absolute path"):
-            QmdProcess(place_of(tmp_path, {"command": command})).run("update", timeout_ms=0)
+            QmdProcess(make_qmd_spec(tmp_path, {"command": command})).run("update", timeout_ms=0)
     with pytest.raises(StoreError, match="is not installed"):
-        QmdProcess(place_of(tmp_path, {"command": "touch x; true"})).run("update", timeout_ms=0)
+        QmdProcess(make_qmd_spec(tmp_path, {"command": "touch x; true"})).run(
+            "update", timeout_ms=0
+        )
 
 
 def test_process_unrunnable_command_is_reported(fake: FakeQmd) -> None:
     (fake.folder / "qmd").write_bytes(b"\x7fELF broken")
     with pytest.raises(StoreError, match="could not be started"):
-        QmdProcess(fake.place).run("update", timeout_ms=0)
+        QmdProcess(fake.spec).run("update", timeout_ms=0)
     with pytest.raises(StoreError, match="could not be started"):
-        QmdProcess(fake.place).run("search", "a\0b", timeout_ms=0)
+        QmdProcess(fake.spec).run("search", "a\0b", timeout_ms=0)
 
 
 def test_process_stopped_from_other_thread_ends(fake: FakeQmd) -> None:
     fake.does("update", "import time\n(here / 'begun').touch()\ntime.sleep(600)")
-    program = QmdProcess(fake.place)
+    program = QmdProcess(fake.spec)
     failed: list[StoreError] = []
 
     def work() -> None:
@@ -147,9 +149,9 @@ def test_process_stopped_from_other_thread_ends(fake: FakeQmd) -> None:
 
 
 def test_process_uses_weights_of_users_own_qmd(fake: FakeQmd) -> None:
-    theirs = fake.place.home / ".cache" / "qmd" / "models"
+    theirs = fake.spec.home / ".cache" / "qmd" / "models"
     theirs.mkdir(parents=True)
     for _ in range(2):
-        QmdProcess(fake.place).run("update", timeout_ms=0)
-    models = fake.place.agent_folder / "qmd" / "xdg-cache" / "qmd" / "models"
+        QmdProcess(fake.spec).run("update", timeout_ms=0)
+    models = fake.spec.agent_folder / "qmd" / "xdg-cache" / "qmd" / "models"
     assert models.readlink() == theirs

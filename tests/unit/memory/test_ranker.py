@@ -25,18 +25,18 @@ NOTE = st.lists(LINE, max_size=12).flatmap(
 )
 
 
-def opened(place: Path, **notes: str) -> NoteSearch:
-    folder = place / "memory"
+def opened(workspace: Path, **notes: str) -> NoteSearch:
+    folder = workspace / "memory"
     folder.mkdir(exist_ok=True)
     for name, text in notes.items():
         (folder / f"{name.replace('_', '-')}.md").write_text(text, encoding="utf-8", newline="")
-    memory = NoteSearch(place, place / "state" / "main.sqlite")
+    memory = NoteSearch(workspace, workspace / "state" / "main.sqlite")
     memory.sync()
     return memory
 
 
-def assert_exact(place: Path, result: SearchResult, most: int) -> None:
-    lines = (place / result.path).read_bytes().decode().split("\n")
+def assert_exact(folder: Path, result: SearchResult, most: int) -> None:
+    lines = (folder / result.path).read_bytes().decode().split("\n")
     cited = "\n".join(line.rstrip("\r") for line in lines[result.start_line - 1 : result.end_line])
     assert result.snippet.replace("\r\n", "\n") in cited or result.snippet in "\n".join(
         lines[result.start_line - 1 : result.end_line]
@@ -50,13 +50,13 @@ def assert_exact(place: Path, result: SearchResult, most: int) -> None:
 def test_search_citation_range_contains_snippet(
     tmp_path_factory: pytest.TempPathFactory, notes: list[str], mode: str
 ) -> None:
-    place = tmp_path_factory.mktemp("notes")
+    folder = tmp_path_factory.mktemp("notes")
     named = {f"2023_05_{day:02}": text for day, text in enumerate(notes, 1)}
-    with opened(place, **named) as memory:
+    with opened(folder, **named) as memory:
         for question in ("harbour lamp", "When did Ada go to 東京?", "tea in May 2023"):
             ask = SearchOptions("lines" if mode == "lines" else "passages", max_results=20)
             for result in memory.search(question, ask):
-                assert_exact(place, result, 1500)
+                assert_exact(folder, result, 1500)
 
 
 def test_search_line_with_one_query_word_matches(tmp_path: Path) -> None:

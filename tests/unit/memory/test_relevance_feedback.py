@@ -16,11 +16,11 @@ ASKED = "Which places did Ada visit on the journey?"
 LED_TO = "- Ada: Bergen had fog, and the fish market of Tromsø too."
 
 
-def opened(place: Path, *lines: str, name: str = "memory/2026-03-01.md") -> NoteSearch:
-    note = place / name
+def opened(folder: Path, *lines: str, name: str = "memory/2026-03-01.md") -> NoteSearch:
+    note = folder / name
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    memory = NoteSearch(place, place / "index.sqlite")
+    memory = NoteSearch(folder, folder / "index.sqlite")
     memory.sync()
     return memory
 
@@ -53,12 +53,12 @@ def test_feedback_name_in_first_hits_finds_related_line(tmp_path: Path) -> None:
     said = ["- Ada: The journey began well, we saw Bergen.", *FILLER, LED_TO, *FILLER]
     with opened(tmp_path, *said) as memory:
         found = memory.search(ASKED, SearchOptions(max_results=60))
-        place = next(at for at, one in enumerate(found) if LED_TO in one.snippet)
+        rank = next(at for at, one in enumerate(found) if LED_TO in one.snippet)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(relevance_feedback, "WEIGHT", 0.0)
             before = memory.search(ASKED, SearchOptions(max_results=60))
         late = [at for at, one in enumerate(before) if LED_TO in one.snippet]
-    assert not late or place < late[0]
+    assert not late or rank < late[0]
 
 
 def test_feedback_keeps_first_results_first(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Gated:
 
 def test_shared_embedder_query_precedes_next_notes() -> None:
     inner = Gated()
-    turns = SharedEmbedder(CircuitBreakerEmbedder(inner), patience_s=GUARD_S)
+    turns = SharedEmbedder(CircuitBreakerEmbedder(inner), timeout_s=GUARD_S)
     asking = threading.Event()
 
     def index() -> None:
@@ -65,7 +65,7 @@ def test_shared_embedder_query_precedes_next_notes() -> None:
 
 def test_shared_embedder_query_waits_only_briefly() -> None:
     inner = Gated()
-    turns = SharedEmbedder(CircuitBreakerEmbedder(inner), patience_s=0.05)
+    turns = SharedEmbedder(CircuitBreakerEmbedder(inner), timeout_s=0.05)
     indexer = threading.Thread(target=turns.embed, args=(["first"],))
     indexer.start()
     assert inner.entered.wait(GUARD_S)
@@ -92,7 +92,7 @@ def test_shared_embedder_sync_waits_for_model_and_search_does_not() -> None:
         def embed(self, texts: Sequence[str]) -> list[list[float]]:
             return [[1.0] for _ in texts]
 
-    turns = SharedEmbedder(CircuitBreakerEmbedder(Pondering()), patience_s=0.05)
+    turns = SharedEmbedder(CircuitBreakerEmbedder(Pondering()), timeout_s=0.05)
     found: list[EmbeddingModel] = []
     first = threading.Thread(target=lambda: found.append(turns.wait_for_model()))
     first.start()
@@ -172,7 +172,7 @@ def test_shared_embedder_concurrent_model_requests_are_serialised() -> None:
             return self.service.embed(texts)
 
     inner = Asked()
-    turns = SharedEmbedder(CircuitBreakerEmbedder(inner), patience_s=0.05)
+    turns = SharedEmbedder(CircuitBreakerEmbedder(inner), timeout_s=0.05)
     indexer = threading.Thread(target=lambda: turns.model)
     indexer.start()
     assert inner.service.entered.wait(GUARD_S)

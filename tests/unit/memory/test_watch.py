@@ -88,9 +88,9 @@ async def test_sync_periodically_syncs_at_interval() -> None:
     assert syncs == [420.0, 840.0, 1260.0]
 
 
-def changes(place: MemorySpec) -> Iterator[None]:
+def changes(spec: MemorySpec) -> Iterator[None]:
     """One change after another that a watch has to see."""
-    memory = place.workspace / "memory"
+    memory = spec.workspace / "memory"
     (memory / "a.md").write_text("one")
     yield
     (memory / "a.md").write_text("two!")
@@ -101,15 +101,15 @@ def changes(place: MemorySpec) -> Iterator[None]:
     yield
     (memory / "a.md").unlink()
     yield
-    (place.transcripts / "s1.jsonl").write_text('{"role":"user","content":"hello"}\n')
+    (spec.transcripts / "s1.jsonl").write_text('{"role":"user","content":"hello"}\n')
     yield
-    (place.transcripts / "sessions.json").write_text('{"agent:main:main":{"sessionId":"s1"}}')
+    (spec.transcripts / "sessions.json").write_text('{"agent:main:main":{"sessionId":"s1"}}')
     yield
 
 
 def test_files_signature_changes_with_every_file(tmp_path: Path) -> None:
     asked = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
-    place = MemorySpec(
+    spec = MemorySpec(
         agent="main",
         workspace=tmp_path / "workspace",
         database=tmp_path / "main.sqlite",
@@ -118,12 +118,12 @@ def test_files_signature_changes_with_every_file(tmp_path: Path) -> None:
         home=tmp_path,
         search=MemorySearchConfig.model_validate(asked),
     )
-    (place.workspace / "memory").mkdir(parents=True)
-    place.transcripts.mkdir(parents=True)
-    finder = TranscriptSource(place)
-    seen = [files_signature(place, finder)]
-    assert files_signature(place, finder) == seen[0]
-    for _ in changes(place):
-        seen.append(files_signature(place, finder))
-        assert files_signature(place, finder) == seen[-1]
+    (spec.workspace / "memory").mkdir(parents=True)
+    spec.transcripts.mkdir(parents=True)
+    finder = TranscriptSource(spec)
+    seen = [files_signature(spec, finder)]
+    assert files_signature(spec, finder) == seen[0]
+    for _ in changes(spec):
+        seen.append(files_signature(spec, finder))
+        assert files_signature(spec, finder) == seen[-1]
     assert len(set(seen)) == len(seen)

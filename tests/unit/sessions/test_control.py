@@ -127,7 +127,7 @@ class Harness:
         return "done"
 
     async def submit(self, name: str) -> asyncio.Future[str]:
-        return self.control.submit(KEY, (await self.control.accept(KEY, message(name))).row)
+        return self.control.submit(KEY, (await self.control.accept(KEY, message(name))).record)
 
 
 def run(
@@ -192,8 +192,8 @@ def test_stop_retried_message_in_queue_settles_it() -> None:
         await harness.submit("a")
         journal = harness.store.journal
         parked = await journal.accept(KEY, replace(message("a"), text="other words"), at_ms=1)
-        assert parked.kind == "conflict" and await journal.retry(parked.row.id, at_ms=2)
-        again = await journal.inbox_record(parked.row.id)
+        assert parked.kind == "conflict" and await journal.retry(parked.record.id, at_ms=2)
+        again = await journal.inbox_record(parked.record.id)
         assert again
         waiting = harness.control.submit(KEY, again)
         assert harness.control.stop_now(KEY, again.id) == (again.id,)
@@ -303,7 +303,7 @@ def test_recover_started_run_is_not_executed_as_command() -> None:
     async def body(harness: Harness) -> None:
         journal = harness.store.journal
         for name in ("obey", "then"):
-            record = (await harness.control.accept(KEY, message(name))).row
+            record = (await harness.control.accept(KEY, message(name))).record
             async with (
                 journal.lease(f"session:{KEY}") as lease,
                 journal.transaction() as transaction,
@@ -322,8 +322,8 @@ def test_recover_started_run_is_not_executed_as_command() -> None:
 
 def test_retry_unsettled_after_delay_resumes_open_messages() -> None:
     async def body(harness: Harness) -> None:
-        record = (await harness.control.accept(KEY, message("a"))).row
-        settled = (await harness.control.accept(KEY, message("b"))).row
+        record = (await harness.control.accept(KEY, message("a"))).record
+        settled = (await harness.control.accept(KEY, message("b"))).record
         async with harness.store.journal.transaction() as transaction:
             transaction.settle([settled.id], Lease("", 0), "silent", at_ms=1)
         harness.control.retry_unsettled([record.id, settled.id, "nobody"])

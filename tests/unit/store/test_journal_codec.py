@@ -39,12 +39,12 @@ words = st.text(max_size=20)
 whole_words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-def wishes(text: st.SearchStrategy[str]) -> st.SearchStrategy[RunOptions]:
+def run_options(text: st.SearchStrategy[str]) -> st.SearchStrategy[RunOptions]:
     asked = {field.name: st.none() | text for field in fields(RunOptions)}
     return st.builds(RunOptions, **{**asked, "timeout_s": st.none() | st.floats(0, 1e9)})
 
 
-def occasions(text: st.SearchStrategy[str]) -> st.SearchStrategy[InboundMetadata]:
+def metadata(text: st.SearchStrategy[str]) -> st.SearchStrategy[InboundMetadata]:
     kinds, flag = st.sampled_from(get_args(ChatKind)), st.booleans()
     made = {one.name: text if one.default == "" else flag for one in fields(InboundMetadata)}
     roles = st.lists(text, max_size=2).map(tuple)
@@ -79,12 +79,12 @@ def inbounds(text: st.SearchStrategy[str]) -> st.SearchStrategy[Inbound]:
         "text": text,
         "images": st.lists(st.builds(Image, text, text), max_size=2).map(tuple),
         "at_ms": st.integers(0, 2**53),
-        "wishes": wishes(text),
+        "options": run_options(text),
         "run_id": text,
         "authority": st.sampled_from(get_args(Authority)),
-        "occasion": occasions(text),
+        "metadata": metadata(text),
         "media": st.lists(medias(text), max_size=2).map(tuple),
-        "before": text,
+        "group_history": text,
         "copy_for": text,
     }
     assert {field.name for field in fields(Inbound)} == set(made), "a new field must be kept too"
@@ -192,7 +192,7 @@ def test_inbound_json_as_text_round_trips(inbound: Inbound) -> None:
 @given(inbounds(words))
 def test_new_record_any_message_is_storable(inbound: Inbound) -> None:
     arrival = new_inbox_record("agent:main:main", inbound, 7)
-    row = arrival.row
+    row = arrival.record
     for text in (row.id, row.message_id, row.sender, row.preview, row.channel):
         assert "\0" not in text
         text.encode()
@@ -200,7 +200,7 @@ def test_new_record_any_message_is_storable(inbound: Inbound) -> None:
     assert row.id and row.message_id
     kept = decode_body(arrival.body)
     assert kept is not None and kept.at_ms == inbound.at_ms
-    others = [other.row for other in arrival.as_conflict()]
+    others = [other.record for other in arrival.as_conflict()]
     marks, ids = {other.message_id for other in others}, {other.id for other in others}
     assert len(marks) == len(ids) == 3 and row.id not in ids
     assert all(other.state == "parked" and other.why for other in others)
@@ -278,8 +278,8 @@ def test_storable_ids_keeps_order_without_repeats() -> None:
 
 def test_new_record_copies_for_agents_have_distinct_ids() -> None:
     first, other = (
-        new_inbox_record("s", HELLO, 7).row,
-        new_inbox_record("s2", replace(HELLO, copy_for="ops"), 7).row,
+        new_inbox_record("s", HELLO, 7).record,
+        new_inbox_record("s2", replace(HELLO, copy_for="ops"), 7).record,
     )
     assert (first.message_id, other.message_id) == ("m1", "m1@ops")
     assert other.inbound is not None and other.inbound.id == "m1"

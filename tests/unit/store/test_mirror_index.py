@@ -42,8 +42,8 @@ def theirs(state: Path, value: Json, agent: str = "main") -> None:
 
 async def put(store: SqliteStore, key: str, at_ms: int = 5, **data: Json) -> None:
     agent = key.split(":")[1]
-    async with store.transaction() as unit:
-        unit.put_session(SessionRecord(key, agent, f"id-{key.split(':')[2]}", at_ms, data))
+    async with store.transaction() as transaction:
+        transaction.put_session(SessionRecord(key, agent, f"id-{key.split(':')[2]}", at_ms, data))
 
 
 async def fields(store: SqliteStore, key: str, name: str) -> Json:
@@ -86,8 +86,8 @@ async def test_index_file_of_openclaw_is_imported_and_keeps_every_field(
         assert {key: dict(record.data) for key, record in found.items()} == before
         chat = found["agent:main:cap-chat"]
         assert chat.updated_ms == 1794724647390
-        async with store.transaction() as unit:
-            unit.put_session(SessionRecord(chat.key, "main", chat.session_id, 1794724647999,
+        async with store.transaction() as transaction:
+            transaction.put_session(SessionRecord(chat.key, "main", chat.session_id, 1794724647999,
                                            {**chat.data, "label": "new"}))  # fmt: skip
     after = read(tmp_path)
     assert list(after) == list(before)
@@ -180,8 +180,8 @@ async def test_index_file_deleted_session_is_removed_and_stays_away(tmp_path: Pa
         await put(store, "agent:main:a")
         await put(store, "agent:main:b")
         await store.flush()
-        async with store.transaction() as unit:
-            unit.delete_session("agent:main:a")
+        async with store.transaction() as transaction:
+            transaction.delete_session("agent:main:a")
         old = read(tmp_path)
         theirs(tmp_path, {**old, "agent:main:c": {"sessionId": "c", "updatedAt": 1}})
         assert await store.session("agent:main:a") is None
@@ -202,8 +202,8 @@ async def test_index_file_unwritten_after_crash_is_written_at_start(tmp_path: Pa
     async def unwritten() -> None:  # commits that no file was told of
         async with open_store(tmp_path, mirror=False) as store:
             await put(store, "agent:main:c")
-            async with store.transaction() as unit:
-                unit.delete_session("agent:main:a")
+            async with store.transaction() as transaction:
+                transaction.delete_session("agent:main:a")
 
     await unwritten()
     assert sorted(read(tmp_path)) == ["agent:main:a", "agent:main:b"]

@@ -36,10 +36,10 @@ def entry(entry_id: str, parent: str | None = None, text: str = "hi") -> Transcr
 
 
 async def write(store: SqliteStore, *entries: TranscriptEntry, session_id: str = "s1") -> None:
-    async with store.transaction() as unit:
-        unit.open_transcript(TranscriptHeader(session_id, "main", 1794724639000, "/w"))
-        unit.put_session(SessionRecord("agent:main:main", "main", session_id, 5))
-        unit.append(session_id, *entries)
+    async with store.transaction() as transaction:
+        transaction.open_transcript(TranscriptHeader(session_id, "main", 1794724639000, "/w"))
+        transaction.put_session(SessionRecord("agent:main:main", "main", session_id, 5))
+        transaction.append(session_id, *entries)
     await store.flush()
 
 
@@ -78,8 +78,8 @@ async def test_transcript_file_entries_are_appended_as_added_and_at_close(tmp_pa
     async with with_store(tmp_path) as store:
         await write(store, entry("a"))
         await write(store, entry("b", "a"))
-        async with store.transaction() as unit:
-            unit.append("s1", entry("c", "b"))
+        async with store.transaction() as transaction:
+            transaction.append("s1", entry("c", "b"))
     lines = (home(tmp_path) / "s1.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["s1", "a", "b", "c"]
 
@@ -97,8 +97,8 @@ async def test_transcript_of_openclaw_is_continued_and_keeps_first_bytes(tmp_pat
         assert leaf == found[-1].id == "0d0682d1"
         header = await store.header(SAMPLE_ID)
         assert header is not None and header.cwd == "/home/user/.openclaw/workspace"
-        async with store.transaction() as unit:
-            unit.append(SAMPLE_ID, entry("99999999", leaf))
+        async with store.transaction() as transaction:
+            transaction.append(SAMPLE_ID, entry("99999999", leaf))
     after = file.read_bytes()
     assert after.startswith(before)
     assert json.loads(after[len(before) :])["parentId"] == "0d0682d1"
@@ -115,7 +115,7 @@ async def test_transcript_file_unchanged_is_not_read_again(
     def refuse(*_: object) -> None:
         raise AssertionError("read again")
 
-    monkeypatch.setattr("homarus.store.transcript_file.scan", refuse)
+    monkeypatch.setattr("homarus.store.transcript_file.scan_transcript", refuse)
     async with with_store(tmp_path) as store:
         assert await store.session(KEY)
         assert len(await store.entries(SAMPLE_ID)) == 11
@@ -142,8 +142,8 @@ async def test_transcript_file_own_unwritten_entries_follow_foreign_ones(tmp_pat
         await write(store, entry("a"))
         with (home(tmp_path) / "s1.jsonl").open("a") as file:
             file.write(foreign("x", "a"))
-        async with store.transaction() as unit:
-            unit.append("s1", entry("b", "a"))
+        async with store.transaction() as transaction:
+            transaction.append("s1", entry("b", "a"))
         assert await ids(store) == ["a", "b", "x"]
         assert await store.leaf("s1") == "b"
     lines = (home(tmp_path) / "s1.jsonl").read_text().splitlines()
@@ -208,8 +208,8 @@ async def test_transcript_file_cut_in_last_three_lines_opens(tmp_path: Path, los
         assert await ids(store, SAMPLE_ID) == kept
         assert sum(repair.bad for repair in store.repairs) == bool(torn)
         assert file.read_bytes() == data  # reading changes nothing
-        async with store.transaction() as unit:
-            unit.append(SAMPLE_ID, entry("99999999", kept[-1]))
+        async with store.transaction() as transaction:
+            transaction.append(SAMPLE_ID, entry("99999999", kept[-1]))
     assert aside.exists() == bool(torn)
     assert not torn or aside.read_bytes() == torn + b"\n"
     after = file.read_bytes()
@@ -297,8 +297,8 @@ async def test_transcript_file_own_half_line_after_crash_is_completed(tmp_path: 
         await write(store, entry("b", "a"), entry("c", "b"))
     whole = (home(tmp_path / "copy") / "s1.jsonl").read_bytes()
     async with with_store(tmp_path) as store:
-        async with store.transaction() as unit:
-            unit.append("s1", entry("b", "a"), entry("c", "b"))
+        async with store.transaction() as transaction:
+            transaction.append("s1", entry("b", "a"), entry("c", "b"))
         file.write_bytes(whole[: len(first) + 40])  # what a killed process left there
         assert await ids(store) == ["a", "b", "c"]
     assert file.read_bytes() == whole
@@ -355,9 +355,9 @@ async def test_transcript_file_of_topic_is_continued_under_its_name(tmp_path: Pa
     async with with_store(tmp_path) as store:
         record = await store.session("agent:main:main")
         assert record is not None and await ids(store) == ["a"]
-        async with store.transaction() as unit:
-            unit.put_session(record)
-            unit.append("s1", entry("b", "a"))
+        async with store.transaction() as transaction:
+            transaction.put_session(record)
+            transaction.append("s1", entry("b", "a"))
     assert len(topic.read_text().splitlines()) == 3
     assert not (home(tmp_path) / "s1.jsonl").exists()
     index = json.loads((home(tmp_path) / "sessions.json").read_text())
@@ -367,9 +367,9 @@ async def test_transcript_file_of_topic_is_continued_under_its_name(tmp_path: Pa
 async def test_transcript_archived_file_is_renamed_with_all_entries(tmp_path: Path) -> None:
     async with with_store(tmp_path) as store:
         await write(store, entry("a"))
-        async with store.transaction() as unit:
-            unit.append("s1", entry("b", "a"))
-            unit.archive("s1", "reset", 1794724639496)
+        async with store.transaction() as transaction:
+            transaction.append("s1", entry("b", "a"))
+            transaction.archive("s1", "reset", 1794724639496)
         await store.flush()
         assert await ids(store) == ["a", "b"]
         await store.flush()
@@ -395,8 +395,8 @@ async def test_transcript_file_bare_role_rows_are_read_and_continued(tmp_path: P
         assert record.data["displayName"] == "refactor"
         found = await store.entries("abc123")
         assert [one.data["message"]["role"] for one in found] == ["user", "assistant"]
-        async with store.transaction() as unit:
-            unit.append("abc123", entry("b", found[-1].id))
+        async with store.transaction() as transaction:
+            transaction.append("abc123", entry("b", found[-1].id))
     async with with_store(tmp_path) as store:
         assert len(await store.entries("abc123")) == 3
 
@@ -405,10 +405,10 @@ async def test_transcript_of_other_principal_has_no_files(tmp_path: Path) -> Non
     from homarus.core.principal import Principal
 
     async with with_store(tmp_path) as store:
-        async with store.scoped(Principal("acme", "ann")).transaction() as unit:
-            unit.open_transcript(TranscriptHeader("s1", "main", 5))
-            unit.put_session(SessionRecord("agent:main:main", "main", "s1", 5))
-            unit.append("s1", entry("a"))
+        async with store.scoped(Principal("acme", "ann")).transaction() as transaction:
+            transaction.open_transcript(TranscriptHeader("s1", "main", 5))
+            transaction.put_session(SessionRecord("agent:main:main", "main", "s1", 5))
+            transaction.append("s1", entry("a"))
         await store.flush()
     assert not home(tmp_path).exists()
 
@@ -422,10 +422,10 @@ async def test_transcript_file_known_state_can_be_dropped(
         parents: dict[str, str | None] = {"s1": None, "s2": None, "s3": None}
         for number in range(4):
             for name, parent in parents.items():
-                async with store.transaction() as unit:
-                    unit.open_transcript(TranscriptHeader(name, "main", 1794724639000, "/w"))
-                    unit.put_session(SessionRecord(f"agent:main:{name}", "main", name, 5))
-                    unit.append(name, entry(f"{name}-{number}", parent))
+                async with store.transaction() as transaction:
+                    transaction.open_transcript(TranscriptHeader(name, "main", 1794724639000, "/w"))
+                    transaction.put_session(SessionRecord(f"agent:main:{name}", "main", name, 5))
+                    transaction.append(name, entry(f"{name}-{number}", parent))
                 parents[name] = f"{name}-{number}"
                 if number % 2:
                     await store.flush()

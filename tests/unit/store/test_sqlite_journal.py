@@ -39,8 +39,8 @@ def downgrade(state: Path) -> None:
 
 
 async def test_journal_database_without_tables_is_migrated(tmp_path: Path) -> None:
-    async with with_store(tmp_path) as store, store.transaction() as unit:
-        unit.put_record("job", "1", {"a": 1})
+    async with with_store(tmp_path) as store, store.transaction() as transaction:
+        transaction.put_record("job", "1", {"a": 1})
     downgrade(tmp_path)
     async with with_store(tmp_path) as store:
         assert await store.record("job", "1") == {"a": 1}
@@ -78,7 +78,7 @@ async def test_read_only_open_migrates_older_database_unless_in_use(
 
 async def test_read_only_open_sees_accepted_messages_and_cannot_write(tmp_path: Path) -> None:
     async with with_store(tmp_path) as store, open_store(tmp_path, read_only=True) as looking:
-        row = (await store.journal.accept("s", says("hi"), at_ms=1)).row
+        row = (await store.journal.accept("s", says("hi"), at_ms=1)).record
         assert list(await looking.journal.inbox_records(*OPEN)) == [row]
         with pytest.raises(StoreError, match="reading only"):
             await looking.journal.accept("s", says("ho", "m2"), at_ms=1)
@@ -98,15 +98,18 @@ async def test_journal_unreadable_body_hides_no_other_record(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("asked", "index"),
     [
-        (lambda journal: journal.rows(*OPEN), "accepted_open"),
-        (lambda journal: journal.rows("running"), "accepted_open"),
-        (lambda journal: journal.rows("accepted", session="s", limit=5), "accepted_open"),
-        (lambda journal: journal.rows("parked"), "accepted_parked"),
-        (lambda journal: journal.parcels("pending"), "parcels_waiting"),
-        (lambda journal: journal.parcels("sending", "pending", channel="x"), "parcels_waiting"),
-        (lambda journal: journal.parcels("unknown", "dead"), "parcels_stranded"),
-        (lambda journal: journal.accepted("x"), "sqlite_autoindex_accepted_1"),
-        (lambda journal: journal.parcel("x"), "sqlite_autoindex_parcels_1"),
+        (lambda journal: journal.inbox_records(*OPEN), "accepted_open"),
+        (lambda journal: journal.inbox_records("running"), "accepted_open"),
+        (lambda journal: journal.inbox_records("accepted", session="s", limit=5), "accepted_open"),
+        (lambda journal: journal.inbox_records("parked"), "accepted_parked"),
+        (lambda journal: journal.outbox_records("pending"), "parcels_waiting"),
+        (
+            lambda journal: journal.outbox_records("sending", "pending", channel="x"),
+            "parcels_waiting",
+        ),
+        (lambda journal: journal.outbox_records("unknown", "dead"), "parcels_stranded"),
+        (lambda journal: journal.inbox_record("x"), "sqlite_autoindex_accepted_1"),
+        (lambda journal: journal.outbox_record("x"), "sqlite_autoindex_parcels_1"),
     ],
 )
 def test_journal_queries_use_partial_indexes(asked: Any, index: str) -> None:
@@ -153,8 +156,8 @@ async def test_journal_disk_failure_stops_accepting_and_restart_knows_rest(
             await store.journal.accept("s", says("ho", "m2"), at_ms=1)
         async with asyncio.timeout(30):
             with pytest.raises(StoreError, match="not written any more"):
-                async with store.transaction() as unit:
-                    unit.put_record("job", "1", {})
+                async with store.transaction() as transaction:
+                    transaction.put_record("job", "1", {})
     async with with_store(tmp_path) as store:
         assert (await store.journal.accept("s", says("hi"), at_ms=1)).kind == "duplicate"
         assert (await store.journal.accept("s", says("ho", "m2"), at_ms=1)).kind == "new"

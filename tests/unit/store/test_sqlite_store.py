@@ -19,8 +19,8 @@ def record(key: str = "agent:main:main", **data: object) -> SessionRecord:
 
 
 async def fill(state: Path) -> None:
-    async with open_store(state) as store, store.transaction() as unit:
-        unit.put_session(record(label="kept"))
+    async with open_store(state) as store, store.transaction() as transaction:
+        transaction.put_session(record(label="kept"))
 
 
 async def label(state: Path, *, read_only: bool = False) -> object:
@@ -70,15 +70,16 @@ async def test_store_killed_process_loses_no_committed_data(tmp_path: Path) -> N
     write = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from homarus.store.base import Entry, Header
+from homarus.store.base import TranscriptEntry, TranscriptHeader
 from homarus.store.sqlite import open_store
 async def main():
     async with open_store(Path(sys.argv[1])) as store:
-        async with store.commit() as unit:
-            unit.open_transcript(Header("s1", "main", 5, "/w"))
+        async with store.transaction() as transaction:
+            transaction.open_transcript(TranscriptHeader("s1", "main", 5, "/w"))
         for n in range(40):
-            async with store.commit() as unit:
-                unit.append("s1", Entry(f"{n:08x}", None, "custom", 5, {"n": n}))
+            async with store.transaction() as transaction:
+                entry = TranscriptEntry(f"{n:08x}", None, "custom", 5, {"n": n})
+                transaction.append("s1", entry)
         os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())
 """
@@ -124,9 +125,9 @@ def test_store_damaged_database_raises_and_releases_lock(tmp_path: Path) -> None
 
 def test_store_damaged_page_is_found_by_check_and_by_read(tmp_path: Path) -> None:
     async def many() -> None:
-        async with open_store(tmp_path, mirror=False) as store, store.transaction() as unit:
-            unit.open_transcript(TranscriptHeader("s1", "main", 5))
-            unit.append("s1", *(TranscriptEntry(f"{n:08x}", None, "m", 5, {"x": "y" * 500})
+        async with open_store(tmp_path, mirror=False) as store, store.transaction() as transaction:
+            transaction.open_transcript(TranscriptHeader("s1", "main", 5))
+            transaction.append("s1", *(TranscriptEntry(f"{n:08x}", None, "m", 5, {"x": "y" * 500})
                                 for n in range(400)))  # fmt: skip
 
     asyncio.run(many())
@@ -177,13 +178,13 @@ async def test_store_read_only_takes_no_lock_and_creates_nothing(tmp_path: Path)
         assert await empty.session("agent:main:main") is None
     assert not state.exists()
     async with open_store(state) as store:
-        async with store.transaction() as unit:
-            unit.put_session(record(label="live"))
+        async with store.transaction() as transaction:
+            transaction.put_session(record(label="live"))
         async with open_store(state, read_only=True) as beside:
             assert [found.data["label"] for found in await beside.sessions()] == ["live"]
             with pytest.raises(StoreError, match="reading only"):
-                async with beside.transaction() as unit:
-                    unit.put_record("job", "1", {})
+                async with beside.transaction() as transaction:
+                    transaction.put_record("job", "1", {})
 
 
 async def test_store_empty_file_is_empty_database(tmp_path: Path) -> None:
@@ -209,25 +210,25 @@ async def test_store_closed_raises(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="closed"):
         await store.record("a", "b")
     with pytest.raises(StoreError, match="closed"):
-        async with store.transaction() as unit:
-            unit.put_record("a", "b", {})
+        async with store.transaction() as transaction:
+            transaction.put_record("a", "b", {})
     with pytest.raises(StoreError, match="closed"):
         await store.entries("s1")
 
 
 async def test_store_full_disk_refuses_writes_and_keeps_data(tmp_path: Path) -> None:
     async with open_store(tmp_path, mirror=False) as store:
-        async with store.transaction() as unit:
-            unit.put_record("a", "1", {"kept": True})
+        async with store.transaction() as transaction:
+            transaction.put_record("a", "1", {"kept": True})
         writer = store._engine.writer
         assert writer is not None
         await writer.run(lambda db: db.execute("PRAGMA max_page_count = 20").fetchall())
         with pytest.raises(DiskFullError):
-            async with store.transaction() as unit:
-                unit.put_record("a", "2", {"x": "y" * 1_000_000})
+            async with store.transaction() as transaction:
+                transaction.put_record("a", "2", {"x": "y" * 1_000_000})
         await writer.run(lambda db: db.execute("PRAGMA max_page_count = 999999").fetchall())
-        async with store.transaction() as unit:
-            unit.put_record("a", "2", {"x": "y" * 1_000_000})
+        async with store.transaction() as transaction:
+            transaction.put_record("a", "2", {"x": "y" * 1_000_000})
         assert sorted(await store.records("a")) == ["1", "2"]
 
 
@@ -238,11 +239,11 @@ async def test_store_invalid_ids_are_refused_before_writing(tmp_path: Path) -> N
             SessionRecord("k", "main", "../s1", 5),
         ):
             with pytest.raises(StoreError, match="not a"):
-                async with store.transaction() as unit:
-                    unit.put_session(bad)
+                async with store.transaction() as transaction:
+                    transaction.put_session(bad)
         with pytest.raises(StoreError, match="not a"):
-            async with store.transaction() as unit:
-                unit.open_transcript(TranscriptHeader("../x", "main", 5))
+            async with store.transaction() as transaction:
+                transaction.open_transcript(TranscriptHeader("../x", "main", 5))
 
 
 def test_store_tokens_grow_across_restarts(tmp_path: Path) -> None:

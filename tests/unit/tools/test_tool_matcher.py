@@ -35,22 +35,22 @@ def test_matcher_finds_lines(pattern: str, expected: list[int] | None) -> None:
             matcher(pattern)
         return
     found = matcher(pattern)
-    assert found.accounts(text, 10) == expected
-    assert found.accounts(text, 1) == expected[:1]
-    found.remove_account()
+    assert found.find_lines(text, 10) == expected
+    assert found.find_lines(text, 1) == expected[:1]
+    found.close()
 
 
 def test_matcher_ignores_case_on_request() -> None:
     for pattern in ("straSSE", "straSSE.?"):
         found = matcher(pattern, ignore_case=True)
-        assert found.accounts("x\nStrasse\n", 10) == [2]
-        found.remove_account()
+        assert found.find_lines("x\nStrasse\n", 10) == [2]
+        found.close()
 
 
 def test_matcher_plain_text_starts_no_child() -> None:
     assert isinstance(matcher("plain text"), LiteralMatcher)
     assert isinstance(matcher("(a+)+$", literal=True), LiteralMatcher)
-    assert matcher("(a+)+$", literal=True).accounts("x\n(a+)+$", 5) == [2]
+    assert matcher("(a+)+$", literal=True).find_lines("x\n(a+)+$", 5) == [2]
 
 
 @settings(max_examples=30)
@@ -59,9 +59,9 @@ def test_matcher_plain_and_regex_agree(lines: list[str]) -> None:
     text = "\n".join(lines)
     plain, regular = matcher("ab"), matcher("(ab)")
     try:
-        assert plain.accounts(text, 100) == regular.accounts(text, 100)
+        assert plain.find_lines(text, 100) == regular.find_lines(text, 100)
     finally:
-        regular.remove_account()
+        regular.close()
 
 
 @pytest.mark.parametrize("pattern", EVIL)
@@ -70,11 +70,11 @@ def test_matcher_exponential_pattern_times_out(pattern: str) -> None:
     found = RegexMatcher(pattern, ignore_case=False, stop=stop, per_text_s=0.2)
     began = time.monotonic()
     with pytest.raises(ToolTimeoutError):
-        found.accounts("a" * 50 + "x" * 50 + "!", 10)
+        found.find_lines("a" * 50 + "x" * 50 + "!", 10)
     assert time.monotonic() - began < 5
     with pytest.raises(ToolTimeoutError):
-        found.accounts("a", 10)
-    found.remove_account()
+        found.find_lines("a", 10)
+    found.close()
 
 
 def test_matcher_stopped_search_ends() -> None:
@@ -83,9 +83,9 @@ def test_matcher_stopped_search_ends() -> None:
     threading.Timer(0.1, stop.set).start()
     began = time.monotonic()
     with pytest.raises(ToolTimeoutError):
-        found.accounts("a" * 50 + "!", 10)
+        found.find_lines("a" * 50 + "!", 10)
     assert time.monotonic() - began < 10
-    found.remove_account()
+    found.close()
 
 
 def test_matcher_regex_breaking_parser_raises() -> None:
@@ -99,6 +99,6 @@ def test_matcher_close_leaves_no_process() -> None:
     before = children()
     found = matcher("a+")
     assert children() - before
-    found.remove_account()
-    found.remove_account()
+    found.close()
+    found.close()
     assert children() == before

@@ -20,7 +20,7 @@ BOB = Address("telegram", "7")
 ROOM = Address("matrix", "!r:x")
 
 
-class FakeMail:
+class FakeMessenger:
     """Notes what it is asked for; `target` is `channel/chat`."""
 
     def __init__(self, *known: Address) -> None:
@@ -81,7 +81,7 @@ class Person:
 
 
 async def call(
-    mail: FakeMail | None,
+    messenger: FakeMessenger | None,
     args: Mapping[str, Any],
     *,
     here: Address | None = HERE,
@@ -92,7 +92,7 @@ async def call(
     tool = message_tool(MessageToolConfig.model_validate(rules or {}))
     ctx = ToolContext(
         "agent:main:main", "main", Path("/ws"), person or Person(), here=here, message_id="m1",
-        run_id="r1", call_id=call_id, mail=mail,
+        run_id="r1", call_id=call_id, messenger=messenger,
     )  # fmt: skip
     result = await tool(ctx, args)
     assert isinstance(result, ToolOutput)
@@ -104,9 +104,9 @@ def told(result: ToolOutput) -> str:
 
 
 async def test_message_without_target_goes_to_current_chat() -> None:
-    mail = FakeMail()
-    result = await call(mail, {"message": "hi"})
-    (_, to, text, extras, key) = mail.seen[0]
+    messenger = FakeMessenger()
+    result = await call(messenger, {"message": "hi"})
+    (_, to, text, extras, key) = messenger.seen[0]
     assert (to, text, extras) == (HERE, "hi", Extras())
     assert key.startswith("r1:message:") and told(result) == "Sent to telegram:42 as message m9."
     assert result.details == {
@@ -116,9 +116,9 @@ async def test_message_without_target_goes_to_current_chat() -> None:
 
 
 async def test_message_carries_all_extras() -> None:
-    mail = FakeMail()
+    messenger = FakeMessenger()
     await call(
-        mail,
+        messenger,
         {
             "text": "hi",
             "path": "a.ogg",
@@ -128,7 +128,7 @@ async def test_message_carries_all_extras() -> None:
             "buttons": [[{"text": "Yes", "callback_data": "y"}, {"text": "No"}], []],
         },
     )
-    assert mail.seen[0][3] == Extras(
+    assert messenger.seen[0][3] == Extras(
         reply_to="m0",
         media=(Media(name="a.ogg"),),
         as_voice=True,
@@ -138,32 +138,32 @@ async def test_message_carries_all_extras() -> None:
 
 
 async def test_message_reply_defaults_to_current_message() -> None:
-    mail = FakeMail(BOB)
-    await call(mail, {"action": "reply", "message": "hi"})
-    await call(mail, {"action": "reply", "message": "hi", "messageId": "m5"})
-    await call(mail, {"action": "send", "message": "hi"})
-    assert [seen[3].reply_to for seen in mail.seen] == ["m1", "m5", ""]
+    messenger = FakeMessenger(BOB)
+    await call(messenger, {"action": "reply", "message": "hi"})
+    await call(messenger, {"action": "reply", "message": "hi", "messageId": "m5"})
+    await call(messenger, {"action": "send", "message": "hi"})
+    assert [seen[3].reply_to for seen in messenger.seen] == ["m1", "m5", ""]
     with pytest.raises(ToolError, match="which message"):
-        await call(mail, {"action": "reply", "message": "hi", "target": "telegram/7"})
+        await call(messenger, {"action": "reply", "message": "hi", "target": "telegram/7"})
 
 
 async def test_message_thread_reply_without_thread_is_refused() -> None:
-    mail = FakeMail()
+    messenger = FakeMessenger()
     with pytest.raises(ToolError, match="threadId"):
-        await call(mail, {"action": "thread-reply", "message": "hi"})
-    await call(mail, {"action": "thread-reply", "message": "hi", "threadId": "5"})
-    assert mail.seen[0][1].thread == "5"
+        await call(messenger, {"action": "thread-reply", "message": "hi"})
+    await call(messenger, {"action": "thread-reply", "message": "hi", "threadId": "5"})
+    assert messenger.seen[0][1].thread == "5"
 
 
 async def test_message_react_edit_and_delete_reach_channel() -> None:
-    mail = FakeMail()
-    assert told(await call(mail, {"action": "react", "emoji": "👍"})).startswith(
+    messenger = FakeMessenger()
+    assert told(await call(messenger, {"action": "react", "emoji": "👍"})).startswith(
         "Reacted to message m1"
     )
-    await call(mail, {"action": "react", "remove": True, "messageId": "m3"})
-    await call(mail, {"action": "edit", "messageId": "m4", "message": "new"})
-    await call(mail, {"action": "delete", "messageId": "m4"})
-    assert mail.seen == [
+    await call(messenger, {"action": "react", "remove": True, "messageId": "m3"})
+    await call(messenger, {"action": "edit", "messageId": "m4", "message": "new"})
+    await call(messenger, {"action": "delete", "messageId": "m4"})
+    assert messenger.seen == [
         ("react", HERE, "m1", "👍"),
         ("react", HERE, "m3", ""),
         ("edit", HERE, "m4", "new"),
@@ -186,10 +186,10 @@ async def test_message_react_edit_and_delete_reach_channel() -> None:
     ],
 )
 async def test_message_invalid_request_is_refused_and_nothing_sent(args: Mapping[str, Any]) -> None:
-    mail = FakeMail()
+    messenger = FakeMessenger()
     with pytest.raises(ToolError):
-        await call(mail, args)
-    assert mail.seen == []
+        await call(messenger, args)
+    assert messenger.seen == []
 
 
 async def test_message_without_reachable_chat_raises() -> None:
@@ -198,18 +198,18 @@ async def test_message_without_reachable_chat_raises() -> None:
 
 
 async def test_message_to_other_chat_names_its_origin() -> None:
-    mail = FakeMail(BOB)
-    await call(mail, {"message": "hi", "target": "telegram/7"})
-    assert mail.seen[0][1:3] == (BOB, "[from telegram] hi")
+    messenger = FakeMessenger(BOB)
+    await call(messenger, {"message": "hi", "target": "telegram/7"})
+    assert messenger.seen[0][1:3] == (BOB, "[from telegram] hi")
     marker = {"crossContext": {"marker": {"prefix": "(", "suffix": " via {channel})"}}}
-    await call(mail, {"message": "hi", "target": "telegram/7"}, rules=marker)
-    assert mail.seen[1][2] == "(hi via telegram)"
+    await call(messenger, {"message": "hi", "target": "telegram/7"}, rules=marker)
+    assert messenger.seen[1][2] == "(hi via telegram)"
     await call(
-        mail,
+        messenger,
         {"message": "hi", "target": "telegram/7"},
         rules={"crossContext": {"marker": {"enabled": False}}},
     )
-    assert mail.seen[2][2] == "hi"
+    assert messenger.seen[2][2] == "hi"
 
 
 @pytest.mark.parametrize(
@@ -226,40 +226,40 @@ async def test_message_to_other_chat_names_its_origin() -> None:
 async def test_message_to_other_chat_follows_config_rules(
     target: str, rules: Mapping[str, Any], allowed: bool, action: str
 ) -> None:
-    mail = FakeMail(BOB, ROOM)
+    messenger = FakeMessenger(BOB, ROOM)
     args = {"action": action, "target": target, "message": "x", "messageId": "m", "emoji": "👍"}
     if allowed:
-        await call(mail, args, rules=rules)
+        await call(messenger, args, rules=rules)
     else:
         with pytest.raises(ToolDeniedError, match="crossContext"):
-            await call(mail, args, rules=rules)
-    assert bool(mail.seen) == allowed
+            await call(messenger, args, rules=rules)
+    assert bool(messenger.seen) == allowed
 
 
 @pytest.mark.parametrize("here", [None, Address("webchat", "agent:main:main")])
 async def test_message_from_no_chat_reaches_any_known_chat(here: Address | None) -> None:
-    mail = FakeMail(ROOM)
-    await call(mail, {"message": "hi", "target": "matrix/!r:x"}, here=here)
-    assert mail.seen[0][1:3] == (ROOM, "hi")
+    messenger = FakeMessenger(ROOM)
+    await call(messenger, {"message": "hi", "target": "matrix/!r:x"}, here=here)
+    assert messenger.seen[0][1:3] == (ROOM, "hi")
 
 
 @pytest.mark.parametrize("here", [HERE, None])
 async def test_message_to_unknown_chat_needs_approval(here: Address | None) -> None:
-    mail, nobody, owner = FakeMail(), Person(), Person(says=True)
+    messenger, nobody, owner = FakeMessenger(), Person(), Person(says=True)
     args = {"message": "hi\u202e", "target": "telegram/7"}
     with pytest.raises(ToolDeniedError, match="new to you"):
-        await call(mail, args, here=here, person=nobody)
-    assert mail.seen == []
-    await call(mail, args, here=here, person=owner)
-    assert len(mail.seen) == 1
+        await call(messenger, args, here=here, person=nobody)
+    assert messenger.seen == []
+    await call(messenger, args, here=here, person=owner)
+    assert len(messenger.seen) == 1
     (asked,) = owner.asked
     assert "telegram:7" in asked.detail and "\\u{202e}" in asked.detail
 
 
 async def test_message_to_thread_of_current_chat_is_not_other_chat() -> None:
-    mail = FakeMail()
-    await call(mail, {"message": "hi", "threadId": "5"})
-    assert mail.seen[0][2] == "hi"
+    messenger = FakeMessenger()
+    await call(messenger, {"message": "hi", "threadId": "5"})
+    assert messenger.seen[0][2] == "hi"
 
 
 @pytest.mark.parametrize(
@@ -271,23 +271,23 @@ async def test_message_to_thread_of_current_chat_is_not_other_chat() -> None:
     ],
 )
 async def test_message_reports_send_result(posted: SendResult, says: str) -> None:
-    mail = FakeMail()
-    mail.posted = posted
-    assert says in told(await call(mail, {"message": "hi"}))
+    messenger = FakeMessenger()
+    messenger.posted = posted
+    assert says in told(await call(messenger, {"message": "hi"}))
 
 
 @pytest.mark.parametrize("trouble", [SendResult("failed", why="blocked"), ChannelError("down")])
 async def test_message_unsent_is_error(trouble: SendResult | Exception) -> None:
-    mail = FakeMail()
-    mail.posted = trouble
+    messenger = FakeMessenger()
+    messenger.posted = trouble
     with pytest.raises((ToolError, ChannelError)):
-        await call(mail, {"message": "hi"})
+        await call(messenger, {"message": "hi"})
 
 
 async def key(args: Mapping[str, Any], call_id: str = "c1") -> str:
-    mail = FakeMail(BOB)
-    await call(mail, args, call_id=call_id)
-    return str(mail.seen[0][-1])
+    messenger = FakeMessenger(BOB)
+    await call(messenger, args, call_id=call_id)
+    return str(messenger.seen[0][-1])
 
 
 @given(st.text(min_size=1).filter(str.strip), st.text(max_size=10))

@@ -62,7 +62,7 @@ async def search(call: MethodCall, params: MemorySearchParams) -> Json:
     from homarus.memory.base import SearchOptions
     from homarus.memory.serialize import answer_json
 
-    target, min_score = memory.place, params.min_score
+    target, min_score = memory.spec, params.min_score
     options = SearchOptions(
         mode=params.mode,
         max_results=params.max_results or target.max_results,

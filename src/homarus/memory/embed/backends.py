@@ -19,7 +19,7 @@ class EmbedderRequest:
     `uses_settings` is whether `memorySearch.remote`, `model` and `local` are meant for it.
     """
 
-    place: MemorySpec
+    spec: MemorySpec
     provider: str
     on_cost: OnCost
     on_notice: OnNotice

@@ -29,11 +29,11 @@ AUTO: Final = None  # only if the config names it
 
 def create(request: EmbedderRequest) -> AvailableEmbedder:
     """Create the embedder of `memorySearch.model`. Raises MissingExtraError."""
-    place, search = request.place, request.place.search
+    spec, search = request.spec, request.spec.search
     path = search.local.model_path if request.uses_settings else None
     name = (search.model if request.uses_settings else None) or DEFAULT
-    folder = place.file(path) if path else None
-    cache_dir = weights_cache(place) / "fastembed"
+    folder = spec.file(path) if path else None
+    cache_dir = weights_cache(spec) / "fastembed"
     return AvailableEmbedder(
         FastEmbedEmbedder(name, cache_dir, folder), f"{name} runs on this machine"
     )

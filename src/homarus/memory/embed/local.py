@@ -14,10 +14,10 @@ AUTO: Final = AutoSelection(order=10, takes_settings=True)
 
 def create(request: EmbedderRequest) -> AvailableEmbedder:
     """Open the configured model, else MiniLM."""
-    place = request.place
-    if path := place.search.local.model_path:
-        return AvailableEmbedder(open_onnx(place.file(path)), f"local.modelPath is {path}")
-    folder = minilm.find(weights_cache(place)) or minilm.find(place.models_cache)
+    spec = request.spec
+    if path := spec.search.local.model_path:
+        return AvailableEmbedder(open_onnx(spec.file(path)), f"local.modelPath is {path}")
+    folder = minilm.find(weights_cache(spec)) or minilm.find(spec.models_cache)
     if folder is None:
         raise UserError(
             "there is no sentence model on this machine", fix="run `homarus models pull minilm`"
@@ -26,7 +26,7 @@ def create(request: EmbedderRequest) -> AvailableEmbedder:
     return AvailableEmbedder(minilm.open_minilm(folder), f"{minilm.NAME} is on this machine")
 
 
-def weights_cache(place: MemorySpec) -> Path:
+def weights_cache(spec: MemorySpec) -> Path:
     """Return the folder of downloaded weights."""
-    configured = place.search.local.model_cache_dir
-    return place.file(configured) if configured else place.models_cache
+    configured = spec.search.local.model_cache_dir
+    return spec.file(configured) if configured else spec.models_cache

@@ -50,7 +50,7 @@ class EmbedderSelection:
 
 
 def select_embedder(
-    place: MemorySpec,
+    spec: MemorySpec,
     *,
     paid: OnCost = ignore_cost,
     tell: OnNotice = _log.warning,
@@ -58,11 +58,11 @@ def select_embedder(
     without: Mapping[str, str] | None = None,
 ) -> EmbedderSelection:
     """Select the embedder that the config asks for; `without` maps failed providers to reasons."""
-    search = place.search
+    search = spec.search
     if search.provider == "none" or not search.store.vector.enabled:
         key = "provider is none" if search.provider == "none" else "store.vector.enabled is false"
         return EmbedderSelection(None, "none", f"memorySearch.{key}: {_WORDS_ONLY}")
-    request = EmbedderRequest(place, search.provider, paid, tell, clock or SystemClock())
+    request = EmbedderRequest(spec, search.provider, paid, tell, clock or SystemClock())
     if search.provider == "auto":
         return _select_first(request, without or {})
     available = _create(request, without or {})
@@ -108,7 +108,7 @@ def _select_fallback(
     """Replace a provider that is not available by `fallback`, or by words alone."""
     tried = (TriedProvider(request.provider, error.message),)
     fallback = FallbackNotice(request.provider, error.message)
-    named = request.place.search.fallback
+    named = request.spec.search.fallback
     if named in {"none", request.provider}:
         selected = EmbedderSelection(None, "none", _WORDS_ONLY, tried)
     elif named == "auto":

@@ -50,7 +50,7 @@ class EmbeddingVendor:
 
 def create_remote(vendor: EmbeddingVendor, request: EmbedderRequest) -> AvailableEmbedder:
     """Create the embedder of a vendor. Raises UserError when its key is missing."""
-    search = request.place.search
+    search = request.spec.search
     access = _resolve_access(vendor, request)
     own_service = _host(access.base_url) == _host(vendor.base_url)
     if access.key is None and own_service and vendor.key_name:
@@ -69,7 +69,7 @@ def create_remote(vendor: EmbeddingVendor, request: EmbedderRequest) -> Availabl
         price if own_service else 0.0,
         vendor.limits,
         search.remote.batch if request.uses_settings else EmbeddingBatchConfig.model_construct(),
-        _question_timeout_s(request.place),
+        _question_timeout_s(request.spec),
     )
     wire = vendor.wire(model, own_service)
     if hosted.batch.enabled and wire.jobs is None:
@@ -92,9 +92,9 @@ def _resolve_access(vendor: EmbeddingVendor, request: EmbedderRequest) -> Servic
     The chat provider's headers and key are sent only to the vendor's address and to the chat
     provider's own: never to another address of `memorySearch.remote`.
     """
-    chat = request.place.access(vendor.credential_provider or request.provider)
+    chat = request.spec.access(vendor.credential_provider or request.provider)
     remote = (
-        request.place.search.remote if request.uses_settings else RemoteSettings.model_construct()
+        request.spec.search.remote if request.uses_settings else RemoteSettings.model_construct()
     )
     base_url = (remote.base_url or chat.base_url or vendor.base_url).strip()
     if _origin(base_url) not in {_origin(chat.base_url), _origin(vendor.base_url)}:
@@ -114,8 +114,8 @@ def _model_name(configured: str | None, vendor: EmbeddingVendor, provider: str) 
     return name or vendor.default
 
 
-def _question_timeout_s(place: MemorySpec) -> float:
-    timeout_ms = place.settings.qmd.limits.timeout_ms
+def _question_timeout_s(spec: MemorySpec) -> float:
+    timeout_ms = spec.settings.qmd.limits.timeout_ms
     return timeout_ms / 1000 if timeout_ms else 10 * QUESTION_S
 
 

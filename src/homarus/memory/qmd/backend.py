@@ -82,24 +82,24 @@ class _QmdQuery:
         return ("--json", "-n", str(self.count), *named)
 
 
-def create(place: MemorySpec, on_cost: OnCost) -> "QmdBackend":
+def create(spec: MemorySpec, on_cost: OnCost) -> "QmdBackend":
     """Open the backend; qmd embeds locally, so there are no costs."""
-    return QmdBackend(place)
+    return QmdBackend(spec)
 
 
-def sync_interval_s(place: MemorySpec) -> float:
+def sync_interval_s(spec: MemorySpec) -> float:
     """Return `memory.qmd.update.interval` in seconds."""
-    return parse_duration_ms(place.settings.qmd.update.interval, "m") / 1000
+    return parse_duration_ms(spec.settings.qmd.update.interval, "m") / 1000
 
 
 class QmdBackend:
     """One agent's notes in the index of qmd. Raises StoreError when qmd fails."""
 
-    def __init__(self, place: MemorySpec, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._place, self._monotonic = place, monotonic
-        self._settings = place.settings.qmd
-        self._program = QmdProcess(place)
-        self._registry = CollectionRegistry(place, self._program)
+    def __init__(self, spec: MemorySpec, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._spec, self._monotonic = spec, monotonic
+        self._settings = spec.settings.qmd
+        self._program = QmdProcess(spec)
+        self._registry = CollectionRegistry(spec, self._program)
         self._update: threading.Thread | None = None
         self._opened_s = monotonic()
         self._updated_s: float | None = None
@@ -126,21 +126,21 @@ class QmdBackend:
             raise self._failure
         return self._report
 
-    def search(self, text: str, ask: SearchOptions) -> SearchResponse:
+    def search(self, text: str, options: SearchOptions) -> SearchResponse:
         """Return what qmd finds and the view shows, cut from the files as they are now."""
         question = _clean(text)
         limits = self._settings.limits
-        limit_ms = limits.timeout_ms if ask.timeout_ms is None else ask.timeout_ms
+        limit_ms = limits.timeout_ms if options.timeout_ms is None else options.timeout_ms
         if not self._is_settled:
             self._settle(wait_ms=limit_ms)
         searched = [one.name for one in self._registry.collections or ()]
         results: list[SearchResult] = []
         notes: tuple[str, ...] = ()
-        if question and searched and ask.max_results > 0:
-            count = ask.max_results + _SPARE if ask.view == EVERYTHING else _MANY
+        if question and searched and options.max_results > 0:
+            count = options.max_results + _SPARE if options.view == EVERYTHING else _MANY
             asked = _QmdQuery(question, searched, count, limit_ms)
-            documents, lost = self._documents(self._mend(lambda: self._ask(asked)), ask.view)
-            results = self._show(question, documents, ask)
+            documents, lost = self._documents(self._mend(lambda: self._ask(asked)), options.view)
+            results = self._show(question, documents, options)
             if lost:
                 notes = (f"{lost} results of qmd name files that are not there",)
         mode = self._settings.search_mode
@@ -152,12 +152,12 @@ class QmdBackend:
         """Return what qmd reports about its index."""
         timeout_ms = self._settings.update.command_timeout_ms
         said = self._program.run("status", timeout_ms=timeout_ms)
-        place, files, vectors = self._place, _TOTAL.search(said), _VECTORS.search(said)
+        spec, files, vectors = self._spec, _TOTAL.search(said), _VECTORS.search(said)
         sources = ("memory", "sessions") if self._settings.sessions.enabled else ("memory",)
         return MemoryStatus(
-            agent=place.agent,
-            workspace=str(place.workspace),
-            database=str(folders_of(place).index),
+            agent=spec.agent,
+            workspace=str(spec.workspace),
+            database=str(folders_of(spec).index),
             backend="qmd",
             provider="qmd",
             model=self._settings.search_mode,
@@ -237,7 +237,7 @@ class QmdBackend:
             if path.partition("/")[0] not in known:
                 continue
             try:
-                document = find_document(self._place, f"{PREFIX}{path}")
+                document = find_document(self._spec, f"{PREFIX}{path}")
                 status = document.file.stat()
             except (NotFoundError, OSError):
                 lost += 1
@@ -249,18 +249,18 @@ class QmdBackend:
         return found, lost
 
     def _show(
-        self, question: str, found: Sequence[tuple[QmdRow, QmdDocument]], ask: SearchOptions
+        self, question: str, found: Sequence[tuple[QmdRow, QmdDocument]], options: SearchOptions
     ) -> list[SearchResult]:
         limits = self._settings.limits
         reader = QmdResultBuilder(
-            query_needles(question), ask.max_snippet_chars or limits.max_snippet_chars
+            query_needles(question), options.max_snippet_chars or limits.max_snippet_chars
         )
-        room = ask.max_injected_chars or limits.max_injected_chars
+        room = options.max_injected_chars or limits.max_injected_chars
         shown: list[SearchResult] = []
         for row, document in found:
-            if len(shown) == ask.max_results:
+            if len(shown) == options.max_results:
                 break
-            if ask.min_score is not None and row.score < ask.min_score:
+            if options.min_score is not None and row.score < options.min_score:
                 continue
             result = reader.result(row, document, room)
             if result:
@@ -296,7 +296,7 @@ class QmdBackend:
 
     def _begin_update(self, *, is_due: bool, is_forced: bool) -> None:
         if not self._is_updating:
-            name = f"qmd update {self._place.agent}"
+            name = f"qmd update {self._spec.agent}"
             work = partial(self._bring_up_to_date, is_due=is_due, is_forced=is_forced)
             self._update = threading.Thread(target=work, name=name, daemon=True)
             self._update.start()
@@ -324,14 +324,14 @@ class QmdBackend:
         except HomarusError as exc:
             failure = exc
             if str(exc) != self._problem and not self._program.is_stopped:
-                log.warning("memory of %s: %s", self._place.agent, one_line(str(exc), 300))
+                log.warning("memory of %s: %s", self._spec.agent, one_line(str(exc), 300))
         self._failure, self._problem = failure, str(failure or "")
         if is_due:
             self._updated_s = self._monotonic()
 
     def _index(self, *, is_forced: bool) -> None:
         """Export transcripts, index words, embed."""
-        failed = export_sessions(self._place).failed if self._settings.sessions.enabled else ()
+        failed = export_sessions(self._spec).failed if self._settings.sessions.enabled else ()
         report = _report(self._mend(self._run_update))
         skipped = (replace(one, path=f"{PREFIX}{SESSIONS}/{one.path}") for one in failed)
         self._report = replace(report, skipped=tuple(skipped))
@@ -350,7 +350,7 @@ class QmdBackend:
     def _settle(self, *, wait_ms: int = 0) -> None:
         """Register the collections with qmd."""
         if self._settings.sessions.enabled:
-            folder = exports_folder(self._place)
+            folder = exports_folder(self._spec)
             try:
                 make_private_dir(folder)
             except OSError as exc:
@@ -364,9 +364,9 @@ class QmdBackend:
         except StoreError as exc:
             if not _DAMAGED.search(exc.message):
                 raise
-            log.warning("memory of %s: %s; its index is made anew", self._place.agent, exc)
+            log.warning("memory of %s: %s; its index is made anew", self._spec.agent, exc)
         try:
-            remove_index(folders_of(self._place).index)
+            remove_index(folders_of(self._spec).index)
         except OSError as exc:
             raise StoreError(f"the index of qmd cannot be removed: {exc.strerror}") from exc
         self._run_update()

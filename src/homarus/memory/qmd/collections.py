@@ -72,27 +72,27 @@ class QmdDocument:
         return data.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
-def collections_of(place: MemorySpec) -> tuple[QmdCollection, ...]:
+def collections_of(spec: MemorySpec) -> tuple[QmdCollection, ...]:
     """Return all collections to index, with unique names."""
     taken: set[str] = set()
     found: list[QmdCollection] = []
-    for name, root, pattern, source in _wanted(place):
+    for name, root, pattern, source in _wanted(spec):
         unique = _unique(name, taken)
         taken.add(unique)
         found.append(QmdCollection(unique, root, pattern, source))
     return tuple(found)
 
 
-def _wanted(place: MemorySpec) -> Iterator[tuple[str, Path, str, Source]]:
-    settings = place.settings.qmd
+def _wanted(spec: MemorySpec) -> Iterator[tuple[str, Path, str, Source]]:
+    settings = spec.settings.qmd
     if settings.include_default_memory:
-        yield "memory-root", place.workspace, "MEMORY.md", "memory"
-        yield "memory-alt", place.workspace, "memory.md", "memory"
-        yield "memory-dir", place.workspace / "memory", _EVERY, "memory"
+        yield "memory-root", spec.workspace, "MEMORY.md", "memory"
+        yield "memory-alt", spec.workspace, "memory.md", "memory"
+        yield "memory-dir", spec.workspace / "memory", _EVERY, "memory"
     if settings.sessions.enabled:
-        yield SESSIONS, exports_folder(place), _EVERY, "sessions"
+        yield SESSIONS, exports_folder(spec), _EVERY, "sessions"
     for given in settings.paths:
-        path = place.file(given.path)
+        path = spec.file(given.path)
         pattern = given.pattern or _EVERY
         if path.suffix == ".md" and not path.is_dir():
             path, pattern = path.parent, path.name
@@ -129,24 +129,24 @@ def _matches(choice: str, relative: str) -> bool:
         return False
 
 
-def find_document(place: MemorySpec, path: str) -> QmdDocument:
+def find_document(spec: MemorySpec, path: str) -> QmdDocument:
     """Return the file of `qmd/<collection>/<path>`. Raises NotFoundError."""
     name, _, relative = path.removeprefix(PREFIX).partition("/")
-    found = next((one for one in collections_of(place) if one.name == name), None)
+    found = next((one for one in collections_of(spec) if one.name == name), None)
     if not path.startswith(PREFIX) or found is None or not _is_inside(relative):
         raise _missing(path)
     if not relative.endswith(".md") or not found.holds(relative):
         raise _missing(path)
     if not _is_plain_file(found.root, relative):
         raise _missing(path)
-    audience = _audience(place, found, relative)
+    audience = _audience(spec, found, relative)
     return QmdDocument(path, found.root, relative, audience, found.source)
 
 
-def read_document(place: MemorySpec, name: str, view: MemoryView) -> bytes | None:
+def read_document(spec: MemorySpec, name: str, view: MemoryView) -> bytes | None:
     """Return the text of `qmd/<name>` for a view, or None."""
     try:
-        document = find_document(place, f"{PREFIX}{name}")
+        document = find_document(spec, f"{PREFIX}{name}")
     except NotFoundError:
         return None
     if not view.shows(document.audience):
@@ -179,13 +179,13 @@ def _is_plain_file(root: Path, relative: str) -> bool:
     return True
 
 
-def _audience(place: MemorySpec, collection: QmdCollection, relative: str) -> str:
-    exports = exports_folder(place)
+def _audience(spec: MemorySpec, collection: QmdCollection, relative: str) -> str:
+    exports = exports_folder(spec)
     file = collection.root / relative
     if file.is_relative_to(exports):  # also if another collection contains them
-        return audience_of_export(place, file.relative_to(exports).as_posix())
+        return audience_of_export(spec, file.relative_to(exports).as_posix())
     try:
-        inside = file.relative_to(place.workspace).as_posix()
+        inside = file.relative_to(spec.workspace).as_posix()
     except ValueError:
         # A folder outside may be the workspace by another name.
         said = audience_of_path(f"{collection.root.name}/{relative}")

@@ -66,21 +66,21 @@ class QmdFolders:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def folders_of(place: MemorySpec) -> QmdFolders:
+def folders_of(spec: MemorySpec) -> QmdFolders:
     """Return the folders of an agent's qmd."""
-    return QmdFolders(place.agent_folder / "qmd")
+    return QmdFolders(spec.agent_folder / "qmd")
 
 
-def environment(place: MemorySpec) -> dict[str, str]:
+def environment(spec: MemorySpec) -> dict[str, str]:
     """Return the environment of qmd, without our own variables."""
-    own = folders_of(place)
+    own = folders_of(spec)
     passed = {
         name: value
-        for name, value in place.env.items()
+        for name, value in spec.env.items()
         if name in _PASSED or (name.startswith("QMD_") and name not in _KEPT_BACK)
     }
     return {
-        "HOME": str(place.home),
+        "HOME": str(spec.home),
         "PATH": os.defpath,
         **passed,
         "XDG_CONFIG_HOME": str(own.config),
@@ -89,13 +89,13 @@ def environment(place: MemorySpec) -> dict[str, str]:
     }
 
 
-def find_command(place: MemorySpec) -> str:
+def find_command(spec: MemorySpec) -> str:
     """Return the path of the program: a name is looked up in PATH, a path is absolute."""
-    written = place.settings.qmd.command
-    path = str(place.home / written[2:]) if written.startswith("~/") else written
+    written = spec.settings.qmd.command
+    path = str(spec.home / written[2:]) if written.startswith("~/") else written
     if "/" in path and not path.startswith("/"):
         raise ConfigError("must be a name or an absolute path", key="memory.qmd.command")
-    found = shutil.which(path, path=place.env.get("PATH", os.defpath))
+    found = shutil.which(path, path=spec.env.get("PATH", os.defpath))
     if found is None:
         raise StoreError(f"{one_line(written)} is not installed", fix=_INSTALL)
     return found
@@ -104,20 +104,20 @@ def find_command(place: MemorySpec) -> str:
 class QmdProcess:
     """Runs the commands of one agent's qmd. `stop` may be called from any thread."""
 
-    def __init__(self, place: MemorySpec) -> None:
-        self._place = place
-        self._folders = folders_of(place)
+    def __init__(self, spec: MemorySpec) -> None:
+        self._spec = spec
+        self._folders = folders_of(spec)
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
         self._is_stopped = False
 
     def run(self, *args: str, timeout_ms: int) -> str:
         """Return what a command prints. Raises StoreError. `timeout_ms` 0 is no timeout."""
-        command = find_command(self._place)
+        command = find_command(self._spec)
         name = f"qmd {args[0]}"
         try:
             self._folders.create()
-            _share_models(self._folders, self._place.home, self._place.env)
+            _share_models(self._folders, self._spec.home, self._spec.env)
             process = self._start([command, args[0], *_INDEX, *args[1:]])
         except (OSError, ValueError) as exc:
             why = getattr(exc, "strerror", None) or "that is no command"
@@ -153,7 +153,7 @@ class QmdProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=environment(self._place),
+                env=environment(self._spec),
                 cwd=self._folders.base,
                 start_new_session=True,
             )

@@ -36,9 +36,9 @@ _LIST = TypeAdapter(list[_Added])
 class CollectionRegistry:
     """The collections of one agent's qmd."""
 
-    def __init__(self, place: MemorySpec, program: QmdProcess) -> None:
-        self._place, self._program = place, program
-        self._file = folders_of(place).base / "collections.json"
+    def __init__(self, spec: MemorySpec, program: QmdProcess) -> None:
+        self._spec, self._program = spec, program
+        self._file = folders_of(spec).base / "collections.json"
         self._settled: tuple[QmdCollection, ...] | None = None
         self._settling = threading.Lock()
 
@@ -60,10 +60,10 @@ class CollectionRegistry:
             self._settling.release()
 
     def _settle(self) -> None:
-        wanted = tuple(one for one in collections_of(self._place) if self._is_there(one))
+        wanted = tuple(one for one in collections_of(self._spec) if self._is_there(one))
         if wanted == self._settled:
             return
-        update = self._place.settings.qmd.update
+        update = self._spec.settings.qmd.update
         listed = self._program.run("collection", "list", timeout_ms=update.command_timeout_ms)
         held = set(_LISTED.findall(listed))
         added = {one.name: one for one in self._recorded()}
@@ -83,7 +83,7 @@ class CollectionRegistry:
     def _is_there(self, collection: QmdCollection) -> bool:
         """Return whether the folder exists; one in the workspace must not be a link."""
         root = collection.root
-        is_own = root != self._place.workspace and root.is_relative_to(self._place.workspace)
+        is_own = root != self._spec.workspace and root.is_relative_to(self._spec.workspace)
         return root.is_dir() and not (is_own and root.is_symlink())
 
     def _add(self, one: QmdCollection, *, timeout_ms: int) -> None:

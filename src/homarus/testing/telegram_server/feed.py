@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from homarus.core.message import Json
 from homarus.testing.telegram_server.methods import FakeBotError, bad
-from homarus.testing.telegram_server.state import USUAL_KINDS, TelegramState
+from homarus.testing.telegram_server.state import DEFAULT_KINDS, TelegramState
 from homarus.testing.telegram_server.webhook import Push, Webhook
 
 MAX_POLL_S: Final = 50.0
@@ -32,12 +32,12 @@ class UpdateFeed:
 
     def __init__(
         self,
-        world: TelegramState,
+        state: TelegramState,
         pushes: list[Push],
         hosts: Mapping[str, str],
         changed: Callable[[], None],
     ) -> None:
-        self._world, self._pushes, self._hosts, self._changed = world, pushes, hosts, changed
+        self._state, self._pushes, self._hosts, self._changed = state, pushes, hosts, changed
         self._news = asyncio.Event()
         self._over = asyncio.Event()
         self._poll_ended: asyncio.Event | None = None  # set to end the poll that waits
@@ -67,7 +67,7 @@ class UpdateFeed:
         finally:
             if self._poll_ended is mine:
                 self._poll_ended = None
-        return self._world.pending[: max(1, min(int(params.get("limit", 100)), 100))]
+        return self._state.pending[: max(1, min(int(params.get("limit", 100)), 100))]
 
     def set_webhook(self, params: Mapping[str, Json], group: asyncio.TaskGroup) -> Json:
         """Push updates to the bot from now on."""
@@ -83,23 +83,23 @@ class UpdateFeed:
         self.stop_pushing()
         self._end_poll()
         self._webhook = Webhook(url, secret, self._hosts, self._pushes, self._changed)
-        self._pusher = group.create_task(self._webhook.push(self._world.pending, self._news))
+        self._pusher = group.create_task(self._webhook.push(self._state.pending, self._news))
         return True
 
     def delete_webhook(self, params: Mapping[str, Json]) -> Json:
         """Stop pushing."""
         _check(params, {"drop_pending_updates"})
         if params.get("drop_pending_updates") in {True, "true"}:
-            self._world.pending.clear()
+            self._state.pending.clear()
         self.stop_pushing()
         return True
 
     def webhook_info(self) -> Json:
         """Return the state of the webhook."""
         info: dict[str, Json] = {"url": "", "has_custom_certificate": False}
-        info["pending_update_count"] = len(self._world.pending)
+        info["pending_update_count"] = len(self._state.pending)
         if self._webhook:
-            info |= {"url": self._webhook.url, "allowed_updates": list(self._world.allowed)}
+            info |= {"url": self._webhook.url, "allowed_updates": list(self._state.allowed)}
         return info
 
     def stop_pushing(self) -> None:
@@ -112,11 +112,11 @@ class UpdateFeed:
     def _allow(self, params: Mapping[str, Json]) -> None:
         kinds = params.get("allowed_updates")
         if kinds is not None:
-            self._world.allowed = tuple(kinds) or USUAL_KINDS
+            self._state.allowed = tuple(kinds) or DEFAULT_KINDS
 
     def _confirm(self, offset: int) -> None:
         """Confirm the updates below the offset; a negative offset keeps that many from the end."""
-        pending = self._world.pending
+        pending = self._state.pending
         if offset < 0:
             del pending[:offset]
         else:
@@ -132,7 +132,7 @@ class UpdateFeed:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 self._over.clear()
-                while not self._world.pending and not self._over.is_set():
+                while not self._state.pending and not self._over.is_set():
                     self._news.clear()
                     async with asyncio.TaskGroup() as group:
                         waits = [group.create_task(one.wait()) for one in (self._news, ended)]

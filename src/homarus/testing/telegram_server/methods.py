@@ -65,21 +65,21 @@ def bad(words: str, **more: Json) -> FakeBotError:
     return FakeBotError(400, f"Bad Request: {words}", **more)
 
 
-def perform(world: TelegramState, name: str, params: Params) -> Json:
+def perform(state: TelegramState, name: str, params: Params) -> Json:
     """Return the result of a call."""
     method = METHODS.get(name)
     if method is None:
         raise FakeBotError(404, "Not Found: method not found")
     if unknown := set(params) - method.takes:
         raise bad(f"no parameter is called {sorted(unknown)} (the fake is strict here)")
-    return method.run(world, params)
+    return method.run(state, params)
 
 
 # Messages
 
 
-def _send_message(world: TelegramState, params: Params) -> Json:
-    chat = _chat(world, params)
+def _send_message(state: TelegramState, params: Params) -> Json:
+    chat = _chat(state, params)
     text, entities = _words(params, "text", "parse_mode", "entities")
     if not text:
         raise bad("message text is empty")
@@ -88,26 +88,26 @@ def _send_message(world: TelegramState, params: Params) -> Json:
     fields: Object = {"text": text, **({"entities": entities} if entities else {})}
     if "link_preview_options" in params:
         fields["link_preview_options"] = params["link_preview_options"]
-    return _sent(world, chat, params, fields)
+    return _sent(state, chat, params, fields)
 
 
 def _send_file(field: str) -> Callable[[TelegramState, Params], Json]:
-    def send(world: TelegramState, params: Params) -> Json:
-        chat = _chat(world, params)
+    def send(state: TelegramState, params: Params) -> Json:
+        chat = _chat(state, params)
         caption, entities = _words(params, "caption", "parse_mode", "caption_entities")
         if utf16_len(caption) > MAX_CAPTION_UNITS:
             raise bad("message caption is too long")
-        fields = _file_fields(world, field, params.get(field))
+        fields = _file_fields(state, field, params.get(field))
         if caption:
             fields["caption"] = caption
         if entities:
             fields["caption_entities"] = entities
-        return _sent(world, chat, params, fields)
+        return _sent(state, chat, params, fields)
 
     return send
 
 
-def _file_fields(world: TelegramState, field: str, given: Json) -> Object:
+def _file_fields(state: TelegramState, field: str, given: Json) -> Object:
     if isinstance(given, Upload):
         if not given.content:
             raise bad("file must be non-empty")
@@ -115,10 +115,10 @@ def _file_fields(world: TelegramState, field: str, given: Json) -> Object:
             raise FakeBotError(413, "Request Entity Too Large")
         if field == "photo" and len(given.content) > MAX_PHOTO_BYTES:
             raise bad("file is too big")
-        file = world.add_file(given.content, f"{field}s/{{number}}-{given.name}")
+        file = state.add_file(given.content, f"{field}s/{{number}}-{given.name}")
         name, mime = given.name, given.mime
-    elif isinstance(given, str) and given in world.files:
-        file, name, mime = world.files[given], "", ""
+    elif isinstance(given, str) and given in state.files:
+        file, name, mime = state.files[given], "", ""
     elif given is None:
         raise bad(f"there is no {field} in the request")
     else:
@@ -151,15 +151,15 @@ def file_fields(field: str, file: Object, name: str, mime: str) -> Object:
     return {"document": {**file, **named}}
 
 
-def _sent(world: TelegramState, chat: FakeChat, params: Params, fields: Object) -> Object:
+def _sent(state: TelegramState, chat: FakeChat, params: Params, fields: Object) -> Object:
     thread = _number(params, "message_thread_id")
     if thread and thread not in chat.topics:
         raise bad("message thread not found")
     fields |= _reply_fields(chat, params)
     if keyboard := _keyboard(params):
         fields["reply_markup"] = keyboard
-    author = {"sender_chat": chat.shown} if chat.type == "channel" else {"from": world.bot}
-    return world.new_message(chat, **author, **world.thread_fields(chat, thread), **fields)
+    author = {"sender_chat": chat.shown} if chat.type == "channel" else {"from": state.bot}
+    return state.new_message(chat, **author, **state.thread_fields(chat, thread), **fields)
 
 
 def _reply_fields(chat: FakeChat, params: Params) -> Object:
@@ -193,12 +193,12 @@ def _keyboard(params: Params) -> Json:
     return {"inline_keyboard": rows}
 
 
-def _edit_text(world: TelegramState, params: Params) -> Json:
-    chat = _chat(world, params)
+def _edit_text(state: TelegramState, params: Params) -> Json:
+    chat = _chat(state, params)
     message = chat.messages.get(_number(params, "message_id"))
     if message is None:
         raise bad("message to edit not found")
-    if message.get("from", {}).get("id") != world.me["id"] and chat.type != "channel":
+    if message.get("from", {}).get("id") != state.me["id"] and chat.type != "channel":
         raise bad("message can't be edited")
     if "text" not in message:
         raise bad("there is no text in the message to edit")
@@ -219,15 +219,15 @@ def _edit_text(world: TelegramState, params: Params) -> Json:
     return message
 
 
-def _delete(world: TelegramState, params: Params) -> Json:
-    chat = _chat(world, params)
+def _delete(state: TelegramState, params: Params) -> Json:
+    chat = _chat(state, params)
     if chat.messages.pop(_number(params, "message_id"), None) is None:
         raise bad("message to delete not found")
     return True
 
 
-def _react(world: TelegramState, params: Params) -> Json:
-    chat = _chat(world, params)
+def _react(state: TelegramState, params: Params) -> Json:
+    chat = _chat(state, params)
     number = _number(params, "message_id")
     if number not in chat.messages:
         raise bad("message to react not found")
@@ -238,19 +238,19 @@ def _react(world: TelegramState, params: Params) -> Json:
     return True
 
 
-def _act(world: TelegramState, params: Params) -> Json:
-    chat = _chat(world, params)
+def _act(state: TelegramState, params: Params) -> Json:
+    chat = _chat(state, params)
     if params.get("action") not in _ACTIONS:
         raise bad("wrong parameter action in request")
     thread = _number(params, "message_thread_id")
     if thread > 1 and thread not in chat.topics:
         raise bad("message thread not found")
-    world.actions.append({**params, "chat_id": chat.id})
+    state.actions.append({**params, "chat_id": chat.id})
     return True
 
 
-def _draft(world: TelegramState, params: Params) -> Json:
-    chat = _chat(world, params)
+def _draft(state: TelegramState, params: Params) -> Json:
+    chat = _chat(state, params)
     if chat.type != "private":
         raise bad("TEXTDRAFT_PEER_INVALID")
     if not _number(params, "draft_id"):
@@ -258,14 +258,14 @@ def _draft(world: TelegramState, params: Params) -> Json:
     text, _ = _words(params, "text", "parse_mode", "entities")
     if utf16_len(text) > MAX_TEXT_UNITS:
         raise bad("message is too long")
-    world.drafts.append({**params, "chat_id": chat.id, "text": text})
+    state.drafts.append({**params, "chat_id": chat.id, "text": text})
     return True
 
 
 # The bot itself
 
 
-def _set_commands(world: TelegramState, params: Params) -> Json:
+def _set_commands(state: TelegramState, params: Params) -> Json:
     commands = params.get("commands")
     if not isinstance(commands, list):
         raise bad("can't parse BotCommand: expected an array")
@@ -276,25 +276,25 @@ def _set_commands(world: TelegramState, params: Params) -> Json:
             raise bad("BOT_COMMAND_INVALID")
         if not 1 <= len(command["description"]) <= 256:
             raise bad("BOT_COMMAND_DESCRIPTION_INVALID")
-    world.commands = commands
+    state.commands = commands
     return True
 
 
-def _delete_commands(world: TelegramState, _params: Params) -> Json:
-    world.commands = []
+def _delete_commands(state: TelegramState, _params: Params) -> Json:
+    state.commands = []
     return True
 
 
-def _answer_press(world: TelegramState, params: Params) -> Json:
+def _answer_press(state: TelegramState, params: Params) -> Json:
     id_ = params.get("callback_query_id")
-    if id_ not in world.queries:
+    if id_ not in state.queries:
         raise bad("query is too old and response timeout expired or query ID is invalid")
-    world.queries[id_] = True
+    state.queries[id_] = True
     return True
 
 
-def _get_file(world: TelegramState, params: Params) -> Json:
-    file = world.files.get(str(params.get("file_id", "")))
+def _get_file(state: TelegramState, params: Params) -> Json:
+    file = state.files.get(str(params.get("file_id", "")))
     if file is None:
         raise bad("invalid file_id")
     if len(file.content) > MAX_DOWNLOAD_BYTES:
@@ -305,14 +305,14 @@ def _get_file(world: TelegramState, params: Params) -> Json:
 # Shared by several methods
 
 
-def _chat(world: TelegramState, params: Params) -> FakeChat:
+def _chat(state: TelegramState, params: Params) -> FakeChat:
     given = params.get("chat_id")
     chat = None
     if isinstance(given, str) and given.startswith("@"):
-        named = (one for one in world.chats.values() if one.type != "private")
+        named = (one for one in state.chats.values() if one.type != "private")
         chat = next((one for one in named if one.shown.get("username") == given[1:]), None)
     elif id_ := _number(params, "chat_id"):
-        chat = world.chats.get(id_)
+        chat = state.chats.get(id_)
     elif given in {None, ""}:
         raise bad("chat_id is empty")
     if chat is None:
@@ -358,7 +358,7 @@ _TEXT: Final = {"text", "entities", "link_preview_options"}
 _EDITING: Final = {"chat_id", "message_id", "reply_markup", "parse_mode"}
 _FILES: Final = ("photo", "document", "voice", "audio", "video", "animation")
 METHODS: Final[dict[str, FakeBotMethod]] = {
-    "getMe": FakeBotMethod(frozenset(), lambda world, _params: world.me),
+    "getMe": FakeBotMethod(frozenset(), lambda state, _params: state.me),
     "sendMessage": FakeBotMethod(frozenset(_SENDING | _TEXT), _send_message),
     "editMessageText": FakeBotMethod(frozenset(_EDITING | _TEXT), _edit_text),
     "deleteMessage": FakeBotMethod(frozenset({"chat_id", "message_id"}), _delete),

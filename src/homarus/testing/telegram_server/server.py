@@ -23,7 +23,11 @@ from homarus.testing.telegram_server.webhook import Push
 
 TOKEN: Final = "700000001:AAfake-token_0123456789abcdefghijklm"  # noqa: S105 - nobody's
 _TOKEN: Final = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
-_ACTS: Final = ("say", "attach", "edit", "press", "react", "upgrade", "block")
+# Methods of UserActions by the word in the URL.
+_ACTIONS: Final = {
+    "say": "send_message",
+    **{name: name for name in ("attach", "edit", "press", "react", "upgrade", "block")},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class TelegramServer(StreamServer):
         self.press, self.react = self.acts.press, self.acts.react
         self.redeliver = self.acts.redeliver
         self._without = without
-        self._troubles: list[tuple[str, CallFault]] = []
+        self._faults: list[tuple[str, CallFault]] = []
         self._changed = asyncio.Event()
 
     async def __aexit__(self, *exc: object) -> None:
@@ -103,7 +107,7 @@ class TelegramServer(StreamServer):
 
     def trouble(self, method: str, *, times: int = 1, **what: Any) -> None:
         """Make the next calls of a method, or of any (`*`), fail."""
-        self._troubles += [(method, CallFault(**what))] * times
+        self._faults += [(method, CallFault(**what))] * times
 
     def sent(self, chat: int = 0) -> list[dict[str, Any]]:
         """Return the bot's messages as they are now, in one chat or all."""
@@ -155,8 +159,8 @@ class TelegramServer(StreamServer):
                 parts = urlsplit(target)
                 steps = [unquote(step) for step in parts.path.strip("/").split("/")]
                 if steps[0] == "control":
-                    status, told = self._control(method, steps[-1], body)
-                    await write_whole(writer, status, json.dumps(told).encode())
+                    status, payload = self._control(method, steps[-1], body)
+                    await write_whole(writer, status, json.dumps(payload).encode())
                 elif steps[0] == "file":
                     await self._give_file(writer, steps)
                 else:
@@ -184,7 +188,7 @@ class TelegramServer(StreamServer):
             return
         self.books.asked.append((method, _shown(params)))
         self._changed_now()
-        trouble = self._next_trouble(method)
+        trouble = self._next_fault(method)
         if trouble:
             await self._go_wrong(writer, method, params, trouble)
             return
@@ -228,7 +232,7 @@ class TelegramServer(StreamServer):
             await self._perform(method, params)
         if trouble.wait_s:
             await asyncio.sleep(trouble.wait_s)
-        told = trouble.told or _refused(_trouble_words(trouble))
+        told = trouble.told or _refused(_fault_error(trouble))
         self._note(RecordedCall(method, _shown(params), trouble.status, told, trouble.taken))
         if not trouble.status:
             raise ConnectionEnded
@@ -264,10 +268,10 @@ class TelegramServer(StreamServer):
     def _changed_now(self) -> None:
         self._changed.set()
 
-    def _next_trouble(self, method: str) -> CallFault | None:
-        for at, (name, trouble) in enumerate(self._troubles):
+    def _next_fault(self, method: str) -> CallFault | None:
+        for at, (name, trouble) in enumerate(self._faults):
             if name in {method, "*"}:
-                del self._troubles[at]
+                del self._faults[at]
                 return trouble
         return None
 
@@ -275,26 +279,26 @@ class TelegramServer(StreamServer):
 
     def _control(self, method: str, name: str, body: bytes) -> tuple[int, Json]:
         if (method, name) == ("GET", "books"):
-            return 200, self._told_books()
+            return 200, self._encode_log()
         try:
-            asked = json.loads(body or b"{}")
+            arguments = json.loads(body or b"{}")
             if name == "trouble":
-                self.trouble(**asked)
+                self.trouble(**arguments)
                 return 200, {}
             if name == "hosts":
-                self.hosts.update(asked)
+                self.hosts.update(arguments)
                 return 200, {}
             if name == "redeliver":
-                count = asked.pop("count", 1)
-                self.redeliver(*self.acts.updates[-count:], **asked)
+                count = arguments.pop("count", 1)
+                self.redeliver(*self.acts.updates[-count:], **arguments)
                 return 200, {}
-            if name in _ACTS:
-                return 200, {"made": getattr(self.acts, name)(**asked)}
+            if name in _ACTIONS:
+                return 200, {"made": getattr(self.acts, _ACTIONS[name])(**arguments)}
         except (ValueError, TypeError, KeyError) as exc:
             return 400, {"error": f"{type(exc).__name__}: {exc}"}
         return 404, {"error": f"nobody can {name}"}
 
-    def _told_books(self) -> Json:
+    def _encode_log(self) -> Json:
         messages = [m for chat in self.world.chats.values() for m in chat.messages.values()]
         return {
             "calls": [asdict(call) for call in self.books.calls],
@@ -306,7 +310,7 @@ class TelegramServer(StreamServer):
         }
 
 
-def _trouble_words(trouble: CallFault) -> FakeBotError:
+def _fault_error(trouble: CallFault) -> FakeBotError:
     if trouble.retry_after or trouble.status == 429:
         words = f"Too Many Requests: retry after {trouble.retry_after}"
         return FakeBotError(429, words, parameters={"retry_after": trouble.retry_after})
@@ -314,8 +318,8 @@ def _trouble_words(trouble: CallFault) -> FakeBotError:
 
 
 def _refused(refusal: FakeBotError) -> Json:
-    told = {"ok": False, "error_code": refusal.status, "description": refusal.words}
-    return {**told, **refusal.more}
+    payload = {"ok": False, "error_code": refusal.status, "description": refusal.words}
+    return {**payload, **refusal.more}
 
 
 def _shown(params: Mapping[str, Json]) -> dict[str, Any]:

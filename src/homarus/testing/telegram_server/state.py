@@ -18,7 +18,7 @@ BOT_ID: Final = 700_000_001
 ANONYMOUS: Final = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
 ANONYMOUS["username"] = "GroupAnonymousBot"
 # The kinds that are delivered by default.
-USUAL_KINDS: Final = (
+DEFAULT_KINDS: Final = (
     "message",
     "edited_message",
     "channel_post",
@@ -88,7 +88,7 @@ class TelegramState:
         self.drafts: list[Object] = []
         self.actions: list[Object] = []
         self.pending: list[Object] = []  # unconfirmed updates
-        self.allowed: tuple[str, ...] = USUAL_KINDS
+        self.allowed: tuple[str, ...] = DEFAULT_KINDS
         # A bot that has read from one server continues at the next: its numbers are higher.
         self._updates = itertools.count(int(time.time()))
         self._files = itertools.count(1)

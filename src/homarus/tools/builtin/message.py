@@ -1,8 +1,8 @@
-"""The `message` tool: write to a chat, answer, react, edit and delete there.
+"""The `message` tool: send, reply, react, edit and delete messages in chats.
 
-Without a target it means the chat that is being answered. Elsewhere it writes only where
-`tools.message` lets it, and to somebody new only after a person said yes. What it sends has an
-id made of the run and the call, and the rest can be done twice: so it may be run again.
+Without a target it acts on the current chat. Other chats are allowed by `tools.message`, and a
+chat that is new needs a person's approval. A send has an idempotency key made of the run and the
+call, and the other actions can be repeated, so the tool may be run again.
 """
 
 import hashlib
@@ -40,10 +40,10 @@ def _named(*names: str, about: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class _MessageAction:
-    """A call, read: what to do, and where."""
+    """A parsed call: the action and its target."""
 
     action: MessageActionName
-    mail: Messenger
+    messenger: Messenger
     to: Address
     message_id: str
     text: str = ""
@@ -58,7 +58,7 @@ class _MessageAction:
 
 @cache
 def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
-    """The tool, with the rules for writing elsewhere."""
+    """Return the tool with the rules for writing to other chats."""
 
     @tool(group="messaging", name="message", serial=True, idempotent=True)
     async def run(
@@ -105,9 +105,9 @@ def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
         Your answer reaches this conversation by itself: use this to write elsewhere, to send a
         file or buttons, or to react. To somebody new your person is asked first.
         """
-        asked = _MessageAction(
+        request = _MessageAction(
             action,
-            _mail(ctx),
+            _get_messenger(ctx),
             _find(ctx, target or "", channel or "", account_id or "", thread_id or ""),
             message_id or "",
             message or "",
@@ -119,10 +119,10 @@ def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
             silent,
             _rows(buttons or []),
         )
-        crossed = await _permit(rules, ctx, asked)
+        crossed = await _permit(rules, ctx, request)
         if action in {"react", "edit", "delete"}:
-            return await _change(ctx, asked)
-        return await _send(rules, ctx, asked, crossed=crossed)
+            return await _change(ctx, request)
+        return await _send(rules, ctx, request, crossed=crossed)
 
     return run
 
@@ -132,35 +132,36 @@ def tools(context: ToolSourceContext) -> Sequence[Tool]:
     return [message_tool(context.config.tools.message)] if context.has_chats else []
 
 
-def _mail(ctx: ToolContext) -> Messenger:
-    if ctx.mail is None or not ctx.mail.accounts():
+def _get_messenger(ctx: ToolContext) -> Messenger:
+    if ctx.messenger is None or not ctx.messenger.accounts():
         raise ToolError("no chat service is connected", fix="say it in your answer")
-    return ctx.mail
+    return ctx.messenger
 
 
 def _find(ctx: ToolContext, target: str, channel: str, account: str, thread: str) -> Address:
     names = {"channel": channel, "account": account, "thread": thread}
-    return _mail(ctx).resolve_address(target, here=ctx.here, **names)
+    return _get_messenger(ctx).resolve_address(target, here=ctx.here, **names)
 
 
-async def _permit(rules: MessageToolConfig, ctx: ToolContext, asked: _MessageAction) -> bool:
-    """Whether this leaves the chat that is answered; ToolDenied when it may not."""
-    to, here = asked.to, ctx.here
+async def _permit(rules: MessageToolConfig, ctx: ToolContext, request: _MessageAction) -> bool:
+    """Return whether this leaves the current chat. Raises ToolDeniedError when it may not."""
+    to, here = request.to, ctx.here
     if here and _chat(to) == _chat(here):
         return False
-    bound = here is not None and _chat(here)[:2] in asked.mail.accounts()
+    bound = here is not None and _chat(here)[:2] in request.messenger.accounts()
     if here and bound and not rules.allow_cross_context_send:
-        within = to.channel == here.channel
-        name = "allowWithinProvider" if within else "allowAcrossProviders"
+        is_same_channel = to.channel == here.channel
+        name = "allowWithinProvider" if is_same_channel else "allowAcrossProviders"
         own = rules.cross_context
-        if not (own.allow_within_provider if within else own.allow_across_providers):
+        if not (own.allow_within_provider if is_same_channel else own.allow_across_providers):
             raise ToolDeniedError(
                 f"from a chat on {here.channel} nothing is written to {_shown(to)}",
                 fix=f"your person can allow it: tools.message.crossContext.{name}",
             )
-    if not await asked.mail.is_known_chat(ctx.agent, to):
+    if not await request.messenger.is_known_chat(ctx.agent, to):
         question = ApprovalRequest(
-            "May the agent write to somebody new?", escape_invisible(_described(asked, _shown(to)))
+            "May the agent write to somebody new?",
+            escape_invisible(_described(request, _shown(to))),
         )
         if not await ctx.ask(question):
             raise ToolDeniedError(f"nobody approved to write to {_shown(to)}, who is new to you")
@@ -168,59 +169,61 @@ async def _permit(rules: MessageToolConfig, ctx: ToolContext, asked: _MessageAct
 
 
 async def _send(
-    rules: MessageToolConfig, ctx: ToolContext, asked: _MessageAction, *, crossed: bool
+    rules: MessageToolConfig, ctx: ToolContext, request: _MessageAction, *, crossed: bool
 ) -> ToolOutput:
-    if not asked.text.strip() and not asked.media:
+    if not request.text.strip() and not request.media:
         raise ToolError("there is nothing to send", fix="give message or media")
-    if asked.action == "thread-reply" and not asked.to.thread:
+    if request.action == "thread-reply" and not request.to.thread:
         raise ToolError("it is not said in which thread", fix="give threadId")
-    files = await asked.mail.attach([asked.media], ctx.workspace) if asked.media else ()
-    if lost := next((file for file in files if file.problem), None):
-        raise ToolError(f"{lost.name}: {lost.problem}")
+    files = await request.messenger.attach([request.media], ctx.workspace) if request.media else ()
+    if failed := next((file for file in files if file.problem), None):
+        raise ToolError(f"{failed.name}: {failed.problem}")
     extras = Extras(
-        reply_to=_current(ctx, asked) if asked.action == "reply" else asked.reply_to,
+        reply_to=_current(ctx, request) if request.action == "reply" else request.reply_to,
         media=files,
-        as_voice=asked.as_voice,
-        buttons=asked.buttons,
-        silent=asked.silent,
+        as_voice=request.as_voice,
+        buttons=request.buttons,
+        silent=request.silent,
     )
-    text = _marked(rules, ctx, asked.text) if crossed else asked.text
-    posted = await asked.mail.send(asked.to, text, extras, _key(ctx, asked))
-    return _told(asked.to, posted)
+    text = _marked(rules, ctx, request.text) if crossed else request.text
+    result = await request.messenger.send(request.to, text, extras, _key(ctx, request))
+    return _format_result(request.to, result)
 
 
-async def _change(ctx: ToolContext, asked: _MessageAction) -> ToolOutput:
+async def _change(ctx: ToolContext, request: _MessageAction) -> ToolOutput:
     """React, edit or delete."""
-    message_id = asked.message_id or _current(ctx, asked)
-    where = f"message {one_line(message_id, 60)} in {_shown(asked.to)}"
-    match asked.action:
-        case "react" if asked.emoji or asked.remove:
-            await asked.mail.react(asked.to, message_id, "" if asked.remove else asked.emoji)
-            told = f"{'Took the reaction back from' if asked.remove else 'Reacted to'} {where}."
+    message_id = request.message_id or _current(ctx, request)
+    where = f"message {one_line(message_id, 60)} in {_shown(request.to)}"
+    match request.action:
+        case "react" if request.emoji or request.remove:
+            await request.messenger.react(
+                request.to, message_id, "" if request.remove else request.emoji
+            )
+            text = f"{'Took the reaction back from' if request.remove else 'Reacted to'} {where}."
         case "react":
             raise ToolError("it is not said what to react with", fix="give emoji, or remove")
-        case _ if not asked.message_id:  # what is answered is another's: not ours to change
+        case _ if not request.message_id:  # the current message is not ours to change
             raise ToolError("it is not said which message", fix="give messageId")
         case "edit":
-            await asked.mail.edit(asked.to, message_id, asked.text)
-            told = f"Changed {where}."
+            await request.messenger.edit(request.to, message_id, request.text)
+            text = f"Changed {where}."
         case _:
-            await asked.mail.delete(asked.to, message_id)
-            told = f"Deleted {where}."
-    return ToolOutput((Text(told),), {**_details(asked.to), "messageId": message_id})
+            await request.messenger.delete(request.to, message_id)
+            text = f"Deleted {where}."
+    return ToolOutput((Text(text),), {**_details(request.to), "messageId": message_id})
 
 
-def _current(ctx: ToolContext, asked: _MessageAction) -> str:
-    """The message meant where none is named: the one that is being answered, in its chat."""
-    if named := asked.message_id or asked.reply_to:
+def _current(ctx: ToolContext, request: _MessageAction) -> str:
+    """Return the message id of the call, or the current message in the current chat."""
+    if named := request.message_id or request.reply_to:
         return named
-    if ctx.here and _chat(ctx.here) == _chat(asked.to) and ctx.message_id:
+    if ctx.here and _chat(ctx.here) == _chat(request.to) and ctx.message_id:
         return ctx.message_id
     raise ToolError("it is not said which message", fix="give messageId")
 
 
 def _marked(rules: MessageToolConfig, ctx: ToolContext, text: str) -> str:
-    """Words from another chat, which say so."""
+    """Return the text with the marker that names the chat it comes from."""
     marker = rules.cross_context.marker
     if not marker.enabled or not text.strip() or ctx.here is None:
         return text
@@ -230,29 +233,29 @@ def _marked(rules: MessageToolConfig, ctx: ToolContext, text: str) -> str:
     return f"{prefix}{text}{suffix}"
 
 
-def _key(ctx: ToolContext, asked: _MessageAction) -> str:
-    """One for one call. Some services use an id for several calls: what is said counts, too."""
-    to = asked.to
-    meant = (asked.reply_to, asked.message_id)
-    said = [ctx.call_id, *_chat(to), to.thread, asked.text, asked.media, *meant]
-    digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()
+def _key(ctx: ToolContext, request: _MessageAction) -> str:
+    """Return the idempotency key. Call ids may repeat, so the content is part of it."""
+    to = request.to
+    references = (request.reply_to, request.message_id)
+    identity = [ctx.call_id, *_chat(to), to.thread, request.text, request.media, *references]
+    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
     return f"{ctx.run_id}:message:{digest[:16]}"
 
 
-def _told(to: Address, posted: SendResult) -> ToolOutput:
-    shown, why = _shown(to), one_line(posted.why, 200)
-    match posted.state:
+def _format_result(to: Address, result: SendResult) -> ToolOutput:
+    shown, reason = _shown(to), one_line(result.why, 200)
+    match result.state:
         case "failed":
-            raise ToolError(f"it could not be sent to {shown}: {why}")
+            raise ToolError(f"it could not be sent to {shown}: {reason}")
         case "sent":
-            at = f" as message {posted.message_id}" if posted.message_id else ""
-            told = f"Sent to {shown}{at}."
+            at = f" as message {result.message_id}" if result.message_id else ""
+            text = f"Sent to {shown}{at}."
         case "unknown":
-            told = f"Sent to {shown}, but it was not confirmed: {why}. Do not send it again."
+            text = f"Sent to {shown}, but it was not confirmed: {reason}. Do not send it again."
         case _:
-            told = f"It is on its way to {shown}, and not there yet. Do not send it again."
-    details = {**_details(to), "messageId": posted.message_id, "state": posted.state}
-    return ToolOutput((Text(told),), details)
+            text = f"It is on its way to {shown}, and not there yet. Do not send it again."
+    details = {**_details(to), "messageId": result.message_id, "state": result.state}
+    return ToolOutput((Text(text),), details)
 
 
 def _rows(buttons: list[list[dict[str, str]]]) -> tuple[tuple[Button, ...], ...]:
@@ -290,12 +293,12 @@ def _details(to: Address) -> dict[str, str | None]:
     }
 
 
-def _described(asked: _MessageAction, shown: str) -> str:
-    lines = [f"To: {shown}", f"What: {asked.action}"]
-    if asked.text:
-        lines += ["", asked.text]
-    if asked.media:
-        lines += ["", f"With the file {asked.media}"]
-    if asked.emoji:
-        lines += ["", asked.emoji]
+def _described(request: _MessageAction, shown: str) -> str:
+    lines = [f"To: {shown}", f"What: {request.action}"]
+    if request.text:
+        lines += ["", request.text]
+    if request.media:
+        lines += ["", f"With the file {request.media}"]
+    if request.emoji:
+        lines += ["", request.emoji]
     return "\n".join(lines)

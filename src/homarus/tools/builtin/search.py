@@ -88,13 +88,13 @@ async def grep(
             search = _GrepSearch(RootedFs(ctx.workspace), matcher, wanted, context, limit, stop)
             return search.run(path)
         finally:
-            matcher.remove_account()
+            matcher.close()
 
     return await _in_thread(work)
 
 
 async def _in_thread(work: Callable[[threading.Event], T]) -> T:
-    """Blocking work that learns when nobody waits for it any more."""
+    """Blocking work that is told to stop when its caller is cancelled."""
     stop = threading.Event()
     try:
         return await asyncio.to_thread(work, stop)
@@ -176,7 +176,7 @@ class _GrepSearch:
         text = self._text(path)
         if text is None:
             return
-        numbers = self.matcher.accounts(text, self.left)
+        numbers = self.matcher.find_lines(text, self.left)
         self.left -= len(numbers)
         if numbers:
             lines = text.split("\n")

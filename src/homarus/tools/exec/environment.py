@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.text import one_line
 
-KEPT = frozenset(
+INHERITED = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR"}
 )
-KEPT_PREFIXES = ("LC_", "XDG_")
+INHERITED_PREFIXES = ("LC_", "XDG_")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 MAX_NAMES = 64
 MAX_CHARS = 32_000
@@ -30,22 +30,22 @@ FORBIDDEN_PREFIXES = ("LD_", "DYLD_", "GIT_", "BASH_FUNC_")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-def build_environment(asked: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
+def build_environment(requested: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
     """Return the harmless part of `outer` and the requested variables."""
-    check_requested_env(asked)
-    kept = {
+    check_requested_env(requested)
+    inherited = {
         name: value
         for name, value in outer.items()
-        if name in KEPT or name.startswith(KEPT_PREFIXES)
+        if name in INHERITED or name.startswith(INHERITED_PREFIXES)
     }
-    return {"PATH": DEFAULT_PATH} | kept | dict(asked)
+    return {"PATH": DEFAULT_PATH} | inherited | dict(requested)
 
 
-def check_requested_env(asked: Mapping[str, str]) -> None:
+def check_requested_env(requested: Mapping[str, str]) -> None:
     """Refuse names and values that a command may not be given."""
-    if len(asked) > MAX_NAMES or sum(len(n) + len(v) for n, v in asked.items()) > MAX_CHARS:
+    if len(requested) > MAX_NAMES or sum(len(n) + len(v) for n, v in requested.items()) > MAX_CHARS:
         raise ToolError(f"env is too big: {MAX_NAMES} names and {MAX_CHARS} characters at most")
-    for name, value in asked.items():
+    for name, value in requested.items():
         if not _NAME.fullmatch(name):
             raise ToolError(f"env: {one_line(name)!r} is not the name of a variable")
         if name.upper() in FORBIDDEN or name.upper().startswith(FORBIDDEN_PREFIXES):

@@ -1,9 +1,9 @@
 """The process between us and a command, which ends the complete process tree.
 
-Started as `python -I -S keeper.py CONTROL CWD COMMAND` in a session of its own; imports no module
-of ours. CONTROL is a socket: the exit status is written to it, and `t` (terminate) or end of file
-(the gateway is gone or has closed it: kill) is read from it. CWD is a descriptor, so the command
-runs in the very directory that was shown to the person.
+Started as `python -I -S process_supervisor.py CONTROL CWD COMMAND` in a session of its own; it
+imports no module of ours. CONTROL is a socket: the exit status is written to it, and `t`
+(terminate) or end of file (the gateway is gone or has closed it: kill) is read from it. CWD is a
+descriptor, so the command runs in the very directory that was shown to the person.
 
 Why a process and not a call between fork and exec: a death signal reaches one process, never its
 children, and exists on Linux only; a socket that closes is noticed everywhere, also after kill -9.

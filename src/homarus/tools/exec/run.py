@@ -24,7 +24,7 @@ MAX_OUTPUT_CHARS = 200_000
 _CHUNK_BYTES = 65_536
 _ENDING_S = 10.0  # longer than the supervisor's own timeout
 _DRAIN_S = 1.0
-_KEEPER = Path(__file__).with_name("keeper.py")
+_SUPERVISOR = Path(__file__).with_name("process_supervisor.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +47,21 @@ async def run_command(
 ) -> CommandResult:
     """Run the command to its end or its timeout."""
     loop = asyncio.get_running_loop()
-    began_s = loop.time()
+    started_s = loop.time()
     output = OutputBuffer(MAX_OUTPUT_CHARS)
-    kept = _SupervisedProcess(command, folder_fd, env)
+    process = _SupervisedProcess(command, folder_fd, env)
     try:
         async with asyncio.TaskGroup() as tasks:
-            pump = tasks.create_task(_pump(kept.output, output, ProgressThrottle(show)))
-            exit_code, timed_out = await _wait(kept.control, timeout_s)
-            duration_ms = round((loop.time() - began_s) * 1000)
+            pump = tasks.create_task(_pump(process.output, output, ProgressThrottle(show)))
+            exit_code, timed_out = await _wait(process.control, timeout_s)
+            duration_ms = round((loop.time() - started_s) * 1000)
             if exit_code is None:
-                kept.kill()
+                process.kill()
             # A process that escaped (not on Linux) may hold the pipe open for ever.
             await asyncio.wait([pump], timeout=_DRAIN_S)
             pump.cancel()
     finally:
-        await kept.end()
+        await process.end()
     return CommandResult(exit_code, timed_out, output.text, duration_ms)
 
 
@@ -79,10 +79,10 @@ async def _wait(control: socket.socket, timeout_s: float) -> tuple[int | None, b
 
 async def _exit_code(control: socket.socket) -> int | None:
     try:
-        told = await asyncio.get_running_loop().sock_recv(control, 16)
+        data = await asyncio.get_running_loop().sock_recv(control, 16)
     except ConnectionError:
         return None
-    return int(told) if told else None
+    return int(data) if data else None
 
 
 async def _pump(pipe: BinaryIO, output: OutputBuffer, progress: ProgressThrottle) -> None:
@@ -120,7 +120,14 @@ class _SupervisedProcess:
                 self.output: BinaryIO = os.fdopen(read_fd, "rb", buffering=0)
                 ours.enter_context(self.output)
                 theirs.callback(os.close, write_fd)
-                words = ["-I", "-S", str(_KEEPER), str(control.fileno()), str(folder_fd), command]
+                words = [
+                    "-I",
+                    "-S",
+                    str(_SUPERVISOR),
+                    str(control.fileno()),
+                    str(folder_fd),
+                    command,
+                ]
                 self._process = subprocess.Popen(  # noqa: S603 - what a person approved
                     [sys.executable, *words],
                     stdin=subprocess.DEVNULL,
@@ -130,7 +137,7 @@ class _SupervisedProcess:
                     pass_fds=(control.fileno(), folder_fd),
                     start_new_session=True,
                 )
-                ours.pop_all()  # all is well: `end` closes them
+                ours.pop_all()  # success: `end` closes them
         except OSError as exc:
             raise ToolError(f"the command could not be started: {exc.strerror}") from exc
         self.control.settimeout(0.0)
