@@ -91,8 +91,8 @@ class App:
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
-        self.channels = self._channel_runtime.switchboard
-        self._supervisor = self._channel_runtime.delivery
+        self.channels = self._channel_runtime.controller
+        self._supervisor = self._channel_runtime.supervisor
         self.messenger = ChannelMessenger(
             self._supervisor,
             store,
@@ -135,11 +135,11 @@ class App:
             state=self.paths.state,
             given=channels,
             env=lambda: self.loaded.env,
-            record=self.sessions.data,
-            called=self._agents.display_name,
-            put=lambda key, row: self.control.submit(key, row),
+            find_record=self.sessions.data,
+            find_name=self._agents.display_name,
+            submit=lambda key, record: self.control.submit(key, record),
             is_command=has_control_command,
-            sent=lambda *sent: self._group.create_task(
+            on_sent=lambda *sent: self._group.create_task(
                 self.hooks.message_sent(*sent), name="hooks"
             ),
             commands=lambda: native_commands(self._config().commands),

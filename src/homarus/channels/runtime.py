@@ -1,7 +1,7 @@
 """Compose everything between the chat services and the sessions.
 
 Inbound: adapter → inbound pipeline → admission (routing, access control, media) → journal →
-`put`. Outbound: outbox records → outbox worker → adapter. Next to them, live replies: typing
+`submit`. Outbound: outbox records → outbox worker → adapter. Next to them, live replies: typing
 indicator, drafts, reactions. Admission is imported with the first message, so that a program
 without channels does not load it.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class ChannelRuntime:
     """All channels of a config, started by the channel controller.
 
-    `called` returns an agent's name and emoji.
+    `find_name` returns an agent's name and emoji.
     """
 
     def __init__(
@@ -47,25 +47,31 @@ class ChannelRuntime:
         *,
         state: Path,
         env: Callable[[], Mapping[str, str]],
-        record: "FindSessionRecord",
-        put: SubmitAccepted,
-        sent: Callable[[Outbound, str], object],
-        called: Callable[[str], tuple[str, str]],
+        find_record: "FindSessionRecord",
+        submit: SubmitAccepted,
+        on_sent: Callable[[Outbound, str], object],
+        find_name: Callable[[str], tuple[str, str]],
         is_command: Callable[[str], bool],
         given: Sequence[Channel] = (),
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
     ) -> None:
-        self._on_sent, self._is_command = sent, is_command
+        self._on_sent, self._is_command = on_sent, is_command
         self._admission: tuple[AccessControl, AdmissionPipeline] | None = None
-        self._open_admission = partial(self._make_admission, config, state, clock, called, record)
-        self.delivery = ChannelSupervisor(journal, (), clock, config=config, sent=self._sent)
+        self._open_admission = partial(
+            self._make_admission, config, state, clock, find_name, find_record
+        )
+        self.supervisor = ChannelSupervisor(journal, (), clock, config=config, sent=self._sent)
         self.live = LiveReplies(group, clock, channel=self._channel, config=config)
         self._pipeline = InboundPipeline(
-            journal, clock, admit=self._admit, submit=put, on_enqueued=self.delivery.wake_workers
+            journal,
+            clock,
+            admit=self._admit,
+            submit=submit,
+            on_enqueued=self.supervisor.wake_workers,
         )
-        self.switchboard = ChannelController(
+        self.controller = ChannelController(
             config,
-            self.delivery,
+            self.supervisor,
             self._pipeline,
             clock,
             state=state,
@@ -83,8 +89,8 @@ class ChannelRuntime:
         config: Callable[[], Config],
         state: Path,
         clock: Clock,
-        called: Callable[[str], tuple[str, str]],
-        record: "FindSessionRecord",
+        find_name: Callable[[str], tuple[str, str]],
+        find_record: "FindSessionRecord",
     ) -> tuple["AccessControl", "AdmissionPipeline"]:
         from homarus.channels.access_control import AccessControl
         from homarus.channels.admission import AdmissionPipeline
@@ -96,21 +102,21 @@ class ChannelRuntime:
             state,
             clock,
             find_entry=lambda key: admission.entries.get(key, {}),
-            find_names=lambda agent: AgentNames(*called(agent)),
+            find_names=lambda agent: AgentNames(*find_name(agent)),
             is_command=self._is_command,
         )
         admission = AdmissionPipeline(
             config,
             access,
             MediaDownloader(state, clock.now_ms),
-            find_record=record,
-            build_reply=self.delivery.build_reply,
+            find_record=find_record,
+            build_reply=self.supervisor.build_reply,
             add_ack=self.live.add_ack_reaction,
         )
         return access, admission
 
     def _channel(self, channel: str, account: str) -> Channel | None:
-        return self.switchboard.find_channel(channel, account)
+        return self.controller.find_channel(channel, account)
 
     def _sent(self, message: Outbound, error: str) -> None:
         """Handle a record that was delivered or is dead."""

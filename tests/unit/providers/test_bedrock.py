@@ -351,8 +351,9 @@ def test_import_needs_no_aws_library() -> None:
         "sys.modules['google'] = None\n"
         "from homarus.providers import bedrock, vertex\n"
         "from homarus.core.errors import UserError\n"
-        "for make in (lambda: bedrock.create(bedrock.ProviderConnection('b', '')),\n"
-        "             lambda: vertex.create(vertex.ProviderConnection('v', '', model_id='gemini-3'))):\n"
+        "from homarus.providers.endpoint import ProviderConnection as Connection\n"
+        "for make in (lambda: bedrock.create(Connection('b', '')),\n"
+        "             lambda: vertex.create(Connection('v', '', model_id='gemini-3'))):\n"
         "    try: make()\n"
         "    except UserError as exc: print(exc.fix)\n"
     )
