@@ -32,10 +32,10 @@ class Ear:
     async def send(self, message: Outbound) -> Receipt:
         return Receipt()
 
-    def admits(self, headers: Mapping[str, str]) -> bool:
+    def verify_request(self, headers: Mapping[str, str]) -> bool:
         return verify_telegram(headers, SECRET)
 
-    async def hear(self, headers: Mapping[str, str], body: bytes) -> int:
+    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
         try:
             json.loads(body)
         except ValueError:

@@ -122,8 +122,8 @@ class Desk(fakes.RecordingHandler):
         assert cursor is None and acknowledge is None
         await super().__call__(inbound)
 
-    async def read_to(self, cursor: Mapping[str, Json]) -> None:
-        raise AssertionError("IRC has no place to read from")
+    async def save_cursor(self, cursor: Mapping[str, Json]) -> None:
+        raise AssertionError("IRC has no cursor")
 
 
 def channel(
