@@ -154,7 +154,7 @@ def test_fallback_text_of_failed_attempt_is_void() -> None:
     road.ways[0] = FallbackTarget(first.model, "a", opened, first.mark, first.limiter)
     pieces = road.ask()
     kinds = [type(piece).__name__ for piece in pieces]
-    assert kinds == ["TextDelta", "Retried"] * 3 + ["TextDelta", "Message"]
+    assert kinds == ["TextDelta", "AttemptRetried"] * 3 + ["TextDelta", "Message"]
 
 
 def test_fallback_refused_thinking_is_lowered() -> None:
