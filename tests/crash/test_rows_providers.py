@@ -99,7 +99,9 @@ async def tls_less() -> AsyncIterator[str]:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the connection timeout, and never resolve names on the network."""
     monkeypatch.setattr(
-        endpoint, "ProviderConnection", functools.partial(endpoint.ProviderConnection, connect_s=0.2)
+        endpoint,
+        "ProviderConnection",
+        functools.partial(endpoint.ProviderConnection, connect_s=0.2),
     )
 
     def refuse(host: Any, *args: Any, **more: Any) -> Any:
