@@ -29,6 +29,8 @@ VENV = Path(os.environ.get("HOMARUS_VENV", ROOT / ".venv"))
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 STAMP = VENV / ".homarus-stamp"
+# One worker more than cores: many tests wait for a process, a kill or a clock.
+PARALLEL = ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
 
 
 def sh(*command: str | Path, **env: str) -> None:
@@ -89,9 +91,10 @@ def run() -> None:
 def test() -> None:
     """Run every test but the peers."""
     setup()
+    args = sys.argv[2:]
+    workers = [] if any(not arg.startswith("--") for arg in args) else PARALLEL
     # With bytecode forbidden, every worker would compile all tests again: a quarter minute each.
-    workers = sys.argv[2:] or ["-n", "auto"]
-    sh(PYTHON, "-m", "pytest", "-m", "not peers", *workers, PYTHONDONTWRITEBYTECODE="")
+    sh(PYTHON, "-m", "pytest", "-m", "not peers", *workers, *args, PYTHONDONTWRITEBYTECODE="")
 
 
 def test_newest() -> None:
@@ -102,7 +105,7 @@ def test_newest() -> None:
         return
     number = ".".join(str(part) for part in version)
     print(f"The unit and style tests on Python {number} ({python}):", flush=True)
-    tests = ["tests/unit", "tests/style", *(sys.argv[2:] or ["-n", "auto"])]
+    tests = ["tests/unit", "tests/style", *(sys.argv[2:] or PARALLEL)]
     sh(python, ROOT / "dev.py", "test", *tests, HOMARUS_VENV=str(ROOT / f".venv-{number}"))
 
 
