@@ -1,6 +1,7 @@
 """The commands a person or a script runs, and their messages when something is wrong."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,7 @@ def test_agent_continues_existing_openclaw_state(home: Home, model_url: str) -> 
     listed = json.loads((samples / "sessions.json").read_text())
     session_id = listed["agent:main:cap-chat"]["sessionId"]
     listed["agent:main:cap-chat"]["sessionFile"] = str(folder / f"{session_id}.jsonl")
+    listed["agent:main:cap-chat"]["updatedAt"] = time.time_ns() // 1_000_000  # no daily reset
     (folder / "sessions.json").write_text(json.dumps(listed))
     before = (samples / "transcript-chat.jsonl").read_bytes()
     (folder / f"{session_id}.jsonl").write_bytes(before)
