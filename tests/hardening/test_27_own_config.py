@@ -11,12 +11,8 @@ from homarus.config.config_files import ConfigTexts
 from homarus.config.json5_document import KeyPath, Value
 from homarus.config.known_keys import OWN_KEYS, check_value, openclaw_root
 from homarus.config.load import examine_config, load_config
-from homarus.config.own_config import (
-    check_own_tree,
-    describe_openclaw_problems,
-    overlay_own,
-    split_own,
-)
+from homarus.config.own_config import overlay_own
+from homarus.config.own_keys import check_own_tree, describe_openclaw_problems, split_own
 from homarus.config.paths import Paths
 from homarus.config.tree_edit import parse_path, set_path, unset_path
 from homarus.config.write import ConfigWrite, move_own_settings, read_own_tree, write_config

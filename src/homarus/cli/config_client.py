@@ -134,15 +134,16 @@ class FileConfigClient:
 
     async def validate(self) -> ConfigValidation:
         from homarus.config.load import examine_config
-        from homarus.config.own_config import describe_openclaw_problems
+        from homarus.config.own_keys import describe_openclaw_problems
 
         file = str(self._paths.config)
         try:
             found = examine_config(self._paths, os.environ, read_text(self._paths.config))
         except ConfigError as exc:
             return ConfigValidation(file, True, (_issue(exc),), ())  # noqa: FBT003 - it is there
-        warnings = (*found.warnings, *describe_openclaw_problems(found.shared))
-        return ConfigValidation(file, found.exists, tuple(map(_issue, found.errors)), warnings)
+        unread = () if found.errors else describe_openclaw_problems(found.shared)
+        issues = tuple(map(_issue, found.errors))
+        return ConfigValidation(file, found.exists, issues, (*found.warnings, *unread))
 
     async def change(self, edit: Edit) -> ConfigChangeResult:
         return _changed(self._write(edit))

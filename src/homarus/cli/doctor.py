@@ -18,7 +18,7 @@ from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_a
 from homarus.config.check import unimplemented_keys
 from homarus.config.config_files import read_text
 from homarus.config.load import ConfigExamination, examine_config
-from homarus.config.own_config import describe_openclaw_problems
+from homarus.config.own_keys import describe_openclaw_problems
 from homarus.config.paths import Paths, shorten
 from homarus.config.schema import Config
 from homarus.core.clock import SystemClock

@@ -18,7 +18,7 @@ from homarus.config.config_files import (
     read_text,
 )
 from homarus.config.json5_document import Value
-from homarus.config.own_config import check_own_tree, overlay_own
+from homarus.config.own_config import overlay_own
 from homarus.config.paths import Paths, shorten
 from homarus.config.variables import (
     config_variables,
@@ -101,10 +101,11 @@ def examine_config(
     from homarus.config.check import (
         check_config,  # imports pydantic, which `read_raw` does not need
     )
+    from homarus.config.own_keys import check_own_tree
 
     texts = text if isinstance(text, ConfigTexts) else _with_own_text(paths, text)
     sources = _gather(paths, texts)
-    foreign = list(check_own_tree(sources.own_tree))
+    foreign = list(check_own_tree(sources.own_tree)) if sources.own else []
     env, warnings = resolve_env(paths, env, sources.tree)
     unset = list(missing_variables(sources.tree, env)) if need_variables else []
     checked = check_config(substitute(sources.shared if foreign else sources.tree, env))

@@ -24,12 +24,8 @@ from homarus.config.config_files import (
 from homarus.config.json5_document import KeyPath, Value
 from homarus.config.known_keys import join_path
 from homarus.config.load import ConfigExamination, examine_config
-from homarus.config.own_config import (
-    describe_openclaw_problems,
-    find_openclaw_problems,
-    overlay_own,
-    split_own,
-)
+from homarus.config.own_config import overlay_own
+from homarus.config.own_keys import describe_openclaw_problems, find_openclaw_problems, split_own
 from homarus.config.paths import Paths
 from homarus.config.redaction import restore_redacted
 from homarus.config.rewrite import rewrite, serialize

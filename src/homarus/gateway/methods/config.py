@@ -12,7 +12,7 @@ from homarus import __version__
 from homarus.config import json5_document
 from homarus.config.config_files import MAX_BYTES, ConfigTexts
 from homarus.config.load import ConfigExamination, examine_config
-from homarus.config.own_config import describe_openclaw_problems, without_own
+from homarus.config.own_keys import describe_openclaw_problems, without_own
 from homarus.config.protected_keys import check_protected_keys
 from homarus.config.redaction import redact_tree, restore_redacted
 from homarus.config.rewrite import serialize
@@ -36,6 +36,7 @@ async def get(call: MethodCall, _params: NoParams) -> Json:
     try:
         own, texts = read_own_tree(paths)
         examined = examine_config(paths, call.services.loaded.env, texts)
+        unread = describe_openclaw_problems(examined.shared)
     except ConfigError as exc:
         empty: dict[str, Json] = {"raw": None, "parsed": {}, "resolved": {}, "config": {}}
         issues = [_issue(exc)]
@@ -51,7 +52,7 @@ async def get(call: MethodCall, _params: NoParams) -> Json:
         "hash": texts.hash,
         **_describe_config(
             [_issue(error) for error in examined.errors],
-            (*examined.warnings, *describe_openclaw_problems(examined.shared)),
+            examined.warnings if examined.errors else (*examined.warnings, *unread),
         ),
     }
 
