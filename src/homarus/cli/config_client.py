@@ -172,7 +172,7 @@ class LocalGatewayConfigClient(FileConfigClient):
             for _ in range(_ATTEMPTS):
                 own, texts = read_own_tree(self._paths)
                 new = edit(own)
-                if _is_guarded(own, new):
+                if _is_guarded(own, new, self._paths):
                     return await self._write_and_wait(client, edit)
                 base = None if texts.shared is None else texts.hash
                 if changed := await _apply(client, new, base):
@@ -284,11 +284,11 @@ async def _applied_change(client: "GatewayClient") -> str:
     return ""
 
 
-def _is_guarded(old: Json, new: Json) -> bool:
-    from homarus.config.protected_keys import check_protected_keys
+def _is_guarded(old: Json, new: Json, paths: Paths) -> bool:
+    from homarus.config.protected_keys import ClientRules, check_protected_keys
 
     try:
-        check_protected_keys(old, new)
+        check_protected_keys(old, new, ClientRules(paths))
     except UserError:
         return True
     return False

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -13,13 +13,13 @@ from homarus.config import json5_document
 from homarus.config.config_files import MAX_BYTES, ConfigTexts
 from homarus.config.load import ConfigExamination, examine_config
 from homarus.config.own_keys import describe_openclaw_problems, without_own
-from homarus.config.protected_keys import check_protected_keys
-from homarus.config.redaction import redact_tree, restore_redacted
+from homarus.config.redaction import redact_tree
 from homarus.config.rewrite import serialize
 from homarus.config.tree_edit import apply_merge_patch
-from homarus.config.write import ConfigWrite, read_own_tree, write_config
-from homarus.core.errors import ConfigError, ConflictError, InvalidRequestError
+from homarus.config.write import ConfigWrite, read_own_tree
+from homarus.core.errors import ConfigError, ConflictError, InvalidRequestError, UserError
 from homarus.core.message import Json
+from homarus.gateway.client_changes import write_client_change
 from homarus.gateway.config_watch import reload_rule
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Ms, Name
@@ -170,19 +170,13 @@ async def _write(
     if base_hash is None and services.paths.config.exists():
         raise InvalidRequestError("config base hash required; re-run config.get and retry")
 
-    def guarded(own: Mapping[str, Json]) -> Json:
-        new = restore_redacted(change(own), own)
-        check_protected_keys(own, new)
-        return new
-
     def check(texts: ConfigTexts) -> None:
         if watcher and not call.gateway.config_problem:  # otherwise errors may be fixed one by one
             watcher.check(texts)
 
-    env, now_ms = services.loaded.env, services.clock.now_ms()
     try:
         return await asyncio.to_thread(
-            write_config, services.paths, env, guarded, if_hash=base_hash, at_ms=now_ms, check=check
+            write_client_change, services, change, base_hash=base_hash, check=check
         )
     except ConflictError:
         raise InvalidRequestError(_STALE) from None
@@ -190,6 +184,8 @@ async def _write(
         raise InvalidRequestError(
             f"invalid config: {exc}", details={"issues": [_issue(exc)]}
         ) from None
+    except UserError as exc:
+        raise InvalidRequestError(exc.message, fix=exc.fix) from None
 
 
 async def _changed(
