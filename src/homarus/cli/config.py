@@ -91,6 +91,23 @@ def unset(path: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> 
 
 @command.command()
 @as_json_option
+def migrate(*, as_json: bool) -> None:
+    """Move settings that OpenClaw does not know from openclaw.json to homarus.json."""
+    from homarus.config.write import move_own_settings
+
+    paths = with_gateway_config(Paths.find(os.environ))
+    moved = move_own_settings(paths, os.environ)
+    own = _short(str(paths.own_config))
+    if as_json:
+        click.echo(json.dumps({"ok": True, "path": str(paths.own_config), "moved": moved}))
+    elif moved:
+        click.echo(f"moved to {own}: {', '.join(moved)}")
+    else:
+        click.echo(f"there is nothing to move to {own}")
+
+
+@command.command()
+@as_json_option
 @local_option
 @gateway_options
 @click.pass_context
@@ -162,6 +179,7 @@ def _print(found: "ConfigChangeResult", done: str, *, as_json: bool) -> None:
     if as_json:
         report: dict[str, Any] = {"ok": True, "path": found.file, "hash": found.hash}
         report |= {"changed": list(found.changed), "unbuilt": list(found.unbuilt)}
+        report |= {"unreadable": list(found.unreadable)} if found.unreadable else {}
         click.echo(json.dumps({**report, "gateway": found.effect} if found.effect else report))
         return
     file = _short(found.file)
@@ -172,6 +190,8 @@ def _print(found: "ConfigChangeResult", done: str, *, as_json: bool) -> None:
     )
     for group in found.unbuilt:
         click.echo(f"warning: {group} is not built yet and has no effect", err=True)
+    for text in found.unreadable:
+        click.echo(f"warning: {text}", err=True)
 
 
 def _short(file: str) -> str:

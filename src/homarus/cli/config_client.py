@@ -19,8 +19,7 @@ from homarus.cli.gateway_options import (
     open_gateway,
     with_gateway_config,
 )
-from homarus.config.config_files import hash_text, read_text
-from homarus.config.json5_document import parse_json5, to_plain
+from homarus.config.config_files import read_text
 from homarus.config.load import read_raw
 from homarus.config.paths import Paths
 from homarus.config.rewrite import serialize
@@ -56,6 +55,7 @@ class ConfigChangeResult:
     changed: tuple[str, ...]
     kept_layout: bool = True
     unbuilt: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()  # by OpenClaw
     effect: str = ""
 
 
@@ -134,15 +134,16 @@ class FileConfigClient:
 
     async def validate(self) -> ConfigValidation:
         from homarus.config.load import examine_config
+        from homarus.config.own_keys import describe_openclaw_problems
 
         file = str(self._paths.config)
         try:
             found = examine_config(self._paths, os.environ, read_text(self._paths.config))
         except ConfigError as exc:
             return ConfigValidation(file, True, (_issue(exc),), ())  # noqa: FBT003 - it is there
-        return ConfigValidation(
-            file, found.exists, tuple(map(_issue, found.errors)), found.warnings
-        )
+        unread = () if found.errors else describe_openclaw_problems(found.shared)
+        issues = tuple(map(_issue, found.errors))
+        return ConfigValidation(file, found.exists, issues, (*found.warnings, *unread))
 
     async def change(self, edit: Edit) -> ConfigChangeResult:
         return _changed(self._write(edit))
@@ -165,14 +166,15 @@ class LocalGatewayConfigClient(FileConfigClient):
             return await _validate(client)
 
     async def change(self, edit: Edit) -> ConfigChangeResult:
+        from homarus.config.write import read_own_tree
+
         async with open_gateway(self._gateway) as client:
             for _ in range(_ATTEMPTS):
-                text = read_text(self._paths.config)
-                own = to_plain(parse_json5("{}" if text is None else text, str(self._paths.config)))
+                own, texts = read_own_tree(self._paths)
                 new = edit(own)
-                if _is_guarded(own, new):
+                if _is_guarded(own, new, self._paths):
                     return await self._write_and_wait(client, edit)
-                base = None if text is None else hash_text(text)
+                base = None if texts.shared is None else texts.hash
                 if changed := await _apply(client, new, base):
                     return changed
         raise _changed_meanwhile_error(str(self._paths.config))
@@ -262,11 +264,12 @@ async def _apply(
     if idle:
         effect = f"{', '.join(idle)}: used after a restart (gateway.reload.mode is hot)"
     return ConfigChangeResult(
-        file=str(payload.get("path")),
+        file=str(applied.get("file") or payload.get("path")),
         hash=str(applied.get("hash") or ""),
         changed=tuple(applied.get("changed") or ()),
         kept_layout=applied.get("keptLayout") is not False,
         unbuilt=tuple(applied.get("notBuilt") or ()),
+        unreadable=tuple(applied.get("unreadable") or ()),
         effect=effect,
     )
 
@@ -281,20 +284,24 @@ async def _applied_change(client: "GatewayClient") -> str:
     return ""
 
 
-def _is_guarded(old: Json, new: Json) -> bool:
-    from homarus.config.protected_keys import check_protected_keys
+def _is_guarded(old: Json, new: Json, paths: Paths) -> bool:
+    from homarus.config.protected_keys import ClientRules, check_protected_keys
 
     try:
-        check_protected_keys(old, new)
+        check_protected_keys(old, new, ClientRules(paths))
     except UserError:
         return True
     return False
 
 
 def _changed(written: "ConfigWrite") -> ConfigChangeResult:
-    file = str(written.file)
     return ConfigChangeResult(
-        file, written.hash, written.changed, written.kept_layout, written.unbuilt
+        str(written.file),
+        written.hash,
+        written.changed,
+        written.kept_layout,
+        written.unbuilt,
+        written.unreadable,
     )
 
 

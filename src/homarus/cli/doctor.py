@@ -18,6 +18,7 @@ from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_a
 from homarus.config.check import unimplemented_keys
 from homarus.config.config_files import read_text
 from homarus.config.load import ConfigExamination, examine_config
+from homarus.config.own_keys import describe_openclaw_problems
 from homarus.config.paths import Paths, shorten
 from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
@@ -101,7 +102,8 @@ def _config(
         return None, [*wrong, *_alternatives(paths, env)]
     if not examined.exists:
         return examined, [DoctorFinding("config", "note", f"{file} is not there; defaults hold")]
-    notes = [DoctorFinding("config", "note", text) for text in examined.warnings]
+    warnings = (*examined.warnings, *describe_openclaw_problems(examined.shared))
+    notes = [DoctorFinding("config", "note", text) for text in warnings]
     return examined, [DoctorFinding("config", "ok", file), *notes]
 
 

@@ -5,18 +5,16 @@ account has that account's settings in its section. With several, each has a sec
 under `accounts`, and the channel's section holds what they have in common.
 """
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from homarus.config.channels import DEFAULTS, accounts_in, merged_section
 from homarus.config.json5_document import KeyPath, Value
 from homarus.config.tree_edit import set_path, unset_path
+from homarus.config.variables import references
 from homarus.core.errors import UnknownNameError, UserError
 from homarus.core.session_keys import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.core.text import closest_names
-
-_VARIABLE: Final = re.compile(r"(?<!\$)\$\{[A-Z_][A-Z0-9_]*\}")
 
 
 def account_ids(tree: Mapping[str, Any], channel: str) -> tuple[str, ...]:
@@ -75,7 +73,7 @@ def has_unset_variables(value: Value) -> bool:
         return any(map(has_unset_variables, value.values()))
     if isinstance(value, list | tuple):
         return any(map(has_unset_variables, value))
-    return isinstance(value, str) and bool(_VARIABLE.search(value))
+    return isinstance(value, str) and bool(references(value))
 
 
 def _existing_path(tree: Mapping[str, Any], channel: str, account: str | None) -> KeyPath:

@@ -22,6 +22,8 @@ from homarus.config.json5_document import (
     parse_json5,
     to_plain,
 )
+from homarus.config.own_config import own_path
+from homarus.config.paths import Paths
 from homarus.config.tree_edit import deep_merge, format_path
 from homarus.core.errors import ConfigError
 from homarus.core.fast_dataclass import dataclass
@@ -48,6 +50,13 @@ class ConfigFiles:
 
     tree: dict[str, Value]
     files: tuple[ConfigFile, ...]
+    own: ConfigFile | None = None  # homarus.json, whose values are in `tree` already
+    shared: dict[str, Value] = field(default_factory=dict)  # `tree` without those values
+
+    @property
+    def own_tree(self) -> dict[str, Value]:
+        tree: dict[str, Value] = to_plain(self.own.root) if self.own else {}
+        return tree
 
     def error(self, path: Sequence[PathStep], message: str, fix: str = "") -> ConfigError:
         """Return the ConfigError for a key, with its file and line."""
@@ -60,6 +69,11 @@ class ConfigFiles:
                 best = found + len(source.mount)
                 line, _ = line_and_column(source.text, position)
                 file = str(source.file)
+        if self.own:
+            position, found = locate(self.own.root, own_path(tuple(path), self.tree, self.own_tree))
+            if found == len(path) or found > best:
+                line, _ = line_and_column(self.own.text, position)
+                file = str(self.own.file)
         return ConfigError(message, file=file, line=line, key=format_path(path), fix=fix)
 
 
@@ -93,21 +107,45 @@ def hash_text(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def read_config_files(file: Path, text: str) -> ConfigFiles:
-    """Parse a config and the files it includes. Raises ConfigError."""
-    root = parse_json5(text, str(file))
-    own = to_plain(root)
-    if not isinstance(own, dict):
+@dataclass(frozen=True, slots=True)
+class ConfigTexts:
+    """The texts of `openclaw.json` and `homarus.json`; None is a file that does not exist."""
+
+    shared: str | None
+    own: str | None = None
+
+    @property
+    def hash(self) -> str:
+        """The hash by which a write notices that one of the files was changed meanwhile."""
+        return hash_text((self.shared or "") + ("" if self.own is None else f"\0{self.own}"))
+
+
+def read_config_texts(paths: Paths) -> ConfigTexts:
+    """Read both files of the config. Raises ConfigError."""
+    return ConfigTexts(read_text(paths.config), read_text(paths.own_config))
+
+
+def parse_object(file: Path, text: str | None) -> tuple[Node, dict[str, Value]]:
+    """Parse the text of a file that must be one object. Raises ConfigError."""
+    root = parse_json5("{}" if text is None else text, str(file))
+    tree = to_plain(root)
+    if not isinstance(tree, dict):
         raise ConfigError(
             "the file must be one object", file=str(file), line=1, fix="begin it with {"
         )
+    return root, tree
+
+
+def read_config_files(file: Path, text: str) -> ConfigFiles:
+    """Parse a config and the files it includes. Raises ConfigError."""
+    root, own = parse_object(file, text)
     resolver = _IncludeResolver([ConfigFile(file, text, root)])
     tree = resolver.resolve(own, file, (), (_real(file),))
     if not isinstance(tree, dict):
         raise ConfigError(
             "what is included must be one object", file=str(file), line=1, key=_INCLUDE
         )
-    return ConfigFiles(tree, tuple(resolver.files))
+    return ConfigFiles(tree, tuple(resolver.files), shared=tree)
 
 
 def _read(file: Path, *, linked: bool) -> bytes:

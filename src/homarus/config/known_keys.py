@@ -14,10 +14,14 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import closest_names
 
 ANY_KEY, ENTRY = "<key>", "[]"
-# Our own keys: enabling heartbeat and compaction, and how much compaction keeps; spend limits;
-# secrets from files, variables and commands; OAuth clients; the gateway's bind address and
-# metrics; a queue mode for any channel; the server of a Telegram bot; messages of other bots.
-_ADDED = (
+UNKNOWN_KEY = "unknown key"
+_CONTAINER = "object strict"
+# Our own keys, and own values of OpenClaw's keys, which are written to `homarus.json`: enabling
+# heartbeat and compaction, and how much compaction keeps; spend limits; secrets from files,
+# variables and commands; OAuth clients; the gateway's bind address, metrics, and running without
+# authentication; a queue mode for any channel; the server of a Telegram bot; messages of other
+# bots; wire formats, memory backends and embedders that OpenClaw does not have.
+OWN_KEYS = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
     "agents.defaults.compaction.enabled: boolean",
@@ -54,6 +58,13 @@ _ADDED = (
     "channels.telegram.accounts.<key>.allowBots: boolean",
     "channels.irc.allowBots: boolean",
     "channels.irc.accounts.<key>.allowBots: boolean",
+    'gateway.auth.mode: "none"',
+    "models.providers.<key>.api: string",
+    "memory.backend: string",
+    "agents.defaults.memorySearch.provider: string",
+    "agents.defaults.memorySearch.fallback: string",
+    "agents.list[].memorySearch.provider: string",
+    "agents.list[].memorySearch.fallback: string",
 )
 _NAME = re.compile(r"\[\]|[^.:\[]+")
 _LIMIT = re.compile(r" (min|max|gt)=(-?[0-9.]+)")
@@ -76,11 +87,13 @@ class KnownKey:
     they are needed, because the list is long and most of it never is.
     """
 
-    __slots__ = ("_below", "_cache", "path", "types")
+    __slots__ = ("_below", "_cache", "is_listed", "path", "types")
 
     def __init__(self, path: str, types: Sequence[str], below: Iterable[str]) -> None:
-        self.path, self.types, self._below = path, types, below
+        self.path, self._below = path, below
         self._cache: dict[str, KnownKey] = {}
+        self.is_listed = bool(types)  # it has a line of its own; a container of our own may not
+        self.types = types or (["array"] if any(e[:2] == ENTRY for e in below) else [_CONTAINER])
 
     @property
     def children(self) -> dict[str, "KnownKey"]:
@@ -123,16 +136,24 @@ class KeyProblem:
 class _KeyListLines:
     """Iterates over the lines of the list, reading the file each time to save memory."""
 
+    def __init__(self, own: Sequence[str] = OWN_KEYS) -> None:
+        self._own = own
+
     def __iter__(self) -> Iterator[str]:
         with (files("homarus.config") / "original_keys.txt").open(encoding="utf-8") as lines:
             yield from lines
-        yield from _ADDED
+        yield from self._own
 
 
 @lru_cache(1)
 def root_key() -> KnownKey:
-    """Return the root of all keys."""
-    return KnownKey("", ["object strict"], _KeyListLines())
+    """Return the root of all keys, OpenClaw's and our own."""
+    return KnownKey("", [_CONTAINER], _KeyListLines())
+
+
+def openclaw_root() -> KnownKey:
+    """Return the root of OpenClaw's keys."""
+    return KnownKey("", [_CONTAINER], _KeyListLines(()))
 
 
 def join_path(path: str, step: PathStep) -> str:
@@ -142,9 +163,9 @@ def join_path(path: str, step: PathStep) -> str:
     return f"{path}.{step}" if path else step
 
 
-def lookup(path: Sequence[PathStep]) -> KnownKey | None:
-    """Find the key at a path; inside an open object, that object."""
-    node = root_key()
+def lookup(path: Sequence[PathStep], root: KnownKey | None = None) -> KnownKey | None:
+    """Find the key at a path, by default among all keys; inside an open object, that object."""
+    node = root or root_key()
     for step in path:
         below = node.child(step)
         if below is None and isinstance(step, int) and any(kind[0] == "[" for kind in node.types):
@@ -161,12 +182,12 @@ def unknown_key(path: KeyPath, siblings: Sequence[str] = ()) -> KeyProblem:
     parent = lookup(path[:-1])
     known = [name for name in (parent.children if parent else ()) if name not in {ANY_KEY, ENTRY}]
     names = closest_names(key, [*dict.fromkeys([*siblings, *known])]) or _paths_named(key)
-    return KeyProblem(path, "unknown key", f"did you mean {' or '.join(names)}?" if names else "")
+    return KeyProblem(path, UNKNOWN_KEY, f"did you mean {' or '.join(names)}?" if names else "")
 
 
 def check_value(value: Value, known: KnownKey, path: KeyPath) -> Iterator[KeyProblem]:
     """Check the keys, types and bounds of a setting that is not implemented yet."""
-    if not any(_fits(value, kind) for kind in known.types):
+    if not any(fits(value, kind) for kind in known.types):
         yield KeyProblem(path, f"expected {_expected(known)}, found {describe_type(value)}")
     elif isinstance(value, dict):
         for key, inner in value.items():
@@ -200,7 +221,8 @@ def _paths_named(key: str) -> tuple[str, ...]:
     return tuple(sorted(named, key=lambda path: path.count(".") + path.count(ENTRY))[:2])
 
 
-def _fits(value: Value, kind: str) -> bool:
+def fits(value: Value, kind: str) -> bool:
+    """Return whether a value has this type of the list, and is within its bounds."""
     if kind.split(maxsplit=1)[0] == "any":
         return True
     bare = re.sub(r" (default=\S+|strict|pattern)", "", _LIMIT.sub("", kind))

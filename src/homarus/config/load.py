@@ -1,4 +1,4 @@
-"""Load `openclaw.json`: text → JSON5 → includes → variables → checked Config.
+"""Load `openclaw.json` and `homarus.json`: text → JSON5 → includes → variables → checked Config.
 
 Every error is a ConfigError that names the file, the line, the key and the fix. A missing file is
 an empty config.
@@ -8,8 +8,17 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from homarus.config.config_files import ConfigFiles, hash_text, read_config_files, read_text
+from homarus.config.config_files import (
+    ConfigFile,
+    ConfigFiles,
+    ConfigTexts,
+    parse_object,
+    read_config_files,
+    read_config_texts,
+    read_text,
+)
 from homarus.config.json5_document import Value
+from homarus.config.own_config import overlay_own
 from homarus.config.paths import Paths, shorten
 from homarus.config.variables import (
     config_variables,
@@ -30,10 +39,11 @@ class LoadedConfig:
     """A valid config, and what it was loaded from."""
 
     config: "Config"
-    raw: dict[str, Value] = field(repr=False)  # includes resolved, `${…}` not substituted
+    raw: dict[str, Value] = field(repr=False)  # both files, `${…}` not substituted
     source: str = field(repr=False)
     hash: str
     exists: bool
+    has_own: bool = False  # whether `homarus.json` exists
     warnings: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)  # with `.env` and the config's
 
@@ -43,7 +53,8 @@ class ConfigExamination:
     """The result of examining a config text, with all of its errors."""
 
     raw: dict[str, Value] = field(repr=False)
-    source: str = field(repr=False)
+    shared: dict[str, Value] = field(repr=False)  # `raw` without the values of `homarus.json`
+    texts: ConfigTexts = field(repr=False)
     exists: bool
     config: "Config | None"
     errors: tuple[ConfigError, ...]
@@ -54,41 +65,50 @@ class ConfigExamination:
 
 def load_config(paths: Paths, env: Mapping[str, str]) -> LoadedConfig:
     """Load the config. Raises ConfigError for the first error."""
-    return load_text(paths, env, read_text(paths.config))
+    return load_text(paths, env, read_config_texts(paths))
 
 
-def load_text(paths: Paths, env: Mapping[str, str], text: str | None) -> LoadedConfig:
-    """Load a text as the config; None is a missing file. Raises ConfigError."""
+def load_text(paths: Paths, env: Mapping[str, str], text: str | ConfigTexts | None) -> LoadedConfig:
+    """Load a text as the config; see examine_config. Raises ConfigError."""
     examined = examine_config(paths, env, text)
     if examined.errors or examined.config is None:
         raise _first(examined.errors)
     return LoadedConfig(
         config=examined.config,
         raw=examined.raw,
-        source=examined.source,
-        hash=hash_text(examined.source),
+        source=examined.texts.shared or "",
+        hash=examined.texts.hash,
         exists=examined.exists,
+        has_own=examined.texts.own is not None,
         warnings=examined.warnings,
         env=examined.env,
     )
 
 
 def examine_config(
-    paths: Paths, env: Mapping[str, str], text: str | None, *, need_variables: bool = True
+    paths: Paths,
+    env: Mapping[str, str],
+    text: str | ConfigTexts | None,
+    *,
+    need_variables: bool = True,
 ) -> ConfigExamination:
-    """Examine a text as the config; None is a missing file.
+    """Examine a text as `openclaw.json`, or texts as both files; None is a missing file.
 
+    With one text, `homarus.json` is read from disk.
     With `need_variables` False an unset variable is no error: the process that edits the file may
     lack the secrets of the process that uses it.
     """
     from homarus.config.check import (
         check_config,  # imports pydantic, which `read_raw` does not need
     )
+    from homarus.config.own_keys import check_own_tree
 
-    sources = _gather(paths, text)
+    texts = text if isinstance(text, ConfigTexts) else _with_own_text(paths, text)
+    sources = _gather(paths, texts)
+    foreign = list(check_own_tree(sources.own_tree)) if sources.own else []
     env, warnings = resolve_env(paths, env, sources.tree)
     unset = list(missing_variables(sources.tree, env)) if need_variables else []
-    checked = check_config(substitute(sources.tree, env))
+    checked = check_config(substitute(sources.shared if foreign else sources.tree, env))
     errors = [
         sources.error(path, (e := missing_variable_error(path, name)).reason, e.fix)
         for path, name in unset
@@ -96,7 +116,7 @@ def examine_config(
     unset_paths = {path for path, _ in unset}
     errors += [
         sources.error(_as_written(problem.path, sources.tree), problem.message, problem.fix)
-        for problem in checked.problems
+        for problem in (*foreign, *checked.problems)
         if problem.path not in unset_paths
     ]
     if checked.unbuilt:
@@ -104,8 +124,9 @@ def examine_config(
         warnings += (f"settings that are known but not built yet have no effect: {groups}",)
     return ConfigExamination(
         raw=sources.tree,
-        source=text or "",
-        exists=text is not None,
+        shared=sources.shared,
+        texts=texts,
+        exists=texts.shared is not None,
         config=checked.config,
         errors=tuple(errors),
         warnings=warnings,
@@ -116,7 +137,7 @@ def examine_config(
 
 def read_raw(paths: Paths) -> dict[str, Value]:
     """Return the tree with includes resolved, without substituting variables or checking it."""
-    return _gather(paths, read_text(paths.config)).tree
+    return _gather(paths, read_config_texts(paths)).tree
 
 
 def resolve_env(
@@ -130,8 +151,17 @@ def resolve_env(
     return {**config_variables(tree, env), **env}, warnings
 
 
-def _gather(paths: Paths, text: str | None) -> ConfigFiles:
-    return read_config_files(paths.config, "{}" if text is None else text)
+def _with_own_text(paths: Paths, text: str | None) -> ConfigTexts:
+    return ConfigTexts(text, read_text(paths.own_config))
+
+
+def _gather(paths: Paths, texts: ConfigTexts) -> ConfigFiles:
+    sources = read_config_files(paths.config, "{}" if texts.shared is None else texts.shared)
+    if texts.own is None:
+        return sources
+    root, own = parse_object(paths.own_config, texts.own)
+    file = ConfigFile(paths.own_config, texts.own, root)
+    return ConfigFiles(overlay_own(sources.tree, own), sources.files, file, sources.tree)
 
 
 def _as_written(path: tuple[str | int, ...], tree: Mapping[str, Value]) -> tuple[str | int, ...]:

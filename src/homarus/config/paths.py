@@ -8,6 +8,7 @@ from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 
 _CONFIG = "openclaw.json"
+_OWN_CONFIG = "homarus.json"
 # OpenClaw's former names; one is used when no newer one exists.
 _LEGACY_STATES = (".clawdbot", ".moldbot", ".moltbot")
 _LEGACY_CONFIGS = ("clawdbot.json", "moldbot.json", "moltbot.json")
@@ -33,6 +34,11 @@ class Paths:
         explicit = env.get("OPENCLAW_STATE_DIR", "").strip()
         state = expand(explicit, home) if explicit else _state(home, profile)
         named = env.get("OPENCLAW_CONFIG_PATH", "").strip()
+        if Path(named).name == _OWN_CONFIG:
+            raise UserError(
+                f"OPENCLAW_CONFIG_PATH cannot be {named}: that file is for settings of our own",
+                fix="give the config another name",
+            )
         cache = env.get("XDG_CACHE_HOME", "").strip()
         return cls(
             home=home,
@@ -41,6 +47,11 @@ class Paths:
             cache=expand(cache, home) if cache.startswith("/") else home / ".cache",
             profile=profile,
         )
+
+    @property
+    def own_config(self) -> Path:
+        """The file of settings that OpenClaw does not know, next to the config."""
+        return self.config.with_name(_OWN_CONFIG)
 
     @property
     def database(self) -> Path:

@@ -17,7 +17,11 @@ _NAMES = re.compile(
 # Maps with keys of the user's choice: every value in them may be a secret.
 _MAPS = {"env", "vars", "headers"}
 _REFERENCE = re.compile(r"\$\{[A-Z_][A-Z0-9_]*\}")
-_URL_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s]*:[^/@\s]+@", re.IGNORECASE)
+_URL_WITH_SECRET = re.compile(
+    r"[a-z][a-z0-9+.-]*://(?:[^/@\s]*:[^/@\s]+@"
+    r"|\S*[?&#;][a-z0-9_.-]*(?:token|key|secret|password|passwd|sig|signature|auth)=[^&\s])",
+    re.IGNORECASE,
+)
 
 
 def is_secret(path: KeyPath, value: Value) -> bool:
@@ -28,7 +32,7 @@ def is_secret(path: KeyPath, value: Value) -> bool:
     return (
         any(_NAMES.search(key) for key in keys)
         or any(key in _MAPS for key in keys[:-1])
-        or _URL_WITH_PASSWORD.search(value) is not None
+        or _URL_WITH_SECRET.search(value) is not None
     )
 
 

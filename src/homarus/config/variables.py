@@ -21,6 +21,12 @@ def missing_variable_error(path: KeyPath, name: str) -> ConfigError:
     return ConfigError(f"the variable {name} is not set", key=format_path(path), fix=fix)
 
 
+def references(text: str) -> list[str]:
+    """Return the names of the variables that would be substituted in a text."""
+    found = _REFERENCE.findall(text) if "${" in text else ()
+    return [name for escaped, name in found if not escaped]
+
+
 def substitute(tree: Value, env: Mapping[str, str]) -> Value:
     """Substitute variables that are set, and keep others as text. `$${NAME}` means `${NAME}`."""
     if isinstance(tree, dict):
@@ -48,10 +54,8 @@ def missing_variables(
     elif isinstance(tree, list):
         for index, value in enumerate(tree):
             yield from missing_variables(value, env, (*path, index))
-    elif isinstance(tree, str) and "${" in tree:
-        for escaped, name in _REFERENCE.findall(tree):
-            if not escaped and not env.get(name):
-                yield path, name
+    elif isinstance(tree, str):
+        yield from ((path, name) for name in references(tree) if not env.get(name))
 
 
 def config_variables(tree: Mapping[str, Value], env: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""Change `openclaw.json` on disk: edit, check, back up, and replace atomically.
+"""Change `openclaw.json` and `homarus.json` on disk: edit, check, back up, and replace atomically.
 
-The change is applied to the file's own text, not to the resolved settings, so that `${NAME}`,
-includes and comments are preserved. If anything fails, the old file remains.
+The change is applied to the files' own texts, not to the resolved settings, so that `${NAME}`,
+includes and comments are preserved. Settings that OpenClaw does not know are written to
+`homarus.json`. If anything fails, the old files remain.
 """
 
 import errno
@@ -14,13 +15,20 @@ from itertools import pairwise
 from pathlib import Path
 
 from homarus import __version__
-from homarus.config.config_files import hash_text, read_text
-from homarus.config.json5_document import KeyPath, Value, parse_json5, to_plain
+from homarus.config.config_files import (
+    ConfigTexts,
+    parse_object,
+    read_config_texts,
+    read_text,
+)
+from homarus.config.json5_document import KeyPath, Value
 from homarus.config.known_keys import join_path
 from homarus.config.load import ConfigExamination, examine_config
+from homarus.config.own_config import overlay_own
+from homarus.config.own_keys import describe_openclaw_problems, find_openclaw_problems, split_own
 from homarus.config.paths import Paths
 from homarus.config.redaction import restore_redacted
-from homarus.config.rewrite import RewriteResult, rewrite, serialize
+from homarus.config.rewrite import rewrite, serialize
 from homarus.config.tree_edit import differing_paths, format_path, get_path, json_equal
 from homarus.core.atomic_file import sync_folder, write_synced
 from homarus.core.errors import ConfigError, ConflictError, DiskFullError, StoreError
@@ -36,11 +44,12 @@ _RELOAD = "read the config again and repeat the change"
 class ConfigWrite:
     """The result of a write; without changes, there is no new file and no backup."""
 
-    file: Path
+    file: Path  # homarus.json if only that was changed, else openclaw.json
     hash: str
     changed: tuple[str, ...]
     kept_layout: bool
     unbuilt: tuple[str, ...]  # groups of changed settings that have no effect yet
+    unreadable: tuple[str, ...] = ()  # what OpenClaw cannot read of the changed settings
 
 
 def write_config(
@@ -50,50 +59,107 @@ def write_config(
     *,
     if_hash: str | None = None,
     at_ms: int | None = None,
-    check: Callable[[str], None] = lambda _text: None,
+    check: Callable[[ConfigTexts], None] = lambda _texts: None,
+    move_own: bool = False,
 ) -> ConfigWrite:
-    """Apply `change` to the file's own tree; with `if_hash`, only if the text has this hash.
+    """Apply `change` to the files' own tree; with `if_hash`, only if the texts have this hash.
 
-    `check` is called with the new text before it is written, and may raise. Raises ConfigError
-    for invalid changes, ConflictError if the file was changed meanwhile, and StoreError.
+    `check` is called with the new texts before they are written, and may raise. `move_own` moves
+    settings of our own out of `openclaw.json`. Raises ConfigError for invalid changes,
+    ConflictError if a file was changed meanwhile, and StoreError.
     """
     target = Path(os.path.realpath(paths.config))  # a linked config stays a link
+    own_target = Path(os.path.realpath(paths.own_config))
     with _locked(target):
-        text = read_text(paths.config)
-        old_hash = hash_text(text or "")
-        if if_hash is not None and if_hash != old_hash:
+        texts = read_config_texts(paths)
+        if if_hash is not None and if_hash != texts.hash:
             raise ConflictError(f"{paths.config} was changed meanwhile", fix=_RELOAD)
-        own = _own_tree(paths, text)
-        new = restore_redacted(change(own), own)
+        shared, own = _trees(paths, texts)
+        merged = overlay_own(shared, own)
+        new = restore_redacted(change(merged), merged)
         if not isinstance(new, dict):
             raise ConfigError("the config must be one object", file=str(paths.config))
-        changed = differing_paths(own, new)
-        if not changed:
-            return ConfigWrite(target, old_hash, (), kept_layout=True, unbuilt=())
-        rewritten = _rewritten(text, _with_meta(new, at_ms))
-        examined = examine_config(paths, env, rewritten.text, need_variables=False)
+        parts = split_own(new, shared, own, move=move_own)
+        is_shared_changed = not json_equal(parts.shared, shared)
+        is_own_changed = not json_equal(parts.own, own)
+        if not is_shared_changed and not is_own_changed:
+            return ConfigWrite(target, texts.hash, (), kept_layout=True, unbuilt=())
+        rewritten = _rewrite_if(texts.shared, _with_meta(parts.shared, at_ms), is_shared_changed)
+        own_rewritten = _rewrite_if(texts.own, parts.own, is_own_changed)
+        written = ConfigTexts(rewritten.text, own_rewritten.text)
+        changed = differing_paths(merged, new)
+        examined = examine_config(paths, env, written, need_variables=False)
         _check_not_overridden(paths, examined, new, changed)
-        _check_new_errors(paths, env, text, examined)
-        check(rewritten.text)
-        _replace(target, rewritten.text, text)
+        _check_new_errors(paths, env, texts, examined)
+        check(written)
+        # In this order a setting that moves to homarus.json is in both files meanwhile.
+        if is_own_changed:
+            _replace(own_target, written.own or "", texts.own)
+        if is_shared_changed:
+            _replace(target, written.shared or "", texts.shared)
     return ConfigWrite(
-        file=target,
-        hash=hash_text(rewritten.text),
+        file=target if is_shared_changed else own_target,
+        hash=written.hash,
         changed=tuple(format_path(path) for path in changed),
-        kept_layout=rewritten.kept_layout,
+        kept_layout=rewritten.kept_layout and own_rewritten.kept_layout,
         unbuilt=tuple(group for group in examined.unbuilt if _touches(group, changed)),
+        unreadable=_unreadable(parts.shared, changed),
     )
 
 
-def _own_tree(paths: Paths, text: str | None) -> dict[str, Value]:
-    own = to_plain(parse_json5("{}" if text is None else text, str(paths.config)))
-    if not isinstance(own, dict):
-        raise ConfigError("the file must be one object", file=str(paths.config), line=1)
-    return own
+def move_own_settings(paths: Paths, env: Mapping[str, str]) -> list[str]:
+    """Move settings that OpenClaw does not know to `homarus.json`; returns their paths."""
+
+    def find_unread() -> list[str]:
+        shared, _ = _trees(paths, read_config_texts(paths))
+        return [format_path(problem.path) for problem in find_openclaw_problems(shared)]
+
+    before = find_unread()
+    write_config(paths, env, lambda tree: tree, move_own=True)
+    after = find_unread()
+    return [path for path in before if path not in after]
 
 
-def _rewritten(text: str | None, tree: Value) -> RewriteResult:
-    return RewriteResult(serialize(tree), kept_layout=True) if text is None else rewrite(text, tree)
+def read_own_tree(paths: Paths) -> tuple[dict[str, Value], ConfigTexts]:
+    """Return the tree that write_config changes, and the texts it is made of."""
+    texts = read_config_texts(paths)
+    return overlay_own(*_trees(paths, texts)), texts
+
+
+def _trees(paths: Paths, texts: ConfigTexts) -> tuple[dict[str, Value], dict[str, Value]]:
+    _, shared = parse_object(paths.config, texts.shared)
+    _, own = parse_object(paths.own_config, texts.own)
+    return shared, own
+
+
+def _unreadable(shared: Mapping[str, Value], changed: Sequence[KeyPath]) -> tuple[str, ...]:
+    """Describe what OpenClaw cannot read of the changed settings."""
+
+    def is_changed(at: KeyPath) -> bool:
+        return any(_is_within(at, path) or _is_within(path, at) for path in changed)
+
+    return describe_openclaw_problems(shared, is_changed)
+
+
+def _is_within(path: KeyPath, parent: KeyPath) -> bool:
+    return path[: len(parent)] == parent
+
+
+@dataclass(frozen=True, slots=True)
+class _NewText:
+    """The text of a file after a change; None is a file that does not exist."""
+
+    text: str | None
+    kept_layout: bool
+
+
+def _rewrite_if(text: str | None, tree: Value, is_changed: bool) -> _NewText:  # noqa: FBT001
+    if not is_changed:
+        return _NewText(text, kept_layout=True)
+    if text is None:
+        return _NewText(serialize(tree), kept_layout=True)
+    rewritten = rewrite(text, tree)
+    return _NewText(rewritten.text, rewritten.kept_layout)
 
 
 def _with_meta(tree: dict[str, Value], at_ms: int | None) -> dict[str, Value]:
@@ -106,9 +172,9 @@ def _with_meta(tree: dict[str, Value], at_ms: int | None) -> dict[str, Value]:
 
 
 def _check_new_errors(
-    paths: Paths, env: Mapping[str, str], old: str | None, examined: ConfigExamination
+    paths: Paths, env: Mapping[str, str], old: ConfigTexts, examined: ConfigExamination
 ) -> None:
-    """Raise ConfigError for an error that the old text did not have."""
+    """Raise ConfigError for an error that the old texts did not have."""
     if not examined.errors:
         return
     before: set[tuple[str, str]] = set()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from homarus.config.config_files import read_config_files
+from homarus.config.config_files import ConfigTexts, read_config_files
 from homarus.config.json5_document import Value
 from homarus.config.load import LoadedConfig, load_config, load_text
 from homarus.config.paths import Paths
@@ -142,7 +142,7 @@ class ConfigWatcher:
             raise self._latest.with_traceback(None)
         return self._latest
 
-    def check(self, text: str) -> None:
+    def check(self, text: str | ConfigTexts) -> None:
         """Raise a ConfigError if the gateway could not run with this text as its config."""
         self._check_startable(load_text(self._paths, self._env, text))
 
@@ -157,10 +157,7 @@ class ConfigWatcher:
             loaded = await asyncio.to_thread(load_config, self._paths, self._env)
             self._files = self._sources()
             self._seen = self._stamps()
-            if self._loaded.exists and not loaded.exists:  # a deleted file would remove the token
-                raise ConfigError(
-                    "the file is gone", file=str(self._paths.config), fix=_DELETED_FIX
-                )
+            self._check_not_deleted(loaded)
             change = plan_change(self._loaded, loaded)
             await self._apply(change)
         except ConfigError as exc:
@@ -172,12 +169,21 @@ class ConfigWatcher:
             self._loaded = loaded
         return change
 
+    def _check_not_deleted(self, loaded: LoadedConfig) -> None:
+        """Raise a ConfigError if a file is gone: that would remove the token, or a spend limit."""
+        for file, was_there, is_there in (
+            (self._paths.config, self._loaded.exists, loaded.exists),
+            (self._paths.own_config, self._loaded.has_own, loaded.has_own),
+        ):
+            if was_there and not is_there:
+                raise ConfigError("the file is gone", file=str(file), fix=_DELETED_FIX)
+
     def _stamps(self) -> tuple[Stamp, ...]:
         return tuple(_stamp(file) for file in self._files)
 
     def _sources(self) -> tuple[Path, ...]:
-        """Return the config, the files it includes, and the environment file."""
-        files = [self._paths.config, self._paths.state / ".env"]
+        """Return the files of the config, the files it includes, and the environment file."""
+        files = [self._paths.config, self._paths.own_config, self._paths.state / ".env"]
         try:
             sources = read_config_files(
                 self._paths.config, self._paths.config.read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from homarus.config.config_files import read_text
+from homarus.config.config_files import ConfigTexts, read_text
 from homarus.config.load import LoadedConfig, load_config, load_text
 from homarus.config.paths import Paths, shorten
 from homarus.config.write import backup_paths
@@ -35,7 +35,7 @@ def load_last_good(paths: Paths, env: Mapping[str, str]) -> LoadedConfig | None:
     """Return the config that was last in use; None when there is none or it is no longer valid."""
     try:
         text = read_text(paths.state / FILE)
-        return None if text is None else load_text(paths, env, text)
+        return None if text is None else load_text(paths, env, ConfigTexts(text))
     except ConfigError:
         return None
 
@@ -52,25 +52,25 @@ def load_config_or_last_good(
         raise _with_alternatives(exc, paths, env) from None
 
 
-def find_valid_backup(paths: Paths, env: Mapping[str, str]) -> Path | None:
-    """Return the newest backup of the config file that is valid."""
-    for file in backup_paths(paths.config):
-        try:
-            text = read_text(file)
-            if text is not None:
-                load_text(paths, env, text)
-                return file
-        except ConfigError:
-            continue
+def find_valid_backup(paths: Paths, env: Mapping[str, str]) -> tuple[Path, Path] | None:
+    """Return the newest backup of a config file that is valid with the other file, and the file."""
+    for target in (paths.config, paths.own_config):
+        for file in backup_paths(target):
+            try:
+                if (text := read_text(file)) is None:
+                    continue
+                both = ConfigTexts(read_text(paths.config), text)
+                load_text(paths, env, both if target == paths.own_config else text)
+            except ConfigError:
+                continue
+            return file, target
     return None
 
 
 def restore_command(paths: Paths, env: Mapping[str, str]) -> str:
     """Return the command that restores a valid backup; empty when there is none."""
-    backup = find_valid_backup(paths, env)
-    if backup is None:
-        return ""
-    return f"cp {shorten(backup, paths.home)} {shorten(paths.config, paths.home)}"
+    found = find_valid_backup(paths, env)
+    return "" if found is None else " ".join(["cp", *(shorten(each, paths.home) for each in found)])
 
 
 def _with_alternatives(exc: ConfigError, paths: Paths, env: Mapping[str, str]) -> ConfigError:

@@ -61,7 +61,8 @@ def test_get_works_on_an_invalid_config(home: Path) -> None:
 def test_set_accepts_json5_or_text_and_prints_one_line(home: Path) -> None:
     file = config(home, "{ // mine\n}")
     done = run("set", "agents.defaults.model", "openai/gpt-5.2")
-    assert done.output == "agents.defaults.model is set in ~/.openclaw/openclaw.json\n"
+    assert done.stdout == "agents.defaults.model is set in ~/.openclaw/openclaw.json\n"
+    assert done.stderr.startswith("warning: OpenClaw cannot read agents.defaults.model: ")
     run("set", "agents.defaults.timeoutSeconds", "30")
     run("set", 'agents.defaults.models["openai/gpt-5.2"]', "{alias: 'g'}")
     run("set", "agents.defaults.skipBootstrap", "true")

@@ -1,11 +1,20 @@
 """What clients may not set: programs, modules, files, and variables that load code."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from homarus.config.protected_keys import check_protected_keys
+from homarus.config.paths import Paths
+from homarus.config.protected_keys import ClientRules
+from homarus.config.protected_keys import check_protected_keys as check_with_rules
 from homarus.core.errors import UserError
+
+RULES = ClientRules(Paths.find({}, Path("/home/user")))
+
+
+def check_protected_keys(old: Any, new: Any) -> None:
+    check_with_rules(old, new, RULES)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +45,7 @@ def test_protected_key_changed_raises_user_error(change: Any) -> None:
 
 def test_unprotected_keys_may_be_set() -> None:
     new = {
-        "agents": {"defaults": {"model": "a/b", "workspace": "~/w"}},
+        "agents": {"defaults": {"model": "a/b", "workspace": "~/.openclaw/workspace-w"}},
         "env": {"vars": {"OPENAI_API_KEY": "k"}},
         "channels": {"telegram": {"customCommands": [{"command": "hi", "description": "d"}]}},
     }
@@ -48,6 +57,15 @@ def test_protected_list_entries_may_move_but_not_change() -> None:
     check_protected_keys(old, {"tools": {"links": {"models": [{"command": "b"}]}}})
     with pytest.raises(UserError, match=r"tools\.links\.models\.command"):
         check_protected_keys(old, {"tools": {"links": {"models": [{"command": "c"}]}}})
+
+
+def test_protected_entry_may_not_be_combined_with_another() -> None:
+    first, second = {"command": "a", "args": ["x"]}, {"command": "b", "args": ["y"]}
+    old = {"tools": {"links": {"models": [first, second]}}}
+    check_protected_keys(old, {"tools": {"links": {"models": [second, first]}}})
+    mixed = {"command": "a", "args": ["y"]}
+    with pytest.raises(UserError, match=r"tools\.links\.models\.command"):
+        check_protected_keys(old, {"tools": {"links": {"models": [mixed]}}})
 
 
 def test_protected_key_may_be_removed() -> None:

@@ -28,19 +28,21 @@ def there(path: Path) -> bool:
 
 async def test_agents_create_answers_at_once_and_main_stays(tmp_path: Path) -> None:
     async with run(tmp_path, answer("Hello")) as it:
-        made = await it.ask("agents.create", name="Night Shift", workspace="~/night", emoji="🌙")
+        made = await it.ask(
+            "agents.create", name="Night Shift", workspace="~/state/workspace-night", emoji="🌙"
+        )
         assert made == {
             "ok": True,
             "agentId": "night-shift",
             "name": "Night Shift",
-            "workspace": str(tmp_path / "night"),
+            "workspace": str(tmp_path / "state" / "workspace-night"),
         }
         assert [entry["id"] for entry in written(it)["agents"]["list"]] == ["main", "night-shift"]
         listed = await it.ask("agents.list")
         assert [agent["id"] for agent in listed["agents"]] == ["main", "night-shift"]
         assert listed["agents"][1]["identity"] == {"name": "Night Shift", "emoji": "🌙"}
         assert listed["defaultId"] == "main"
-        assert "- Emoji: 🌙" in text_of(tmp_path / "night" / "IDENTITY.md")
+        assert "- Emoji: 🌙" in text_of(it.app.paths.state / "workspace-night" / "IDENTITY.md")
         final = await it.ask("agent", message="hi", agentId="night-shift", idempotencyKey="a")
         assert final["status"] == "ok"
 
@@ -108,8 +110,11 @@ async def test_agents_delete_removes_all_and_archives_files(tmp_path: Path) -> N
 
 
 async def test_agents_delete_keeps_a_workspace_outside_the_state(tmp_path: Path) -> None:
-    async with run(tmp_path) as it:
-        await it.ask("agents.create", name="Ops", workspace="~/mine")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "AGENTS.md").write_text("mine")
+    entries = [{"id": "main"}, {"id": "ops", "workspace": "~/mine"}]
+    agents = {"defaults": {"model": "mock/mock-1"}, "list": entries}
+    async with run(tmp_path, config={"agents": agents}) as it:
         await it.ask("agents.delete", agentId="ops")
         assert there(tmp_path / "mine" / "AGENTS.md")
 

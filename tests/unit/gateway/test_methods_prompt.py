@@ -151,8 +151,8 @@ async def test_first_conversation_runs_the_bootstrap_ritual(tmp_path: Path) -> N
 
 async def test_agents_have_separate_workspace_model_and_credentials(tmp_path: Path) -> None:
     async with run(tmp_path, answer("Arr"), answer("Hello")) as it:
-        await it.ask("agents.create", name="Ops", workspace="~/ops")
-        (tmp_path / "ops" / "SOUL.md").write_text("Be a pirate.")
+        await it.ask("agents.create", name="Ops", workspace="~/state/workspace-ops")
+        (tmp_path / "state" / "workspace-ops" / "SOUL.md").write_text("Be a pirate.")
         await it.ask("agent", message="hi", agentId="ops", idempotencyKey="a")
         await it.send("hi")
         ops, main = it.model.requests

@@ -15,12 +15,12 @@ from homarus.channels.registry import find_traits
 from homarus.config import agent_edits
 from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
 from homarus.config.load import load_config
-from homarus.config.write import write_config
 from homarus.core.errors import InvalidRequestError, UserError
 from homarus.core.message import Json
 from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.text import one_line
 from homarus.gateway.avatars import avatar_url
+from homarus.gateway.client_changes import write_client_change
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Name
 
@@ -69,10 +69,10 @@ async def create(call: MethodCall, params: AgentCreateParams) -> Json:
     with _as_request():
         agent, name = agent_edits.check_name(params.name, agent_ids(call.services.loaded.config))
         workspace = agent_edits.check_workspace(params.workspace, call.services.paths)
+        new = agent_edits.NewAgent(agent, name, params.workspace)
+        await _edit(call, lambda tree: agent_edits.add_agent(tree, new, find_traits))
     seed_workspace(workspace)
     write_identity(workspace, name=name, emoji=params.emoji, avatar=params.avatar)
-    new = agent_edits.NewAgent(agent, name, params.workspace)
-    await _edit(call, lambda tree: agent_edits.add_agent(tree, new, find_traits))
     return {"ok": True, "agentId": agent, "name": name, "workspace": str(workspace)}
 
 
@@ -95,7 +95,7 @@ async def update(call: MethodCall, params: AgentUpdateParams) -> Json:
         changes["name"] = one_line(params.name, 100)
     if params.workspace:
         with _as_request():
-            seed_workspace(agent_edits.check_workspace(params.workspace, call.services.paths))
+            agent_edits.check_workspace(params.workspace, call.services.paths)
         changes["workspace"] = params.workspace
     if params.model:
         changes["model"] = call.services.models.check(params.model).ref
@@ -103,7 +103,10 @@ async def update(call: MethodCall, params: AgentUpdateParams) -> Json:
     if changes:
         with _as_request():
             await _edit(call, lambda tree: agent_edits.update_agent(tree, agent, changes))
-    write_identity(call.services.agent(agent).workspace, name=params.name, avatar=params.avatar)
+    workspace = call.services.agent(agent).workspace
+    if params.workspace:
+        seed_workspace(workspace)
+    write_identity(workspace, name=params.name, avatar=params.avatar)
     return {"ok": True, "agentId": agent}
 
 
@@ -150,7 +153,7 @@ async def _forget_sessions(call: MethodCall, agent: str, *, keep_files: bool) ->
 async def _edit(call: MethodCall, change: Callable[[dict[str, Json]], Json]) -> None:
     """Change the config file and apply it at once."""
     services = call.services
-    write_config(services.paths, services.loaded.env, change, at_ms=services.clock.now_ms())
+    write_client_change(services, change)
     await services.reload(load_config(services.paths, services.loaded.env))
 
 

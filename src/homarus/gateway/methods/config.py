@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -10,15 +10,16 @@ from pydantic import Field
 
 from homarus import __version__
 from homarus.config import json5_document
-from homarus.config.config_files import MAX_BYTES, hash_text, read_text
+from homarus.config.config_files import MAX_BYTES, ConfigTexts
 from homarus.config.load import ConfigExamination, examine_config
-from homarus.config.protected_keys import check_protected_keys
-from homarus.config.redaction import redact_tree, restore_redacted
+from homarus.config.own_keys import describe_openclaw_problems, without_own
+from homarus.config.redaction import redact_tree
 from homarus.config.rewrite import serialize
 from homarus.config.tree_edit import apply_merge_patch
-from homarus.config.write import ConfigWrite, write_config
-from homarus.core.errors import ConfigError, ConflictError, InvalidRequestError
+from homarus.config.write import ConfigWrite, read_own_tree
+from homarus.core.errors import ConfigError, ConflictError, InvalidRequestError, UserError
 from homarus.core.message import Json
+from homarus.gateway.client_changes import write_client_change
 from homarus.gateway.config_watch import reload_rule
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Ms, Name
@@ -33,11 +34,9 @@ async def get(call: MethodCall, _params: NoParams) -> Json:
     paths = call.services.paths
     fields: dict[str, Json] = {"path": str(paths.config), "exists": paths.config.exists()}
     try:
-        text = read_text(paths.config)
-        examined = examine_config(paths, call.services.loaded.env, text)
-        own = json5_document.to_plain(
-            json5_document.parse_json5("{}" if text is None else text, str(paths.config))
-        )
+        own, texts = read_own_tree(paths)
+        examined = examine_config(paths, call.services.loaded.env, texts)
+        unread = describe_openclaw_problems(examined.shared)
     except ConfigError as exc:
         empty: dict[str, Json] = {"raw": None, "parsed": {}, "resolved": {}, "config": {}}
         issues = [_issue(exc)]
@@ -45,13 +44,16 @@ async def get(call: MethodCall, _params: NoParams) -> Json:
     return {
         **fields,
         # Not the raw text: a comment may hold a secret that cannot be recognised.
-        "raw": None if text is None else serialize(redact_tree(own)),
+        "raw": serialize(redact_tree(own)) if examined.exists else None,
         "parsed": redact_tree(own),
         "resolved": redact_tree(examined.raw),
         "valid": not examined.errors,
         "config": _with_defaults(examined),
-        "hash": hash_text(text or ""),
-        **_describe_config([_issue(error) for error in examined.errors], examined.warnings),
+        "hash": texts.hash,
+        **_describe_config(
+            [_issue(error) for error in examined.errors],
+            examined.warnings if examined.errors else (*examined.warnings, *unread),
+        ),
     }
 
 
@@ -71,13 +73,14 @@ def _issue(error: ConfigError) -> dict[str, Json]:
 def _with_defaults(examined: ConfigExamination) -> Json:
     """Return what was written, over the defaults.
 
-    Variables stay as written: their values are not shown.
+    Variables stay as written: their values are not shown. Defaults of settings that OpenClaw does
+    not know are left out: a client that saves all it was shown would write them.
     """
     written: Json = redact_tree(examined.raw)
     if examined.config is None:
         return written
     defaults = examined.config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return _fill_defaults(redact_tree(defaults), written)
+    return _fill_defaults(redact_tree(without_own(defaults)), written)
 
 
 def _fill_defaults(defaults: Json, written: Json) -> Json:
@@ -167,19 +170,13 @@ async def _write(
     if base_hash is None and services.paths.config.exists():
         raise InvalidRequestError("config base hash required; re-run config.get and retry")
 
-    def guarded(own: Mapping[str, Json]) -> Json:
-        new = restore_redacted(change(own), own)
-        check_protected_keys(own, new)
-        return new
-
-    def check(text: str) -> None:
+    def check(texts: ConfigTexts) -> None:
         if watcher and not call.gateway.config_problem:  # otherwise errors may be fixed one by one
-            watcher.check(text)
+            watcher.check(texts)
 
-    env, now_ms = services.loaded.env, services.clock.now_ms()
     try:
         return await asyncio.to_thread(
-            write_config, services.paths, env, guarded, if_hash=base_hash, at_ms=now_ms, check=check
+            write_client_change, services, change, base_hash=base_hash, check=check
         )
     except ConflictError:
         raise InvalidRequestError(_STALE) from None
@@ -187,6 +184,8 @@ async def _write(
         raise InvalidRequestError(
             f"invalid config: {exc}", details={"issues": [_issue(exc)]}
         ) from None
+    except UserError as exc:
+        raise InvalidRequestError(exc.message, fix=exc.fix) from None
 
 
 async def _changed(
@@ -197,9 +196,7 @@ async def _changed(
     applied = await _apply(call, written)
     restarts = applied["action"] == "restart"
     services = call.services
-    own = json5_document.to_plain(
-        json5_document.parse_json5(read_text(services.paths.config) or "{}")
-    )
+    own, _ = read_own_tree(services.paths)
     payload: dict[str, Json] = {"kind": kind, "status": "ok", "ts": services.clock.now_ms()}
     payload |= {"message": params.note} if params.note else {}
     payload |= {"sessionKey": params.session_key} if params.session_key else {}
@@ -224,9 +221,11 @@ async def _apply(call: MethodCall, written: ConfigWrite) -> dict[str, Json]:
     """Apply what can change in a running gateway; the rest restarts it."""
     fields: dict[str, Json] = {
         "hash": written.hash,
+        "file": str(written.file),
         "changed": list(written.changed),
         "keptLayout": written.kept_layout,
         "notBuilt": list(written.unbuilt),
+        "unreadable": list(written.unreadable),
     }
     if not written.changed:
         return {**fields, "action": "none"}
