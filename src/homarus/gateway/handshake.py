@@ -2,11 +2,12 @@
 
 The checks follow the protocol's order: protocol range, role, browser origin, shared secret, device
 and signature, device token, pairing. A client's scopes are those approved for its device; a client
-without a device has none.
+without a device has none, except a local program of protocol 4 with the shared secret.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -36,7 +37,7 @@ from homarus.gateway.frames import NEWEST_PROTOCOL
 from homarus.gateway.identity import PublicKey, auth_payload
 from homarus.gateway.method import Caller
 from homarus.gateway.origin_policy import OriginPolicy, RequestBlockedError, RequestInfo
-from homarus.gateway.scopes import granted, missing
+from homarus.gateway.scopes import SCOPES, granted, missing
 
 MAX_SKEW_MS = 10 * 60_000
 _PAGES = frozenset({"webchat-ui", "openclaw-control-ui", "webchat"})
@@ -190,7 +191,19 @@ class _Handshake:
             raise self._record_failure(reason, wait_ms)
         if self._mode == "none" or self.role == "node":
             raise NotPairedError("device identity required", close_code=POLICY_VIOLATION)
-        return AuthenticatedClient(self._caller("", frozenset()), self._mode, self.params)
+        return AuthenticatedClient(self._caller("", self._owner_scopes), self._mode, self.params)
+
+    @property
+    def _owner_scopes(self) -> frozenset[str]:
+        """Return the scopes of a client without a device, which has sent the shared secret.
+
+        A program on this machine that requests protocol 4 gets the scopes it requests: with the
+        shared secret it could pair a device for them. Any other client gets none.
+        """
+        is_newest = self.params.max_protocol >= NEWEST_PROTOCOL
+        if not is_newest or not self._is_local or self.request.is_browser:
+            return frozenset()
+        return granted(self.params.scopes, SCOPES)
 
     def _check_device(self, device: DeviceParams) -> PublicKey:
         key = PublicKey.read(device.public_key)
@@ -204,19 +217,27 @@ class _Handshake:
             raise connect_error("device nonce required")
         if device.nonce is not None and device.nonce != self.nonce:
             raise connect_error("device nonce mismatch")
-        payload = auth_payload(
+        if not any(key.verify(device.signature, text) for text in self._signed_texts(device)):
+            raise connect_error("device signature invalid")
+        return key
+
+    def _signed_texts(self, device: DeviceParams) -> Iterator[str]:
+        """Yield the texts that the device may have signed, one per version of the format."""
+        client = self.params.client
+        sign = partial(
+            auth_payload,
             device_id=device.id,
-            client_id=self.params.client.id,
-            client_mode=self.params.client.mode,
+            client_id=client.id,
+            client_mode=client.mode,
             role=self.role,
             scopes=self.params.scopes,
             signed_at_ms=device.signed_at,
             token=self.params.auth.token or self.params.auth.device_token,
             nonce=device.nonce,
         )
-        if not key.verify(device.signature, payload):
-            raise connect_error("device signature invalid")
-        return key
+        yield sign()
+        if device.nonce is not None:
+            yield sign(platform=client.platform, device_family=client.device_family or "")
 
     def _check_device_token(
         self, key: PublicKey, reason: AuthFailureReason, wait_ms: int

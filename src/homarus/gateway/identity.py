@@ -39,10 +39,17 @@ def auth_payload(
     signed_at_ms: int,
     token: str | None = None,
     nonce: str | None = None,
+    platform: str | None = None,
+    device_family: str = "",
 ) -> str:
-    """Return the text that a device signs, with the scopes in the client's order."""
+    """Return the text that a device signs, with the scopes in the client's order.
+
+    It is version 1 without a nonce and version 2 with one. Version 3, which clients of protocol 4
+    sign, also has the platform and the device family, trimmed and in lower case.
+    """
+    is_v3 = nonce is not None and platform is not None
     fields = [
-        "v2" if nonce else "v1",
+        "v3" if is_v3 else "v2" if nonce else "v1",
         device_id,
         client_id,
         client_mode,
@@ -51,7 +58,9 @@ def auth_payload(
         str(signed_at_ms),
         token or "",
     ]
-    return "|".join([*fields, nonce] if nonce else fields)
+    fields += [nonce] if nonce else []
+    fields += [(platform or "").strip().lower(), device_family.strip().lower()] if is_v3 else []
+    return "|".join(fields)
 
 
 @dataclass(frozen=True, slots=True)
