@@ -16,6 +16,7 @@ from homarus.store.sqlite import SqliteStore, open_store
 from homarus.tools.tool import AskApproval, deny_approval
 
 if TYPE_CHECKING:
+    from homarus.gateway.auth import AuthMode, SharedSecretAuth
     from homarus.gateway.serve import ExitMode
     from homarus.gateway.services import GatewayServices
 
@@ -69,25 +70,33 @@ async def serve(
     *,
     port: int | None = None,
     bind: str | None = None,
+    auth_mode: "AuthMode | None" = None,
     ready: Callable[[str], None] = lambda _url: None,
+    on_auth: "Callable[[SharedSecretAuth], None]" = lambda _auth: None,
     warn: Callable[[str], None] = lambda _text: None,
     channels: Callable[[], Sequence[Channel]] = tuple,
     ask: AskApproval = deny_approval,
 ) -> "ExitMode":
-    """Run the gateway process; return how it should end."""
+    """Run the gateway process; return how it should end.
+
+    `on_auth` gets how clients authenticate, before the first one can connect.
+    """
     from homarus.gateway import serve as gateway
     from homarus.gateway.last_good import load_config_or_last_good
     from homarus.gateway.methods import METHODS, UNIMPLEMENTED
+    from homarus.gateway.owner_token import create_config_with_token
 
     paths, clock = Paths.find(env), SystemClock()
     loaded, problem = load_config_or_last_good(paths, env)
+    if auth_mode is None:
+        loaded = create_config_with_token(paths, env, loaded)
     configure_logging(loaded.config)
     for text in loaded.warnings:
         warn(text)
     if problem:
         warn(f"starting with the last good config, because {problem}")
     plan = gateway.ServeOptions(
-        loaded, paths, env, clock, METHODS, UNIMPLEMENTED, port, bind, problem
+        loaded, paths, env, clock, METHODS, UNIMPLEMENTED, port, bind, problem, auth_mode, on_auth
     )
 
     @asynccontextmanager

@@ -186,13 +186,20 @@ def test_page_gateway_is_never_taken_from_url(browser: Browser, gateway: Running
     assert set(page.sockets()) == {f"{gateway.url}/"}
 
 
-def test_page_token_in_url_grants_nothing(browser: Browser, gateway: Running) -> None:
+def test_page_token_in_query_grants_nothing(browser: Browser, gateway: Running) -> None:
     page = browser.open(f"{gateway.page}?token={TOKEN}")
     assert not page.run("document.querySelector('#log')")
     assert page.sockets() == []
-    page.go(f"{gateway.page}#token={TOKEN}")
-    page.wait_until("!document.querySelector('#sign-in').hidden")
-    assert TOKEN not in "".join(page.sent())
+
+
+def test_page_dashboard_link_signs_in_and_is_forgotten(browser: Browser, gateway: Running) -> None:
+    page = browser.open(f"{gateway.page}#token={TOKEN}")
+    page.wait_for_text("#state", "Connected")
+    assert page.run("location.href") == gateway.page
+    page.run("sessionStorage.clear()")
+    page.reload()  # the paired browser connects by its device token
+    page.wait_for_text("#state", "Connected")
+    assert page.run("sessionStorage.getItem('token')") is None
 
 
 def test_page_wrong_token_is_reported_and_not_stored(browser: Browser, gateway: Running) -> None:

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from homarus.core.message import Json
 
 if TYPE_CHECKING:
     from homarus.cli.gateway_service import ServiceBackend
+    from homarus.gateway.auth import AuthMode, SharedSecretAuth
     from homarus.gateway.client import RunningGateway
 
 _STOP_TIMEOUT_S = 15.0
@@ -34,32 +36,73 @@ _timeout_option = click.option(
 )
 
 
+_port_option = click.option(
+    "--port", type=click.IntRange(0, 65_535), help="The port; 0 takes any free one."
+)
+_bind_option = click.option("--bind", metavar="WHERE", help="loopback, lan or custom.")
+_auth_option = click.option(
+    "--auth",
+    "auth_mode",
+    type=click.Choice(["token", "password", "trusted-proxy", "none"]),
+    help="How clients authenticate; none lets every user of this machine in.",
+)
+
+
 @click.group("gateway", invoke_without_command=True)
-@click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 takes any free one.")
-@click.option("--bind", metavar="WHERE", help="loopback, lan or custom.")
+@_port_option
+@_bind_option
+@_auth_option
 @click.pass_context
-def command(ctx: click.Context, port: int | None, bind: str | None) -> None:
+def command(
+    ctx: click.Context, port: int | None, bind: str | None, auth_mode: "AuthMode | None"
+) -> None:
     """Run the gateway in the foreground, or look at one that runs."""
     if ctx.invoked_subcommand is None:
-        _run(port, bind)
+        _run(port, bind, auth_mode)
 
 
 @command.command("run")
-@click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 takes any free one.")
-@click.option("--bind", metavar="WHERE", help="loopback, lan or custom.")
-def run(port: int | None, bind: str | None) -> None:
+@_port_option
+@_bind_option
+@_auth_option
+def run(port: int | None, bind: str | None, auth_mode: "AuthMode | None") -> None:
     """Run the gateway in the foreground."""
-    _run(port, bind)
+    _run(port, bind, auth_mode)
 
 
-def _run(port: int | None, bind: str | None) -> None:
+def _run(port: int | None, bind: str | None, auth_mode: "AuthMode | None") -> None:
     gc.disable()  # nearly all objects of the start stay alive; `serve` enables it when ready
+    from homarus.cli.gateway_secret import describe_auth, page_address
     from homarus.process import serve
+
+    notes: list[str] = []
+    secrets: list[str] = []
+
+    def on_auth(auth: "SharedSecretAuth") -> None:
+        lines = describe_auth(auth, Paths.find(os.environ))
+        if auth.mode == "none":
+            warn("\n".join(lines))
+        else:
+            notes.extend(lines)
+            secrets.append(auth.secret)
 
     def ready(url: str) -> None:
         click.echo(f"The gateway is ready on {url} (process {os.getpid()}).")
+        for line in notes:
+            click.echo(line)
+        if secrets and sys.stdout.isatty():  # never into a log
+            click.echo(f"The page: {page_address(url, secrets[0])}")
 
-    ending = asyncio.run(serve(os.environ, port=port, bind=bind, ready=ready, warn=warn))
+    serving = serve(
+        os.environ,
+        port=port,
+        bind=bind,
+        auth_mode=auth_mode,
+        ready=ready,
+        on_auth=on_auth,
+        warn=warn,
+    )
+    ending = asyncio.run(serving)
     if ending == "restart":
         click.echo("Restarting.")
         restart_self()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from homarus.config.paths import Paths
-from homarus.core.errors import ConfigError, UserError
+from homarus.core.errors import ConfigError, InvalidRequestError, UserError
 from homarus.core.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from homarus.gateway.client import GatewayClient, GatewaySecret
 
 T = TypeVar("T")
+_UNAUTHORIZED_FIX = (
+    "give it with --token or --password, or in OPENCLAW_GATEWAY_TOKEN or OPENCLAW_GATEWAY_PASSWORD,"
+    " as the gateway has it"
+)
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
@@ -85,32 +89,39 @@ async def open_gateway(
         _check(gateway.url)
         url, secret = gateway.url, GatewaySecret(gateway.token or "", gateway.password or "")
     else:
-        url, secret = _own(paths, gateway)
+        url, secret = find_own_gateway(paths, gateway)
     device = DeviceIdentity.load_or_create(
         paths.state / "identity" / "device.json", SystemClock().now_ms()
     )
     client_id = "openclaw-probe" if mode == "probe" else "cli"
-    async with connect_gateway(url, ClientProfile(secret, device, client_id, mode)) as client:
-        yield client
+    profile = ClientProfile(secret, device, client_id, mode)
+    try:
+        async with connect_gateway(url, profile) as client:
+            yield client
+    except InvalidRequestError as exc:
+        if exc.message.startswith("unauthorized: ") and not exc.fix:
+            raise InvalidRequestError(exc.message, fix=_UNAUTHORIZED_FIX) from exc
+        raise
 
 
-def _own(paths: Paths, gateway: GatewayOptions) -> tuple[str, "GatewaySecret"]:
-    from homarus.gateway.auth import resolve_auth
+def find_own_gateway(paths: Paths, gateway: GatewayOptions) -> tuple[str, "GatewaySecret"]:
+    """Return the URL and the secret of the gateway of our own state directory.
+
+    The secret is that of the options, else of the config, of the environment, or the token file.
+    """
+    from homarus.gateway.auth import find_secrets
     from homarus.gateway.client import GatewaySecret, find_running_gateway
     from homarus.gateway.listen_address import resolve_port
+    from homarus.gateway.owner_token import load_token
 
     config, env = _config(with_gateway_config(paths))
-    configured_secret: dict[str, str] = {}
-    if not (gateway.token or gateway.password):
-        auth = resolve_auth(config.gateway, env)
-        configured_secret = {auth.mode: auth.secret}
-    secret = GatewaySecret(
-        gateway.token or configured_secret.get("token", ""),
-        gateway.password or configured_secret.get("password", ""),
-    )
+    token, password = gateway.token or "", gateway.password or ""
+    if not (token or password):
+        token, password = find_secrets(config.gateway.auth, env)
+        token = token or load_token(paths.state)
     running = find_running_gateway(paths)
     port = resolve_port(config.gateway, env)
-    return running.url if running else f"ws://127.0.0.1:{port}", secret
+    return running.url if running else f"ws://127.0.0.1:{port}", GatewaySecret(token, password)
 
 
 def _config(paths: Paths) -> tuple["Config", Mapping[str, str]]:

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -119,7 +119,21 @@ def show_line(line: str) -> None:
     """Format a line for people: time, level, logger, message. It may not move the cursor."""
     try:
         row = json.loads(line)
+        row = row if "message" in row else _from_openclaw(row)
         text = f"{row['time']} {row['level']:<7} {row['logger']}: {row['message']}"
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         text = line
     click.echo(escape_invisible(text))
+
+
+def _from_openclaw(row: dict[str, Any]) -> dict[str, str]:
+    """Return the fields of a line that OpenClaw wrote; its parts are numbered."""
+    meta, parts = row["_meta"], [row[key] for key in sorted(row) if key.isdigit()]
+    name = str(meta.get("name", ""))
+    texts = [part if isinstance(part, str) else json.dumps(part) for part in parts if part != name]
+    try:
+        name = str(json.loads(name)["subsystem"])
+    except (ValueError, LookupError, TypeError):
+        name = name or "openclaw"
+    level = str(meta["logLevelName"]).lower()
+    return {"time": row["time"], "level": level, "logger": name, "message": " ".join(texts)}

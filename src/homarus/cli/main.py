@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "chat": ("chat", "Talk with an agent in this terminal."),
     "config": ("config", "Read, change and check the configuration."),
+    "dashboard": ("dashboard", "Print the address of the gateway's page, with the token."),
     "doctor": ("doctor", "Look for what is wrong and say how to mend it."),
     "gateway": ("gateway", "Run the gateway in the foreground, or look at one that runs."),
     "health": ("health", "Ask a running gateway how it is."),

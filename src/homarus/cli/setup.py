@@ -13,6 +13,7 @@ from homarus.config.load import load_config
 from homarus.config.paths import Paths, shorten
 from homarus.config.tree_edit import set_path
 from homarus.config.write import write_config
+from homarus.gateway.owner_token import add_token
 
 
 @click.command("setup")
@@ -28,7 +29,7 @@ def command(workspace: str | None, *, as_json: bool) -> None:
     if not loaded.exists:
         key = ("agents", "defaults", "workspace")
         folder = shorten(target, paths.home)
-        write_config(paths, os.environ, lambda tree: set_path(tree, key, folder))
+        write_config(paths, os.environ, lambda tree: add_token(set_path(tree, key, folder)))
         made.append(str(paths.config))
     made += [str(target / name) for name in seed_workspace(target)]
     if as_json:

@@ -6,6 +6,7 @@ a class changes neither `homarus config schema` nor the gateway's `config.schema
 
 from typing import Any, Final
 
+from homarus.config.channels import AccountSettings, ChannelSettings
 from homarus.config.schema import Config
 
 _PREFIX: Final = "#/$defs/"
@@ -30,6 +31,41 @@ def config_json_schema() -> dict[str, Any]:
     _rename_refs(named)
     _rename_refs(schema)
     return {"$defs": dict(sorted(named.items())), **schema}
+
+
+def channel_json_schema(settings: type[ChannelSettings]) -> dict[str, Any]:
+    """Return the schema of a channel's section: the settings of an account, and its accounts."""
+    properties: dict[str, Any] = {}
+    for section in (AccountSettings, settings):
+        properties |= inline_references(section.model_json_schema(by_alias=True))["properties"]
+    account = {"type": "object", "properties": properties, "additionalProperties": False}
+    accounts = {"type": "object", "title": "Accounts", "additionalProperties": account}
+    return {**account, "properties": {**properties, "accounts": accounts}}
+
+
+def inline_references(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema without `$ref`: each definition is written out where it is used.
+
+    Clients that make a form of the schema resolve no references. A definition that contains itself
+    is written out once; inside it, any object is accepted in its place.
+    """
+    definitions: dict[str, Any] = schema.get("$defs", {})
+
+    def expand(tree: Any, inside: tuple[str, ...]) -> Any:
+        if isinstance(tree, list):
+            return [expand(each, inside) for each in tree]
+        if not isinstance(tree, dict):
+            return tree
+        rest = {key: expand(each, inside) for key, each in tree.items() if key != "$ref"}
+        name = str(tree.get("$ref", "")).removeprefix(_PREFIX)
+        if not name:
+            return rest
+        if name in inside:
+            return {"type": "object", **rest}
+        return {**expand(definitions[name], (*inside, name)), **rest}
+
+    inlined: dict[str, Any] = expand({k: v for k, v in schema.items() if k != "$defs"}, ())
+    return inlined
 
 
 def _published(name: str) -> str:

@@ -32,6 +32,14 @@ LEVELS = {
     "debug": logging.DEBUG,
     "trace": logging.DEBUG,
 }
+# OpenClaw's number and name of each level.
+_LEVEL_NAMES = {
+    logging.DEBUG: (2, "DEBUG"),
+    logging.INFO: (3, "INFO"),
+    logging.WARNING: (4, "WARN"),
+    logging.ERROR: (5, "ERROR"),
+    logging.CRITICAL: (6, "FATAL"),
+}
 _VALUE = r"""(?:\\?"[^"\r\n]{1,2000}|'[^'\r\n]{1,2000}|[^\s"',;&}\\]{3,})"""
 _MEANS = r"[\\\"']{0,4}\s{0,3}[:=]\s{0,3}"
 _MARKS = (
@@ -98,13 +106,27 @@ class JsonLineFormatter(logging.Formatter):
         text = record.getMessage()
         if record.exc_info:
             text = f"{text}\n{self.formatException(record.exc_info)}"
+        # Redacted before it is cut, so that no part of a secret remains.
+        message = (redact(text[: 2 * MAX_CHARS]) if self._redacted else text)[:MAX_CHARS]
+        at = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}"
+        at += f".{int(record.msecs):03d}Z"
+        name = json.dumps({"subsystem": record.name.removeprefix("homarus.").replace(".", "/")})
+        level_id, level_name = _LEVEL_NAMES.get(record.levelno, (3, record.levelname))
         row = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03d}Z",
+            "time": at,
             "level": record.levelname.lower(),
             "logger": record.name,
-            # Redacted before it is cut, so that no part of a secret remains.
-            "message": (redact(text[: 2 * MAX_CHARS]) if self._redacted else text)[:MAX_CHARS],
+            "message": message,
+            # The same once more as OpenClaw writes it, for its `logs` command and its pages.
+            "0": name,
+            "1": message,
+            "_meta": {
+                "name": name,
+                "parentNames": ["homarus"],
+                "date": at,
+                "logLevelId": level_id,
+                "logLevelName": level_name,
+            },
         }
         return json.dumps(row)
 

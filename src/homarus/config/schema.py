@@ -639,6 +639,14 @@ class RateLimitConfig(ConfigSection):
     exempt_loopback: bool = True
 
 
+class TrustedProxyConfig(ConfigSection):
+    """The reverse proxy that authenticates users, and the headers it sends."""
+
+    user_header: str
+    required_headers: StrTuple = ()
+    allow_users: StrTuple = ()
+
+
 class GatewayAuthConfig(ConfigSection):
     """How clients authenticate. Without a mode, the secrets that are set decide."""
 
@@ -646,6 +654,7 @@ class GatewayAuthConfig(ConfigSection):
     token: str | None = Field(None, repr=False)
     password: str | None = Field(None, repr=False)
     rate_limit: RateLimitConfig = RateLimitConfig.model_construct()
+    trusted_proxy: TrustedProxyConfig | None = None
 
 
 class ControlUiConfig(ConfigSection):

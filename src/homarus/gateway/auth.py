@@ -1,31 +1,36 @@
-"""Check the shared secret of a client: none, a token, or a password.
+"""Check the shared secret of a client: a token, a password, a trusted proxy, or none at all.
 
-Secrets are compared as digests of the same length, in constant time. Mode `none` is for clients on
-this machine only, whatever address the gateway is bound to.
+Secrets are compared as digests of the same length, in constant time. Mode `none` exists only where
+the owner asks for it, and is for clients on this machine, whatever address the gateway is bound to.
 """
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from homarus.config.schema import GatewayConfig
+from homarus.config.schema import GatewayAuthConfig, GatewayConfig
 from homarus.core.errors import ConfigError, InvalidRequestError
 from homarus.core.fast_dataclass import dataclass
 from homarus.gateway.auth_rate_limiter import AuthRateLimiter, ClientSource
 from homarus.gateway.origin_policy import OriginPolicy, RequestBlockedError, RequestInfo
+from homarus.gateway.trusted_proxy import ProxyFailureReason, TrustedProxyAuth
 
-AuthMode: TypeAlias = Literal["none", "token", "password"]
-AuthFailureReason: TypeAlias = Literal[
-    "token_missing",
-    "token_mismatch",
-    "password_missing",
-    "password_mismatch",
-    "device_token_mismatch",
-    "local_only",
-    "rate_limited",
-]
+AuthMode: TypeAlias = Literal["none", "token", "password", "trusted-proxy"]
+SecretSource: TypeAlias = Literal["", "config", "environment", "file"]
+AuthFailureReason: TypeAlias = (
+    Literal[
+        "token_missing",
+        "token_mismatch",
+        "password_missing",
+        "password_mismatch",
+        "device_token_mismatch",
+        "local_only",
+        "rate_limited",
+    ]
+    | ProxyFailureReason
+)
 
 POLICY_VIOLATION = 1008
 TOKEN_VARIABLES = ("OPENCLAW_GATEWAY_TOKEN", "CLAWDBOT_GATEWAY_TOKEN")
@@ -38,15 +43,36 @@ _MESSAGES: dict[AuthFailureReason, str] = {
     "device_token_mismatch": "device token mismatch (rotate/reissue device token)",
     "local_only": "gateway has no token or password, so only this machine may connect",
     "rate_limited": "too many failed authentication attempts (retry later)",
+    "trusted_proxy_untrusted_source": "the request does not come from gateway.trustedProxies",
+    "trusted_proxy_loopback_source": "a proxy on the gateway's own machine is not trusted",
+    "trusted_proxy_header_missing": "the proxy did not send every header it must send",
+    "trusted_proxy_user_missing": "the proxy did not name a user",
+    "trusted_proxy_user_not_allowed": "the proxy's user is not in allowUsers",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSecretAuth:
-    """The authentication mode, and its secret."""
+    """The authentication mode, its secret, and where that comes from.
+
+    With a trusted proxy, the secret is the token of programs on the gateway's own machine.
+    """
 
     mode: AuthMode = "none"
     secret: str = field(default="", repr=False)
+    proxy: TrustedProxyAuth | None = None
+    source: SecretSource = field(default="", compare=False)
+
+    def check_request(
+        self, request: RequestInfo, policy: OriginPolicy, token: object, password: object
+    ) -> AuthFailureReason | None:
+        """Return why the client is refused; None when it is authenticated."""
+        is_local = policy.is_local(request)
+        if self.proxy is None:
+            return self.check_secret(token, password, is_local=is_local)
+        if is_local and isinstance(token, str) and same_secret(token, self.secret):
+            return None
+        return self.proxy.check(request, policy)
 
     def check_secret(
         self, token: object, password: object, *, is_local: bool
@@ -62,23 +88,40 @@ class SharedSecretAuth:
         return "token_mismatch" if self.mode == "token" else "password_mismatch"
 
 
-def resolve_auth(gateway: GatewayConfig, env: Mapping[str, str]) -> SharedSecretAuth:
-    """Return the configured mode, else the one whose secret is set; config before environment."""
+def resolve_auth(
+    gateway: GatewayConfig,
+    env: Mapping[str, str],
+    *,
+    mode: AuthMode | None = None,
+    get_token: Callable[[], str] = str,
+) -> SharedSecretAuth:
+    """Return how clients authenticate: by the mode of the command line, else of the config.
+
+    Without a mode, the secret that is set decides, config before environment; without a secret,
+    `get_token` returns the owner's token. Mode `none` is never a default. Raises ConfigError.
+    """
     auth = gateway.auth
-    token = _first(auth.token, env, TOKEN_VARIABLES)
-    password = _first(auth.password, env, PASSWORD_VARIABLES)
-    mode = auth.mode or ("password" if password else "token" if token else "none")
-    match mode:
-        case "none":
-            return SharedSecretAuth()
-        case "token":
-            return SharedSecretAuth("token", _require(token, "token", TOKEN_VARIABLES[0]))
-        case "password":
-            return SharedSecretAuth(
-                "password", _require(password, "password", PASSWORD_VARIABLES[0])
-            )
-    raise ConfigError(
-        f"mode {mode} is not built", key="gateway.auth.mode", fix="use token or password"
+    token, password = find_secrets(auth, env)
+    chosen = mode or auth.mode or ("password" if password else "token")
+    if chosen == "none":
+        return SharedSecretAuth()
+    if chosen == "password":
+        secret = _require(password, "password", PASSWORD_VARIABLES[0])
+        return SharedSecretAuth("password", secret, source=_source(auth.password))
+    source = _source(auth.token) if token else "file"
+    secret = _require(token or get_token(), "token", TOKEN_VARIABLES[0])
+    if chosen == "token":
+        return SharedSecretAuth("token", secret, source=source)
+    return SharedSecretAuth(
+        "trusted-proxy", secret, TrustedProxyAuth.from_config(gateway), source=source
+    )
+
+
+def find_secrets(auth: GatewayAuthConfig, env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the token and the password of the config, else of the environment; empty if unset."""
+    return (
+        _first(auth.token, env, TOKEN_VARIABLES),
+        _first(auth.password, env, PASSWORD_VARIABLES),
     )
 
 
@@ -115,7 +158,7 @@ def check_bearer(
         raise RequestBlockedError(429, _MESSAGES["rate_limited"], after_s=-(-wait_ms // 1000))
     scheme, _, given = request.authorization.partition(" ")
     given = given.strip() if scheme.lower() == "bearer" else ""
-    reason = auth.check_secret(given, given, is_local=origin_policy.is_local(request))
+    reason = auth.check_request(request, origin_policy, given, given)
     if reason is None:
         limiter.reset(source)
         return
@@ -127,6 +170,10 @@ def check_bearer(
 def _first(configured: str | None, env: Mapping[str, str], names: tuple[str, ...]) -> str:
     found = (configured, *(env.get(name) for name in names))
     return next((text.strip() for text in found if text and text.strip()), "")
+
+
+def _source(configured: str | None) -> SecretSource:
+    return "config" if configured and configured.strip() else "environment"
 
 
 def _require(secret: str, name: str, variable: str) -> str:

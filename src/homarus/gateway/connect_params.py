@@ -15,6 +15,7 @@ PROTOCOL_ERROR = 1002
 ClientId: TypeAlias = Literal[
     "webchat-ui", "openclaw-control-ui", "webchat", "cli", "gateway-client", "openclaw-macos",
     "openclaw-ios", "openclaw-android", "node-host", "test", "fingerprint", "openclaw-probe",
+    "openclaw-tui", "openclaw-linux", "openclaw-watchos",
 ]  # fmt: skip
 ClientMode: TypeAlias = Literal["webchat", "cli", "ui", "backend", "node", "probe", "test"]
 
@@ -35,9 +36,11 @@ class ClientParams(Params):
     id: ClientId
     display_name: ShortText | None = None
     version: ShortText
+    build_id: ShortText | None = None
     platform: ShortText
     device_family: ShortText | None = None
     model_identifier: ShortText | None = None
+    time_zone: ShortText | None = None
     mode: ClientMode
     instance_id: ShortText | None = None
 
@@ -72,6 +75,9 @@ class ConnectParams(Params):
     path_env: str | None = None
     role: ShortText = "operator"
     scopes: ScopeNames = ()
+    # Newer clients send these; the gateway ignores them.
+    model_catalog: Mapping[str, Json] = {}
+    computer_use: Json = None
     device: DeviceParams | None = None
     auth: AuthParams = AuthParams()
     locale: str | None = None

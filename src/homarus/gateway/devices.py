@@ -93,13 +93,12 @@ class DeviceRegistry:
         """Approve a pending device; `by` are the approver's scopes, which it cannot exceed."""
         entry = self._pending_entry(request_id)
         scopes = texts(entry.get("scopes"))
-        beyond = missing(scopes, by)
-        if beyond:
-            raise InvalidRequestError(f"missing scope: {beyond[0]}")
         now_ms, device_id = self._clock.now_ms(), entry["deviceId"]
         before = self._paired.read().get(device_id)
         now = merge_request(before if isinstance(before, dict) else {}, entry, now_ms)
         known = read_device(device_id, now)
+        # All that the device may do afterwards: the approval also restores a revoked token.
+        _check_covered((*scopes, *(known.scopes if known else ())), by)
         token = known.token(entry["role"]) if known else None
         token_scopes = tuple({*(token.scopes if token else ()), *scopes})
         device = self._store(now, entry["role"], token_scopes, now_ms)
@@ -144,24 +143,37 @@ class DeviceRegistry:
         role: str,
         scopes: Collection[str] | None,
         by: Collection[str],
+        *,
+        by_device: str = "",
         except_conn_id: str = "",
     ) -> DeviceToken:
-        """Issue a new token for these or the previous scopes; the old one is void."""
+        """Issue a new token for these or the previous scopes; the old one is void.
+
+        `by` are the caller's scopes, which must cover the device's, unless it is its own.
+        """
         device = self._get_device(device_id, role)
+        if by_device != device_id:
+            _check_covered(device.scopes, by)
         before = device.tokens.get(role)
         requested = tuple(scopes) if scopes is not None else before.scopes if before else ()
-        beyond = missing(requested, device.scopes) or missing(requested, by)
-        if beyond:
-            raise InvalidRequestError(f"missing scope: {beyond[0]}")
+        _check_covered(requested, device.scopes)
+        _check_covered(requested, by)
         now_ms = self._clock.now_ms()
         entry = with_token(device.raw, role, requested, now_ms, new_secret=True)
         rotated = self._save(device_id, entry)
         self.on_token_voided(device_id, role, except_conn_id)
         return rotated.tokens[role]
 
-    def revoke(self, device_id: str, role: str) -> int:
-        """Void a device's token for a role and return when; the device must be approved again."""
+    def revoke(
+        self, device_id: str, role: str, by: Collection[str], *, by_device: str = ""
+    ) -> int:
+        """Void a device's token for a role and return when; the device must be approved again.
+
+        `by` are the caller's scopes, which must cover the device's, unless it is its own.
+        """
         device = self._get_device(device_id, role)
+        if by_device != device_id:
+            _check_covered(device.scopes, by)
         now_ms = self._clock.now_ms()
         entry = device.raw if role in device.tokens else with_token(device.raw, role, (), now_ms)
         tokens = dict(entry["tokens"])
@@ -216,6 +228,12 @@ class DeviceRegistry:
         if saved is None:
             raise UserError(f"device {one_line(device_id)} cannot be kept")
         return saved
+
+
+def _check_covered(scopes: Collection[str], by: Collection[str]) -> None:
+    """Raise InvalidRequestError for a scope that these do not cover."""
+    if beyond := missing(scopes, by):
+        raise InvalidRequestError(f"missing scope: {beyond[0]}")
 
 
 def _approved_at(shown: dict[str, Json]) -> int:

@@ -26,6 +26,7 @@ from homarus.core.event import (
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Message, Text
 from homarus.core.silent_reply import SILENT_WORD
+from homarus.gateway.session_subscriptions import SessionSubscriptions
 from homarus.sessions.transcript import encode_message
 
 DELTA_S = 0.150
@@ -87,8 +88,10 @@ class EventBroadcaster:
         *,
         later: Callable[[float, Callable[[], None]], None],
         verbose: Callable[[str], Awaitable[bool]],
+        sessions: SessionSubscriptions | None = None,
     ) -> None:
         self._sender, self._clock, self._later, self._verbose = sender, clock, later, verbose
+        self._sessions = sessions
         self._runs: dict[str, LiveRun] = {}
         self._joined: dict[str, set[str]] = {}
 
@@ -98,6 +101,7 @@ class EventBroadcaster:
         async for event in subscription:
             if isinstance(event.data, CommandAnswered):
                 self._answer(event, event.data)
+                await self._send_session_events(event)
                 continue
             run = self._runs.get(event.run_id) or self._start(event)
             if isinstance(event.data, TextAdded):
@@ -158,6 +162,24 @@ class EventBroadcaster:
                 run.started_ms = event.ts_ms
             case RunEnded() as ended:
                 self._end(run, ended, event.ts_ms)
+            case _:
+                pass
+        await self._send_session_events(event)
+
+    async def _send_session_events(self, event: Event) -> None:
+        """Send subscribers of the session what this event changed in it."""
+        sessions, key = self._sessions, event.session_key
+        if sessions is None or not sessions.is_followed(key):
+            return
+        await sessions.send_messages(key, event.run_id)
+        run: dict[str, Json] = {"runId": event.run_id}
+        match event.data:
+            case RunStarted():
+                await sessions.send_change(key, phase="start", **run)
+            case RunEnded() as ended:
+                await sessions.send_change(key, phase="error" if ended.error else "end", **run)
+            case CommandAnswered():
+                await sessions.send_change(key, reason="command", **run)
             case _:
                 pass
 

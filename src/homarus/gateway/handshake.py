@@ -2,11 +2,12 @@
 
 The checks follow the protocol's order: protocol range, role, browser origin, shared secret, device
 and signature, device token, pairing. A client's scopes are those approved for its device; a client
-without a device has none.
+without a device has none, except a local program of protocol 4 with the shared secret.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -36,7 +37,7 @@ from homarus.gateway.frames import NEWEST_PROTOCOL
 from homarus.gateway.identity import PublicKey, auth_payload
 from homarus.gateway.method import Caller
 from homarus.gateway.origin_policy import OriginPolicy, RequestBlockedError, RequestInfo
-from homarus.gateway.scopes import granted, missing
+from homarus.gateway.scopes import ADMIN, granted, missing
 
 MAX_SKEW_MS = 10 * 60_000
 _PAGES = frozenset({"webchat-ui", "openclaw-control-ui", "webchat"})
@@ -48,7 +49,7 @@ class AuthenticatedClient:
     """A client that is authenticated. `auth` is what its hello says about its device token."""
 
     caller: Caller
-    method: Literal["none", "token", "password", "device-token"]
+    method: Literal["none", "token", "password", "trusted-proxy", "device-token"]
     params: ConnectParams = field(repr=False)
     auth: Mapping[str, Json] | None = field(default=None, repr=False)
     token_issued_ms: int = 0
@@ -69,9 +70,11 @@ class ConnectionAuthenticator:
         cls, gateway: GatewayConfig, auth: SharedSecretAuth, port: int, state: Path, clock: Clock
     ) -> "ConnectionAuthenticator":
         """Build it from the config; raises ConfigError for an invalid one."""
+        proxy = gateway.auth.trusted_proxy
+        named = (proxy.user_header, *proxy.required_headers) if proxy else ()
         return cls(
             OriginPolicy.from_config(
-                port, gateway.control_ui.allowed_origins, gateway.trusted_proxies
+                port, gateway.control_ui.allowed_origins, gateway.trusted_proxies, named
             ),
             auth,
             AuthRateLimiter(clock, gateway.auth.rate_limit),
@@ -118,6 +121,8 @@ class _Handshake:
         self._check_origin()
         reason, wait_ms = self._check_secret()
         device = self.params.device
+        if reason is None and self._is_proxied_page:
+            return self._accept_proxied_page(device)
         if device is None:
             return self._without_device(reason, wait_ms)
         key = self._check_device(device)
@@ -128,7 +133,7 @@ class _Handshake:
         issued = self.authenticator.devices.ensure_token(paired, self.role, scopes)
         allowed = granted(scopes, paired.scopes)
         return AuthenticatedClient(
-            caller=self._caller(key.device_id, allowed),
+            caller=self._caller(key.device_id, allowed, has_secret=token is None),
             method="device-token" if token else self._mode,
             params=self.params,
             auth={
@@ -148,9 +153,24 @@ class _Handshake:
     def _is_local(self) -> bool:
         return self.authenticator.origin_policy.is_local(self.request)
 
+    @property
+    def _is_page(self) -> bool:
+        return self.params.client.id in _PAGES or self.params.client.mode == "webchat"
+
+    @property
+    def _is_proxied_page(self) -> bool:
+        is_proxied = self._mode == "trusted-proxy" and not self._is_local
+        return is_proxied and self._is_page and self.role == "operator"
+
+    def _accept_proxied_page(self, device: DeviceParams | None) -> AuthenticatedClient:
+        """Accept a page whose user the trusted proxy has authenticated, without pairing."""
+        if device is not None:
+            self._check_device(device)
+        scopes = granted(self.params.scopes, (ADMIN,))
+        return AuthenticatedClient(self._caller("", scopes), self._mode, self.params)
+
     def _check_origin(self) -> None:
-        is_page = self.params.client.id in _PAGES or self.params.client.mode == "webchat"
-        if is_page and self.request.origin is None:
+        if self._is_page and self.request.origin is None:
             raise connect_error("origin missing: this client is a page, and pages have one")
         try:
             self.authenticator.origin_policy.check(self.request)
@@ -166,8 +186,8 @@ class _Handshake:
         if wait_ms and self._mode != "none":
             return "rate_limited", wait_ms
         auth = self.params.auth
-        reason = self.authenticator.auth.check_secret(
-            auth.token, auth.password, is_local=self._is_local
+        reason = self.authenticator.auth.check_request(
+            self.request, self.authenticator.origin_policy, auth.token, auth.password
         )
         if reason is None and self._mode != "none":
             self.authenticator.limiter.reset(source)
@@ -190,7 +210,20 @@ class _Handshake:
             raise self._record_failure(reason, wait_ms)
         if self._mode == "none" or self.role == "node":
             raise NotPairedError("device identity required", close_code=POLICY_VIOLATION)
-        return AuthenticatedClient(self._caller("", frozenset()), self._mode, self.params)
+        return AuthenticatedClient(self._caller("", self._owner_scopes), self._mode, self.params)
+
+    @property
+    def _owner_scopes(self) -> frozenset[str]:
+        """Return the scopes of a client without a device, which has sent the shared secret.
+
+        A program on this machine that requests protocol 4 gets the scopes it requests: with the
+        shared secret it could pair a device for them. Any other client gets none.
+        """
+        is_newest = self.params.max_protocol >= NEWEST_PROTOCOL
+        has_secret = self._mode in {"token", "password"}
+        if not (is_newest and has_secret and self._is_local) or self.request.is_browser:
+            return frozenset()
+        return granted(self.params.scopes, (ADMIN,))
 
     def _check_device(self, device: DeviceParams) -> PublicKey:
         key = PublicKey.read(device.public_key)
@@ -200,23 +233,30 @@ class _Handshake:
             raise connect_error("device identity mismatch")
         if abs(self.authenticator.clock.now_ms() - device.signed_at) > MAX_SKEW_MS:
             raise connect_error("device signature expired")
-        if device.nonce is None and not self._is_local:
+        if device.nonce is None:  # without one, a recorded request could be sent again
             raise connect_error("device nonce required")
-        if device.nonce is not None and device.nonce != self.nonce:
+        if device.nonce != self.nonce:
             raise connect_error("device nonce mismatch")
-        payload = auth_payload(
+        if not any(key.verify(device.signature, text) for text in self._signed_texts(device)):
+            raise connect_error("device signature invalid")
+        return key
+
+    def _signed_texts(self, device: DeviceParams) -> Iterator[str]:
+        """Yield the texts that the device may have signed, one per version of the format."""
+        client = self.params.client
+        sign = partial(
+            auth_payload,
             device_id=device.id,
-            client_id=self.params.client.id,
-            client_mode=self.params.client.mode,
+            client_id=client.id,
+            client_mode=client.mode,
             role=self.role,
             scopes=self.params.scopes,
             signed_at_ms=device.signed_at,
             token=self.params.auth.token or self.params.auth.device_token,
             nonce=device.nonce,
         )
-        if not key.verify(device.signature, payload):
-            raise connect_error("device signature invalid")
-        return key
+        yield sign()
+        yield sign(platform=client.platform, device_family=client.device_family or "")
 
     def _check_device_token(
         self, key: PublicKey, reason: AuthFailureReason, wait_ms: int
@@ -269,7 +309,7 @@ class _Handshake:
             )
         return known_device
 
-    def _caller(self, device_id: str, scopes: frozenset[str]) -> Caller:
+    def _caller(self, device_id: str, scopes: frozenset[str], *, has_secret: bool = True) -> Caller:
         client = self.params.client
         return Caller(
             conn_id=self.conn_id,
@@ -285,5 +325,5 @@ class _Handshake:
             caps=frozenset(self.params.caps),
             protocol=min(self.params.max_protocol, NEWEST_PROTOCOL),
             ip=self.authenticator.origin_policy.client_ip(self.request),
-            is_local=self._is_local,
+            is_local=self._is_local and has_secret,
         )

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 EVENTS = (
     "connect.challenge", "agent", "chat", "presence", "tick", "shutdown", "health",
     "device.pair.requested", "device.pair.resolved", "config.reloaded", "config.rejected", "gap",
+    "sessions.changed", "session.message",
 )  # fmt: skip
+
+CAPABILITIES = ("published-model-catalog",)  # of protocol 4: `models.list` has views and details
 
 
 def hello(gateway: "Gateway", accepted: "AuthenticatedClient") -> dict[str, Json]:
@@ -51,6 +54,7 @@ def _add_newest(
     """Add what a client of the newest protocol receives."""
     caller = accepted.caller
     payload.setdefault("auth", {"role": caller.role, "scopes": sorted(caller.scopes)})
+    payload["features"]["capabilities"] = list(CAPABILITIES)
     payload["policy"]["attachments"] = {"maxBytes": MAX_BYTES, "maxImageBytes": MAX_BYTES}
     if caller.may("read"):
         payload["snapshot"]["appliedConfigHash"] = gateway.services.loaded.hash

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
 _MAX_CHARS = 1_000  # of a key as text; PEM is the longest
+# The field of Ed25519, and the y coordinates of the points whose order divides 8. With such a point
+# as the key, a signature that verifies can be made without any private key.
+_FIELD = 2**255 - 19
+_ORDER_8_Y = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+_SMALL_ORDER_Y = frozenset({0, 1, _FIELD - 1, _ORDER_8_Y, _FIELD - _ORDER_8_Y})
 
 
 def auth_payload(
@@ -39,10 +44,17 @@ def auth_payload(
     signed_at_ms: int,
     token: str | None = None,
     nonce: str | None = None,
+    platform: str | None = None,
+    device_family: str = "",
 ) -> str:
-    """Return the text that a device signs, with the scopes in the client's order."""
+    """Return the text that a device signs, with the scopes in the client's order.
+
+    It is version 1 without a nonce and version 2 with one. Version 3, which clients of protocol 4
+    sign, also has the platform and the device family, trimmed and in lower case.
+    """
+    is_v3 = nonce is not None and platform is not None
     fields = [
-        "v2" if nonce else "v1",
+        "v3" if is_v3 else "v2" if nonce else "v1",
         device_id,
         client_id,
         client_mode,
@@ -51,7 +63,9 @@ def auth_payload(
         str(signed_at_ms),
         token or "",
     ]
-    return "|".join([*fields, nonce] if nonce else fields)
+    fields += [nonce] if nonce else []
+    fields += [(platform or "").strip().lower(), device_family.strip().lower()] if is_v3 else []
+    return "|".join(fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +76,11 @@ class PublicKey:
 
     @classmethod
     def read(cls, text: str) -> "PublicKey | None":
-        """Parse base64url of the raw key, or PEM; None when it is neither."""
+        """Parse base64url of the raw key, or PEM; None when it is neither, or no key of a pair."""
         if len(text) > _MAX_CHARS:
             return None
         raw = _from_pem(text) if "BEGIN" in text else from_base64url(text)
-        return cls(raw) if raw is not None and len(raw) == KEY_BYTES else None
+        return cls(raw) if raw is not None and _is_key(raw) else None
 
     @property
     def device_id(self) -> str:
@@ -203,6 +217,12 @@ def from_base64url(text: str) -> bytes | None:
     except (binascii.Error, ValueError):
         return None
     return raw if to_base64url(raw) == bare else None
+
+
+def _is_key(raw: bytes) -> bool:
+    """Return whether these bytes are a key: canonical, and not a point of small order."""
+    y = int.from_bytes(raw, "little") & (2**255 - 1)  # the highest bit is the sign of x
+    return len(raw) == KEY_BYTES and y < _FIELD and y not in _SMALL_ORDER_Y
 
 
 def _from_pem(text: str) -> bytes | None:

@@ -1,7 +1,7 @@
 """The address that the gateway listens on.
 
 `resolve_listen_address` runs before a socket is opened: beyond this machine the gateway listens
-only with a token or a password.
+only with authentication.
 """
 
 from collections.abc import Mapping
@@ -55,11 +55,19 @@ def resolve_listen_address(
 ) -> ListenAddress:
     """Return the listen address; raises ConfigError when it is invalid or would be unprotected."""
     listen = _address(gateway, bind or gateway.bind, resolve_port(gateway, env, port))
-    if not listen.is_loopback and auth.mode == "none":
+    # The token that was created for this machine alone is not the owner's wish to be reached.
+    is_unset = auth.mode == "token" and auth.source == "file"
+    if not listen.is_loopback and (auth.mode == "none" or is_unset):
         raise ConfigError(
             f"refusing to listen on {listen.host} without a token or a password",
             key="gateway.bind",
             fix=_FIX,
+        )
+    if listen.is_loopback and auth.mode == "trusted-proxy":
+        raise ConfigError(
+            "any user of this machine could send the headers of a proxy on it",
+            key="gateway.auth.mode",
+            fix="use a token behind a proxy on this machine, or bind to the proxy's network",
         )
     return listen
 

@@ -7,7 +7,7 @@ that the config names (its Origin). Other programs send no Origin.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, TypeAlias
@@ -20,10 +20,21 @@ Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 HostPort: TypeAlias = tuple[str, int]  # a host and a port, as a URL names them
 
-# Headers that a proxy adds: a request with one did not come straight from its peer.
+# Headers that a proxy, a tunnel or a CDN adds, by name and by prefix: a request with one did not
+# come straight from its peer.
 FORWARDING = frozenset(
-    {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"}
-)
+    {
+        "cdn-loop", "client-ip", "fastly-client-ip", "forwarded", "forwarded-for", "true-client-ip",
+        "via", "x-client-ip", "x-cluster-client-ip", "x-forwarded", "x-host", "x-nginx-proxy",
+        "x-originating-ip", "x-proxy-user", "x-proxyuser-ip", "x-real-ip", "x-real-port",
+        "x-scheme", "x-user-ip",
+    }
+)  # fmt: skip
+FORWARDING_PREFIXES = (
+    "cf-", "fly-", "ngrok-", "remote-", "tailscale-", "x-amzn-", "x-appengine-", "x-arr-",
+    "x-auth-request-", "x-authentik-", "x-azure-", "x-envoy-", "x-forwarded-", "x-goog-",
+    "x-ms-client-principal", "x-original-", "x-remote-", "x-vercel-", "x-webauth-",
+)  # fmt: skip
 _SINGLE = ("host", "origin", "authorization")
 _TWO_LENGTHS = frozenset({"content-length", "transfer-encoding"})  # a proxy may trust the other
 _SECRETS = frozenset(
@@ -65,6 +76,17 @@ class RequestInfo:
     is_malformed: bool = False
     target_bytes: int = 0
     user_agent: str = ""
+    headers: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def is_from_own_machine(self) -> bool:
+        """Whether a program on the gateway's own machine opened the connection."""
+        return is_loopback(self.peer) or _same_address(self.peer, self.own)
+
+    def header(self, name: str) -> str:
+        """Return a header's value; empty when it is missing, or there twice with two values."""
+        values = {value.strip() for value in self.headers.get(name, ())}
+        return values.pop() if len(values) == 1 else ""
 
     @classmethod
     def from_scope(cls, scope: Mapping[str, Any]) -> "RequestInfo":
@@ -101,13 +123,15 @@ class RequestInfo:
             origin=one["origin"] if "origin" in found else None,
             authorization=one["authorization"],
             forwarded_for=tuple(hop.strip() for hop in hops.split(",") if hop.strip()),
-            is_forwarded=not FORWARDING.isdisjoint(found),
+            is_forwarded=not FORWARDING.isdisjoint(found)
+            or any(name.startswith(FORWARDING_PREFIXES) for name in found),
             is_browser="origin" in found or any(name.startswith("sec-fetch-") for name in found),
             has_secret_in_query=_has_secret(query),
             is_malformed=any(len(found.get(name, ())) > 1 for name in _SINGLE)
             or found.keys() >= _TWO_LENGTHS,
             target_bytes=len(path) + len(query),
             user_agent=one["user-agent"],
+            headers=found,
         )
 
 
@@ -119,16 +143,22 @@ class OriginPolicy:
     origins: frozenset[tuple[str, str, int]] = frozenset()
     proxies: tuple[Network, ...] = ()
     scheme: str = "http"
+    proxy_headers: frozenset[str] = frozenset()  # that the config names, besides FORWARDING
 
     @classmethod
     def from_config(
-        cls, port: int, allowed_origins: Collection[str] = (), proxies: Collection[str] = ()
+        cls,
+        port: int,
+        allowed_origins: Collection[str] = (),
+        proxies: Collection[str] = (),
+        proxy_headers: Collection[str] = (),
     ) -> "OriginPolicy":
         """Return the policy of the config; raises ConfigError for an invalid origin or proxy."""
         return cls(
             port=port,
             origins=frozenset(_allowed(text) for text in allowed_origins),
             proxies=tuple(_proxy(text) for text in proxies),
+            proxy_headers=frozenset(name.strip().lower() for name in proxy_headers),
         )
 
     def check(self, request: RequestInfo) -> None:
@@ -173,7 +203,7 @@ class OriginPolicy:
 
     def client_ip(self, request: RequestInfo) -> str:
         """Return the client's address; forwarded addresses count only from trusted proxies."""
-        if not self._is_proxy(request.peer):
+        if not self.is_trusted_proxy(request.peer):
             return plain_ip(request.peer)
         last = plain_ip(request.peer)
         for hop in reversed(request.forwarded_for[-_MAX_HOPS:]):
@@ -181,21 +211,27 @@ class OriginPolicy:
             if not ip:  # hops beyond it cannot be verified
                 return last
             last = ip
-            if not self._is_proxy(ip):
+            if not self.is_trusted_proxy(ip):
                 return ip
         return last
 
     def is_local(self, request: RequestInfo) -> bool:
-        """Return whether a program on this machine calls directly, not through a proxy."""
+        """Return whether nothing contradicts that a program on this machine calls directly.
+
+        A proxy on this machine need not add a header, so only a client that is also
+        authenticated by the owner's secret may be treated as local.
+        """
         host_port = parse_host(request.host, self.scheme)
         return (
             not request.is_forwarded
+            and self.proxy_headers.isdisjoint(request.headers)
             and is_loopback(request.peer)
             and host_port is not None
             and is_local_name(host_port[0])
         )
 
-    def _is_proxy(self, ip: str) -> bool:
+    def is_trusted_proxy(self, ip: str) -> bool:
+        """Return whether an address is in `gateway.trustedProxies`."""
         address = _address(ip)
         return address is not None and any(
             address in network for network in self.proxies if network.version == address.version

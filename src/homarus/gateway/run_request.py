@@ -11,7 +11,7 @@ from homarus.agent.run import RunOutcome
 from homarus.core.errors import InvalidRequestError, UnavailableError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Authority, Image, Inbound, Json, RunOptions
-from homarus.core.session_keys import agent_id_of
+from homarus.core.session_keys import agent_id_of, normalize_agent_id
 from homarus.gateway.method import Caller, MethodCall
 from homarus.gateway.session_access import SessionAccess
 from homarus.plugins.values import HookContext
@@ -60,9 +60,16 @@ def resolve_run_session(
     call: MethodCall, name: str | None, agent: str | None = None
 ) -> tuple[str, Agent]:
     """Return the key of the session that a client names, and its agent."""
+    key = resolve_session_key(call, name, agent)
+    return key, call.services.agent(agent_id_of(key))
+
+
+def resolve_session_key(call: MethodCall, name: str | None, agent: str | None = None) -> str:
+    """Return the stored key of a session; raises when it is not of the agent that is named too."""
+    agent = normalize_agent_id(agent) if agent else None
     key = call.services.control.resolve_key(name, agent)
     SessionAccess(agent=agent or "").check(key)
-    return key, call.services.agent(agent_id_of(key))
+    return key
 
 
 def parse_run_options(thinking: str | None, timeout_s: float | None) -> RunOptions:
@@ -96,13 +103,14 @@ async def start_run(
     if runs.count >= MAX_PENDING or len(runs.for_session(key)) >= MAX_PENDING_PER_SESSION:
         raise UnavailableError("too many messages wait for an answer; wait for some of them")
     channel = request.channel or client_channel(call.caller)
+    at_ms = call.services.clock.now_ms()
     inbound = Inbound(
         id=request.run_id,
         address=Address(channel, "" if request.is_program else key),
         sender=call.caller.device_id or call.caller.client_id,
         text=request.text,
         images=request.images,
-        at_ms=call.services.clock.now_ms(),
+        at_ms=at_ms,
         options=request.options,
         run_id=request.run_id,
         authority=request.authority,
@@ -113,6 +121,7 @@ async def start_run(
     if acceptance.kind == "duplicate":
         raise DuplicateMessageError(acceptance.record)
     call.gateway.subscribe_run(request.run_id, call.caller)
+    runs.record_message(key, at_ms, request.run_id)
     outcome = control.submit(key, acceptance.record)
 
     def ended(run: RunOutcome | None) -> None:

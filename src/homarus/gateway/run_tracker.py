@@ -14,6 +14,7 @@ from homarus.core.message import Json
 
 ENDED_TTL_S = 600.0
 MAX_ENDED = 1_000
+_MAX_MESSAGES = 1_000
 CRASHED = "the run broke off: a bug, written to the log"
 
 RunStatus: TypeAlias = Literal["ok", "error", "timeout"]
@@ -57,6 +58,7 @@ class RunTracker:
         self._claims: dict[str, tuple[str, asyncio.Future[None]]] = {}
         self._ended: OrderedDict[str, EndedRun] = OrderedDict()
         self._waiting: dict[str, list[asyncio.Future[EndedRun]]] = {}
+        self._messages: OrderedDict[tuple[str, int], str] = OrderedDict()
 
     def track(
         self,
@@ -76,6 +78,18 @@ class RunTracker:
             on_end(result)
 
         outcome.add_done_callback(ended)
+
+    def record_message(self, session_key: str, at_ms: int, run_id: str) -> None:
+        """Record which request a message of a session, sent at this time, belongs to."""
+        self._messages[session_key, at_ms] = run_id
+        if len(self._messages) > _MAX_MESSAGES:
+            self._messages.popitem(last=False)
+
+    def add_message_key(self, session_key: str, message: dict[str, Json]) -> None:
+        """Add to a user message the key by which the client that sent it recognises it."""
+        run_id = self._messages.get((session_key, message["timestamp"]))
+        if run_id and message["role"] == "user":
+            message["idempotencyKey"] = f"{run_id}:user"
 
     @contextmanager
     def claim(self, run_id: str, session_key: str) -> Iterator[None]:

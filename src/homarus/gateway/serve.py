@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal, TypeAlias
 
 from homarus import __version__
@@ -25,7 +26,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.retry import Backoff
 from homarus.core.tasks import supervise, task_group
-from homarus.gateway.auth import SharedSecretAuth, resolve_auth
+from homarus.gateway.auth import AuthMode, SharedSecretAuth, resolve_auth
 from homarus.gateway.config_watch import ConfigChange, ConfigWatcher
 from homarus.gateway.handshake import ConnectionAuthenticator
 from homarus.gateway.http_server import GatewayAsgiApp, HttpServer, open_sockets
@@ -33,6 +34,7 @@ from homarus.gateway.json_file import JsonFile
 from homarus.gateway.last_good import save_last_good
 from homarus.gateway.listen_address import ListenAddress, resolve_listen_address
 from homarus.gateway.method import Method
+from homarus.gateway.owner_token import load_or_create_token
 from homarus.gateway.server import Gateway
 from homarus.gateway.services import GatewayServices
 from homarus.store.lock import lock_holder_pid
@@ -96,6 +98,8 @@ class ServeOptions:
     port: int | None = None
     bind: str | None = None
     problem: ConfigError | None = None  # why `loaded` is the last good config, not the file's
+    auth_mode: AuthMode | None = None  # of the command line
+    on_auth: Callable[[SharedSecretAuth], None] = lambda _auth: None  # called before the start
 
 
 async def serve(
@@ -106,6 +110,7 @@ async def serve(
     """Serve until a shutdown is requested; `ready` gets the address once requests are answered."""
     settings = options.loaded.config.gateway
     auth, listen = _prepare(options)
+    options.on_auth(auth)
     sockets = _open(listen, options.paths)
     port: int = sockets[0].getsockname()[1]
     authenticator = ConnectionAuthenticator.from_config(
@@ -139,7 +144,8 @@ async def serve(
 def _prepare(options: ServeOptions) -> tuple[SharedSecretAuth, ListenAddress]:
     """Return the access rules and address of the config; raises ConfigError."""
     settings, env = options.loaded.config.gateway, options.loaded.env
-    auth = resolve_auth(settings, env)
+    get_token = partial(load_or_create_token, options.paths.state)
+    auth = resolve_auth(settings, env, mode=options.auth_mode, get_token=get_token)
     listen = resolve_listen_address(settings, env, auth, port=options.port, bind=options.bind)
     ConnectionAuthenticator.from_config(
         settings, auth, listen.port, options.paths.state, options.clock

@@ -34,6 +34,8 @@ from homarus.gateway.origin_policy import RequestInfo
 from homarus.gateway.presence import PresenceList
 from homarus.gateway.run_tracker import RunTracker
 from homarus.gateway.services import GatewayServices
+from homarus.gateway.session_rows import newest_session_row
+from homarus.gateway.session_subscriptions import SessionSubscriptions
 from homarus.gateway.usage_cache import UsageCache
 
 log = logging.getLogger(__name__)
@@ -83,10 +85,17 @@ class Gateway:
         self.unauthenticated = 0  # connections that are not authenticated
         self.started_ms = self.clock.now_ms()
         self.presence = PresenceList(self.clock, __version__)
-        self.events = EventBroadcaster(
-            self, self.clock, later=self._later, verbose=self._is_verbose
-        )
         self.runs, self.answers = RunTracker(self.clock), IdempotencyCache(self.clock)
+        self.sessions = SessionSubscriptions(
+            self.send,
+            load_row=self._load_session_row,
+            get_store=lambda: self.services.store,
+            now_ms=self.clock.now_ms,
+            add_key=self.runs.add_message_key,
+        )
+        self.events = EventBroadcaster(
+            self, self.clock, later=self._later, verbose=self._is_verbose, sessions=self.sessions
+        )
         self.usage = UsageCache()
         self.health: Mapping[str, Json] = {}
         self.monitor = LoopMonitor()
@@ -243,6 +252,7 @@ class Gateway:
         """Remove a client that disconnected."""
         self._connections.pop(connection.id, None)
         self.events.leave(connection.id)
+        self.sessions.leave(connection.id)
         if self.presence.leave(caller) and not self.stopping:
             self.broadcast_presence()
 
@@ -313,6 +323,10 @@ class Gateway:
 
         if self._group is not None:
             self._group.create_task(wait())
+
+    async def _load_session_row(self, session_key: str) -> dict[str, Json] | None:
+        record = await self.services.store.session(session_key)
+        return await newest_session_row(self.services, record) if record else None
 
     async def _is_verbose(self, session_key: str) -> bool:
         record = await self.services.store.session(session_key)

@@ -6,6 +6,7 @@ from homarus.config.agent_settings import default_agent_id, resolve_agent_settin
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
+from homarus.core.session_keys import main_key
 from homarus.gateway.params import MAX_INT
 from homarus.gateway.services import GatewayServices
 from homarus.store.base import SessionRecord
@@ -77,6 +78,25 @@ def session_row(record: SessionRecord, defaults: SessionDefaults) -> dict[str, J
         _text(data, "providerOverride") or _text(data, "modelProvider") or defaults.provider
     )
     return shown
+
+
+async def newest_session_row(services: GatewayServices, record: SessionRecord) -> dict[str, Json]:
+    """Return a row with the fields that clients of the newest protocol expect in addition."""
+    defaults = await resolve_session_defaults(services, record.agent)
+    return session_row(record, defaults) | activity(services, record)
+
+
+def activity(services: GatewayServices, record: SessionRecord) -> dict[str, Json]:
+    """Return whether a session has active runs, and how its last run ended."""
+    active: list[Json] = list(services.control.active_runs(record.key))
+    ended = "killed" if record.data.get("abortedLastRun") is True else "done"
+    return {
+        "agentId": record.agent,
+        "isMain": record.key == main_key(record.agent),
+        "status": "running" if active else ended,
+        "hasActiveRun": bool(active),
+        "activeRunIds": active,
+    }
 
 
 def status_row(record: SessionRecord, defaults: SessionDefaults, now_ms: int) -> dict[str, Json]:

@@ -10,7 +10,7 @@ CrossContext Detectors Endpoint Endpoints Env Exec Gateway GatewayAuth GroupChat
 HumanDelay Identity InboundWait Logging LoginClient LoopDetection Maintenance Marker MemoryFlush
 MessageTool Messages Meta ModelChoice ModelEntry Models Peer ProviderEntry ProviderModel Queue
 QueueByChannel RateLimit Reload Reset ResetByType Sandbox SecretSource SendMatch SendPolicy
-SendRule Session SoftTrim Spend ToolNames Tools
+SendRule Session SoftTrim Spend ToolNames Tools TrustedProxy
 """
 
 

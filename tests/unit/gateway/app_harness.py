@@ -68,11 +68,18 @@ class ScriptedApp(App):
 
 
 class Recorder(Gateway):
-    """A gateway that records its broadcasts."""
+    """A gateway that records its broadcasts, and the events that it sends to one client."""
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self.broadcasts: list[tuple[str, Json]] = []
+        self.sent: list[tuple[str, str, Json]] = []
+
+    def send(
+        self, conn_id: str, event: str, payload: Json, *, newest: Mapping[str, Json] | None = None
+    ) -> None:
+        self.sent.append((conn_id, event, payload))
+        super().send(conn_id, event, payload, newest=newest)
 
     def broadcast(
         self,

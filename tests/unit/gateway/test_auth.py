@@ -29,7 +29,7 @@ def gateway(**settings: Any) -> GatewayConfig:
 @pytest.mark.parametrize(
     ("settings", "env", "expected"),
     [
-        ({}, {}, SharedSecretAuth()),
+        ({}, {}, SharedSecretAuth("token", "created")),
         ({"token": "a"}, {}, SharedSecretAuth("token", "a")),
         ({"password": "b"}, {}, SharedSecretAuth("password", "b")),
         ({"token": "a", "password": "b"}, {}, SharedSecretAuth("password", "b")),
@@ -44,7 +44,7 @@ def gateway(**settings: Any) -> GatewayConfig:
 def test_auth_mode_is_the_named_one_or_follows_the_secret(
     settings: dict[str, Any], env: dict[str, str], expected: SharedSecretAuth
 ) -> None:
-    assert resolve_auth(gateway(auth=settings), env) == expected
+    assert resolve_auth(gateway(auth=settings), env, get_token=lambda: "created") == expected
 
 
 @pytest.mark.parametrize("mode", ["token", "password", "trusted-proxy"])

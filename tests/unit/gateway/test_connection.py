@@ -62,8 +62,8 @@ async def test_newest_protocol_client_gets_additional_fields(tmp_path: Path) -> 
 async def test_newest_protocol_without_device_lists_granted_scopes(tmp_path: Path) -> None:
     async with play(tmp_path) as stage:
         hello = (await stage.enter(protocol=4, identity=None)).frames[1]["payload"]
-        assert hello["auth"] == {"role": "operator", "scopes": []}
-        assert "appliedConfigHash" not in hello["snapshot"]
+        scopes = ["operator.admin", "operator.approvals", "operator.pairing"]
+        assert hello["auth"] == {"role": "operator", "scopes": scopes}
         assert "auth" not in (await stage.enter(identity=None)).frames[1]["payload"]
 
 

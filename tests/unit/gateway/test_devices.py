@@ -192,7 +192,9 @@ def test_rotation_beyond_approved_scopes_is_refused(world: Harness) -> None:
     world.devices.pair(ask("d2", "operator", ADMIN))
     with pytest.raises(InvalidRequestError, match="missing scope"):
         world.devices.rotate("d2", "operator", [ADMIN], [PAIRING])
-    assert world.devices.rotate("d2", "operator", [READ], [PAIRING, READ]).scopes == (READ,)
+    with pytest.raises(InvalidRequestError, match="missing scope"):
+        world.devices.rotate("d2", "operator", [READ], [PAIRING, READ])
+    assert world.devices.rotate("d1", "operator", [READ], [PAIRING, READ]).scopes == (READ,)
     for unknown in (("d3", "operator"), ("d1", "node")):
         with pytest.raises(InvalidRequestError, match="unknown deviceId/role"):
             world.devices.rotate(*unknown, None, [ADMIN])
@@ -201,7 +203,7 @@ def test_rotation_beyond_approved_scopes_is_refused(world: Harness) -> None:
 def test_revoked_role_needs_a_new_approval(world: Harness) -> None:
     old = world.devices.pair(ask("d1", "operator", READ)).tokens["operator"]
     assert world.devices.is_token_current("d1", "operator", old.issued_ms)
-    world.devices.revoke("d1", "operator")
+    world.devices.revoke("d1", "operator", [ADMIN])
     assert world.dropped == [("d1", "operator", "")]
     assert not world.devices.find_token("d1", "operator", old.secret)
     assert not world.devices.is_token_current("d1", "operator", old.issued_ms)

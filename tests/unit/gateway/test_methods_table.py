@@ -22,9 +22,11 @@ SHAPES = json.loads(
 SCOPES = {
     "read": "health logs.tail status usage.status usage.cost models.list agents.list "
     "agent.identity.get sessions.list sessions.preview system-presence last-heartbeat "
-    "chat.history config.get inbox.list channels.status memory.status",
+    "chat.history config.get inbox.list channels.status memory.status commands.list "
+    "sessions.describe sessions.subscribe sessions.unsubscribe sessions.messages.subscribe "
+    "sessions.messages.unsubscribe",
     "write": "agent agent.wait wake chat.send chat.abort inbox.retry send memory.search "
-    "memory.get memory.write",
+    "memory.get memory.write sessions.create",
     "pairing": "device.pair.list device.pair.approve device.pair.reject device.token.rotate "
     "device.token.revoke channels.pairing.list channels.pairing.approve channels.pairing.dismiss",
     "admin": "config.set config.patch config.apply config.schema agents.create agents.update "
@@ -43,8 +45,20 @@ NAMED = {
     "device.pair.approve": "DevicePairApproveParams",
     "device.pair.reject": "DevicePairRejectParams",
 }
-# What ours takes beside.
-ADDED = {"agent": {"model?"}, "models.list": {"details?"}}
+# What ours takes beside: `model` and `details`, and additions of protocol 4.
+ADDED = {
+    "agent": {"model?"},
+    "chat.abort": {"agentId?", "preserveSideRuns?"},
+    "chat.history": {"agentId?"},
+    "chat.send": {"agentId?", "sessionId?"},
+    "models.list": {
+        "details?", "agentId?", "sessionKey?", "provider?", "includeDetails?", "view?",
+    },
+}  # fmt: skip
+PROTOCOL_4 = {
+    "commands.list", "sessions.create", "sessions.describe", "sessions.subscribe",
+    "sessions.unsubscribe", "sessions.messages.subscribe", "sessions.messages.unsubscribe",
+}  # fmt: skip
 
 
 def shape_name(method: str) -> str:
@@ -63,7 +77,7 @@ def test_method_params_match_the_protocol_names_and_required_keys(
 ) -> None:
     shape = SHAPES.get(shape_name(method.name))
     if shape is None:
-        assert method.name in {"health", "status", "system-presence", "system-event",
+        assert method.name in PROTOCOL_4 | {"health", "status", "system-presence", "system-event",
                                "last-heartbeat", "usage.status", "usage.cost", "inbox.list",
                                "inbox.retry", "inbox.discard", "models.status",
                                "prompt.get", "channels.pairing.list",

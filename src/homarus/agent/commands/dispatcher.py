@@ -24,6 +24,7 @@ from homarus.agent.commands.catalog import (
     COMMANDS,
     RESETS,
     Category,
+    CommandSpec,
     ParsedCommand,
     is_abort_trigger,
     parse_command,
@@ -359,5 +360,10 @@ def native_commands(config: CommandsConfig) -> tuple[tuple[str, str], ...]:
     """Return name and help of the commands, for services that list them to people."""
     if config.native is False:
         return ()
+    return tuple((spec.name, spec.help) for spec in implemented_commands())
+
+
+def implemented_commands() -> tuple[CommandSpec, ...]:
+    """Return the commands of the catalogue that have a function."""
     implemented = {*HANDLERS, *RESETS}
-    return tuple((spec.name, spec.help) for spec in COMMANDS if spec.name in implemented)
+    return tuple(spec for spec in COMMANDS if spec.name in implemented)

@@ -11,6 +11,7 @@ from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Json
 from homarus.core.session_keys import agent_id_of
 from homarus.gateway.attachments import read_images
+from homarus.gateway.frames import NEWEST_PROTOCOL
 from homarus.gateway.history import newest_path, show_history
 from homarus.gateway.method import MethodCall, Params, Scope, method, missing_scope
 from homarus.gateway.params import Id, MessageText, Ms, Name
@@ -22,10 +23,11 @@ from homarus.gateway.run_request import (
     hook_context,
     parse_run_options,
     resolve_run_session,
+    resolve_session_key,
     start_run,
 )
 from homarus.gateway.run_tracker import CRASHED, RunFailedError
-from homarus.gateway.session_rows import resolve_session_defaults
+from homarus.gateway.session_rows import newest_session_row, resolve_session_defaults
 from homarus.sessions.transcript import encode_message
 from homarus.store.journal import OPEN, InboxRecord
 
@@ -34,9 +36,15 @@ _DEFAULT_LIMIT = 200
 
 
 class ChatSendParams(Params):
-    """A message; `idempotency_key` becomes the run's id."""
+    """A message; `idempotency_key` becomes the run's id.
+
+    `session_id` is the transcript that the client shows. As in OpenClaw, the message goes to the
+    current one of the session.
+    """
 
     session_key: Name
+    agent_id: Name | None = None
+    session_id: Name | None = None
     message: str
     thinking: Name | None = None
     deliver: bool | None = None
@@ -51,7 +59,7 @@ async def send(call: MethodCall, params: ChatSendParams) -> Json:
     text, images = clean(params.message), read_images(params.attachments or ())
     if not text.strip() and not images:
         raise InvalidRequestError("message or attachment required")
-    key, _ = resolve_run_session(call, params.session_key)
+    key, _ = resolve_run_session(call, params.session_key, params.agent_id)
     run_id, runs = params.idempotency_key, call.gateway.runs
     if is_abort_request_text(text):
         await runs.prepared(key)
@@ -110,13 +118,14 @@ class ChatHistoryParams(Params):
     """Which session, and how much of it."""
 
     session_key: Name
+    agent_id: Name | None = None
     limit: Annotated[int, Field(ge=1, le=1000)] = _DEFAULT_LIMIT
 
 
 @method("chat.history", scope="read", params=ChatHistoryParams)
 async def history(call: MethodCall, params: ChatHistoryParams) -> Json:
     """Return the newest messages of a session; events of the active run so far follow."""
-    key = call.services.control.resolve_key(params.session_key)
+    key = resolve_session_key(call, params.session_key, params.agent_id)
     record = await call.services.store.session(key)
     shown: dict[str, Json] = {"sessionKey": key, "messages": []}
     if record and record.session_id:
@@ -127,6 +136,10 @@ async def history(call: MethodCall, params: ChatHistoryParams) -> Json:
     shown["thinkingLevel"] = await _thinking(call, key, data.get("thinkingLevel"))
     if isinstance(verbose := data.get("verboseLevel"), str):
         shown["verboseLevel"] = verbose
+    if call.caller.protocol >= NEWEST_PROTOCOL and record:
+        shown["sessionInfo"] = await newest_session_row(call.services, record)
+        for message in shown["messages"]:
+            call.gateway.runs.add_message_key(key, message)
     call.gateway.catch_up(key, call.caller)
     return shown
 
@@ -142,16 +155,18 @@ async def _thinking(call: MethodCall, key: str, chosen: Json) -> str:
 
 
 class ChatAbortParams(Params):
-    """Which session; with `run_id`, only that run."""
+    """Which session; with `run_id`, only that run. No run is a side run that could be kept."""
 
     session_key: Name
+    agent_id: Name | None = None
     run_id: Id | None = None
+    preserve_side_runs: bool = False
 
 
 @method("chat.abort", scope="write", params=ChatAbortParams)
 async def abort(call: MethodCall, params: ChatAbortParams) -> Json:
     """Stop a session's runs, or one of them. What was said so far stays."""
-    key = call.services.control.resolve_key(params.session_key)
+    key = resolve_session_key(call, params.session_key, params.agent_id)
     runs = call.gateway.runs
     pending = runs.find_pending(params.run_id) if params.run_id else None
     if pending and pending.session_key != key:

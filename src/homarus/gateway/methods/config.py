@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from homarus import __version__
+from homarus.channels.registry import available_channels, channel_label, load_channel
 from homarus.config import json5_document
 from homarus.config.config_files import MAX_BYTES, ConfigTexts
 from homarus.config.load import ConfigExamination, examine_config
@@ -140,16 +141,27 @@ async def apply(call: MethodCall, params: ConfigChangeParams) -> Json:
 async def schema(_call: MethodCall, _params: NoParams) -> Json:
     """The JSON Schema of the settings that have an effect, and which of them are secret."""
     from homarus.config.check import implemented_keys
-    from homarus.config.json_schema import config_json_schema
+    from homarus.config.json_schema import config_json_schema, inline_references
     from homarus.config.redaction import is_secret
 
-    secret = [key for key in implemented_keys() if is_secret(tuple(key.split(".")), "x")]
+    tree = inline_references(config_json_schema())
+    channels = {name: _channel_schema(name) for name in available_channels()}
+    tree["properties"]["channels"]["properties"] = channels
+    keys = [*implemented_keys()]
+    keys += [f"channels.{name}.{key}" for name in channels for key in channels[name]["properties"]]
+    secret = [key for key in keys if is_secret(tuple(key.split(".")), "x")]
     return {
-        "schema": config_json_schema(),
+        "schema": tree,
         "uiHints": {key.replace("<key>", "*"): {"sensitive": True} for key in secret},
         "version": __version__,
         "generatedAt": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
+
+
+def _channel_schema(name: str) -> dict[str, Json]:
+    from homarus.config.json_schema import channel_json_schema
+
+    return {"title": channel_label(name), **channel_json_schema(load_channel(name).Settings)}
 
 
 def _parse(name: str, raw: str) -> dict[str, Json]:

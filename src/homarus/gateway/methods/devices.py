@@ -42,9 +42,17 @@ class DeviceRotateParams(Params):
 
 @method("device.token.rotate", scope="pairing", params=DeviceRotateParams)
 async def rotate(call: MethodCall, params: DeviceRotateParams) -> Json:
-    """Give a device a new token. The old one is void at once; who came in by it is out."""
+    """Give a device a new token. The old one is void at once; who came in by it is out.
+
+    The device may do no more than the caller, or is the caller's own.
+    """
     token = call.gateway.authenticator.devices.rotate(
-        params.device_id, params.role, params.scopes, call.caller.scopes, call.caller.conn_id
+        params.device_id,
+        params.role,
+        params.scopes,
+        call.caller.scopes,
+        by_device=call.caller.device_id,
+        except_conn_id=call.caller.conn_id,
     )
     return {
         "deviceId": params.device_id,
@@ -64,6 +72,11 @@ class DeviceRevokeParams(Params):
 
 @method("device.token.revoke", scope="pairing", params=DeviceRevokeParams)
 async def revoke(call: MethodCall, params: DeviceRevokeParams) -> Json:
-    """Void a device's token. Its connections are closed at once."""
-    at_ms = call.gateway.authenticator.devices.revoke(params.device_id, params.role)
+    """Void the token of a device that may do no more than the caller, or of the caller's own.
+
+    Its connections are closed at once.
+    """
+    at_ms = call.gateway.authenticator.devices.revoke(
+        params.device_id, params.role, call.caller.scopes, by_device=call.caller.device_id
+    )
     return {"deviceId": params.device_id, "role": params.role, "revokedAtMs": at_ms}

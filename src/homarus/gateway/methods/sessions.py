@@ -76,7 +76,14 @@ async def list_(call: MethodCall, params: SessionListParams) -> Json:
     }
     rows = [session_row(record, defaults[record.agent]) for record in shown]
     for record, each in list(zip(shown, rows, strict=True))[:_MAX_TITLED]:
-        each.update(await _texts(call, record, params))
+        each.update(
+            await load_row_texts(
+                call,
+                record,
+                title=params.include_derived_titles,
+                last=params.include_last_message,
+            )
+        )
     own = await resolve_session_defaults(services)
     known = agent_ids(services.loaded.config)
     return {
@@ -95,17 +102,17 @@ async def list_(call: MethodCall, params: SessionListParams) -> Json:
 _HIDDEN_ROOM = 20
 
 
-async def _texts(
-    call: MethodCall, record: SessionRecord, params: SessionListParams
+async def load_row_texts(
+    call: MethodCall, record: SessionRecord, *, title: bool, last: bool
 ) -> dict[str, Json]:
     """Return title and last message of a row, where they are requested."""
     store, fields = call.services.store, dict[str, Json]()
-    if params.include_derived_titles and (title := await _title(call, record)):
-        fields["derivedTitle"] = title
-    if params.include_last_message and record.session_id:
-        last = _with_text(await store.entries(record.session_id, limit=10, newest=True))
-        if last:
-            fields["lastMessagePreview"] = clip(text_of(last[-1]), _LAST_CHARS)
+    if title and (found := await _title(call, record)):
+        fields["derivedTitle"] = found
+    if last and record.session_id:
+        newest = _with_text(await store.entries(record.session_id, limit=10, newest=True))
+        if newest:
+            fields["lastMessagePreview"] = clip(text_of(newest[-1]), _LAST_CHARS)
     return fields
 
 
@@ -224,6 +231,7 @@ async def patch(call: MethodCall, params: SessionPatchParams) -> Json:
     asked = params.model_dump(by_alias=True, exclude_unset=True, exclude={"key"})
     await session.update(**await parse_patch(call, session, asked))
     defaults = await resolve_session_defaults(call.services, session.record.agent)
+    await call.gateway.sessions.send_change(session.key, reason="patch")
     return {
         "ok": True,
         "path": index_path(call.services, session.record.agent),
@@ -259,6 +267,7 @@ async def reset(call: MethodCall, params: SessionResetParams) -> Json:
     key = call.services.control.resolve_key(params.key)
     session = await call.services.control.reset(key, hook_context(call, key), by="rpc")
     await session.update(inputTokens=0, outputTokens=0, totalTokens=0, totalTokensFresh=True)
+    await call.gateway.sessions.send_change(key, reason=params.reason)
     return {"ok": True, "key": key, "entry": await _entry(call, key)}
 
 
@@ -283,6 +292,7 @@ async def delete(call: MethodCall, params: SessionDeleteParams) -> Json:
             archived = [f"{file}.{archive_suffix('deleted', now_ms)}"]
         keep = not params.delete_transcript
         deleted = await call.services.sessions.delete(key, now_ms, keep_transcript=keep)
+    await call.gateway.sessions.send_change(key, reason="delete")
     return {"ok": True, "key": key, "deleted": deleted, "archived": archived}
 
 
@@ -313,6 +323,7 @@ async def compact(call: MethodCall, params: SessionCompactParams) -> Json:
         await session.append(compaction(summary, first.id, session.context_tokens))
         await session.update(totalTokensFresh=False)  # until the next prompt is counted
         await session.read()
+    await call.gateway.sessions.send_change(key, reason="compact")
     return {**answer, "compacted": True, "kept": len(path) - path.index(first)}
 
 

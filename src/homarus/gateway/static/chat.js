@@ -20,10 +20,16 @@ let refresh = 0;
 let unsent = null; // {text}: asked to send, no answer yet
 const runs = new Map(); // run id → Answer, of what is under way in this conversation
 
-if (location.search) history.replaceState(null, '', location.pathname); // may hold a secret
+// `homarus dashboard` prints the address with the token behind a #, which is not sent anywhere.
+const linked = new URLSearchParams(location.hash.slice(1)).get('token');
+if (linked) sessionStorage.setItem('token', linked.trim());
+if (location.search || location.hash) {
+  history.replaceState(null, '', location.pathname); // may hold a secret
+}
 
 const wire = new Wire({
-  secret: () => sessionStorage.getItem('token') || '',
+  // This browser's own token is of no use without its key, which stays in the browser.
+  secret: () => sessionStorage.getItem('token') || localStorage.getItem('deviceToken') || '',
   on: {
     open: opened,
     event: heard,
@@ -40,6 +46,7 @@ function opened(hello) {
   showState('open', 'Connected');
   notice('');
   $('sign-in').hidden = true;
+  if (hello.auth?.deviceToken) localStorage.setItem('deviceToken', hello.auth.deviceToken);
   defaults = hello.snapshot?.sessionDefaults ?? {};
   session ||= defaults.mainSessionKey || 'agent:main:main';
   for (const id of ['sessions', 'new', 'send']) $(id).disabled = false;
@@ -66,6 +73,7 @@ function refused(error) {
 function askForToken(error) {
   const tried = sessionStorage.getItem('token');
   sessionStorage.removeItem('token');
+  if (!tried) localStorage.removeItem('deviceToken');
   $('sign-in-why').textContent = tried ? error.message : 'This gateway asks who you are.';
   $('sign-in').hidden = false;
   $('token').focus();

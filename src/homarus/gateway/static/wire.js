@@ -1,5 +1,5 @@
 // The gateway's protocol 3: one WebSocket to where this page came from, and to nowhere else.
-// No address and no token is ever taken from the page's own address.
+// No address is ever taken from the page's own address.
 
 const PROTOCOL = 3;
 const CLIENT = { id: 'webchat-ui', mode: 'webchat', version: 'web' };

@@ -1,0 +1,25 @@
+"""`homarus dashboard`: the address of the gateway's page, with the token that opens it."""
+
+import json
+import os
+
+import click
+
+from homarus.cli.gateway_options import GatewayOptions, as_json_option, find_own_gateway
+from homarus.cli.gateway_secret import page_address
+from homarus.config.paths import Paths
+
+
+@click.command("dashboard")
+@click.option("--no-open", is_flag=True, help="Ignored: the address is only ever printed.")
+@as_json_option
+def command(*, no_open: bool, as_json: bool) -> None:
+    """Print the address of the gateway's page, with the token.
+
+    The token is behind a #, which browsers do not send. No browser is started, because other users
+    of this machine can read the arguments of a program.
+    """
+    del no_open
+    url, secret = find_own_gateway(Paths.find(os.environ), GatewayOptions())
+    address = page_address(url, secret.token or secret.password)
+    click.echo(json.dumps({"url": address}) if as_json else address)
