@@ -19,6 +19,8 @@ CATEGORIES = (
     "redaction_log",
     "identity_policy",
     "webhook_signature",
+    "exec_environment",
+    "exec_question",
 )
 
 
