@@ -34,7 +34,7 @@ async def open_app(
     paths = Paths.find(env)
     if loaded is None:
         loaded = load_config(paths, env)
-        configure_logging(loaded.config)
+        configure_logging(loaded.config, paths.logs)
         for text in loaded.warnings:
             warn(text)
     clock = clock or SystemClock()
@@ -81,7 +81,7 @@ async def serve(
 
     paths, clock = Paths.find(env), SystemClock()
     loaded, problem = load_config_or_last_good(paths, env)
-    configure_logging(loaded.config)
+    configure_logging(loaded.config, paths.logs)
     for text in loaded.warnings:
         warn(text)
     if problem:
