@@ -311,7 +311,7 @@ class App:
         self._agents.clear()
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
-        configure_logging(loaded.config)
+        configure_logging(loaded.config, self.paths.logs)
         await self.channels.reconcile()
 
     async def close(self) -> None:

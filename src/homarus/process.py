@@ -35,7 +35,7 @@ async def open_app(
     paths = Paths.find(env)
     if loaded is None:
         loaded = load_config(paths, env)
-        configure_logging(loaded.config)
+        configure_logging(loaded.config, paths.logs)
         for text in loaded.warnings:
             warn(text)
     clock = clock or SystemClock()
@@ -90,7 +90,7 @@ async def serve(
     loaded, problem = load_config_or_last_good(paths, env)
     if auth_mode is None:
         loaded = create_config_with_token(paths, env, loaded)
-    configure_logging(loaded.config)
+    configure_logging(loaded.config, paths.logs)
     for text in loaded.warnings:
         warn(text)
     if problem:

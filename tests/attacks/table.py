@@ -1,6 +1,6 @@
 """The table of categories with an entry point; the report lists the others as missing."""
 
-from tests.attacks import frames, keys, logs, paths, senders, settings, webhooks
+from tests.attacks import commands, frames, keys, logs, paths, senders, settings, webhooks
 from tests.attacks import origins as doors
 from tests.attacks.cases import World
 
@@ -13,4 +13,6 @@ WORLDS: dict[str, World] = {
     "identity_policy": senders.world,
     "webhook_signature": webhooks.world,
     "client_settings": settings.world,
+    "exec_environment": commands.environment_world,
+    "exec_question": commands.question_world,
 }

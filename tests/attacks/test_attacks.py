@@ -20,6 +20,8 @@ CATEGORIES = (
     "identity_policy",
     "webhook_signature",
     "client_settings",
+    "exec_environment",
+    "exec_question",
 )
 
 

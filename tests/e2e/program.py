@@ -129,6 +129,11 @@ class Terminal:
         self._read = self.screen.index(text, self._read) + len(text)
         return since
 
+    @property
+    def descriptor(self) -> int:
+        """The end of the terminal at which the person sits."""
+        return self._fd
+
     def type(self, line: str) -> None:
         os.write(self._fd, f"{line}\n".encode())
 

@@ -19,8 +19,10 @@ from typing import Final
 from homarus.agent.prompt.injection import CHECKLIST, MEMORY, RITUAL
 from homarus.agent.prompt.workspace_files import read_text, unusable_workspace_error
 from homarus.config.paths import Paths
+from homarus.core.atomic_file import write_atomic
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
+from homarus.core.private_files import make_private_dir, open_private
 from homarus.core.silent_reply import SILENT_WORD, is_blank_checklist
 
 SEEDED: Final = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", CHECKLIST)
@@ -35,7 +37,7 @@ _REMOTE = re.compile(r"^\s*\[remote ", re.MULTILINE)
 def seed_workspace(workspace: Path, *, ritual: bool = True) -> tuple[str, ...]:
     """Create the folder and its template files; return the names of what was created."""
     try:
-        workspace.mkdir(parents=True, exist_ok=True)
+        make_private_dir(workspace)
         brand_new = not is_populated(workspace)
         wanted = [*SEEDED, RITUAL] if brand_new and ritual else list(SEEDED)
         created = [name for name in wanted if _create_file(workspace / name, _template(name))]
@@ -59,7 +61,7 @@ def ensure_workspace(workspace: Path, *, templates: bool = True) -> None:
     """
     if not templates:
         try:
-            workspace.mkdir(parents=True, exist_ok=True)
+            make_private_dir(workspace)
         except OSError as exc:
             raise unusable_workspace_error(workspace, exc) from exc
     elif is_populated(workspace):
@@ -87,10 +89,8 @@ def record_bootstrap_done(workspace: Path) -> None:
         return
     updated = {**state, "onboardingCompletedAt": _now()}
     target = workspace / STATE
-    temporary = target.with_name(f"{target.name}.new")
     with suppress(OSError):  # it can be recorded at the next start
-        temporary.write_text(_format_state(updated), encoding="utf-8")
-        temporary.replace(target)
+        write_atomic(target, _format_state(updated).encode())
 
 
 def read_state(workspace: Path) -> Mapping[str, Json]:
@@ -135,7 +135,7 @@ def trash_agent_folders(paths: Paths, agent: str, at_ms: int, *folders: Path) ->
     for folder in folders:
         if folder.is_symlink() or not folder.resolve().is_relative_to(state) or not folder.is_dir():
             continue
-        trash.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_dir(trash)
         with suppress(OSError):
             shutil.move(folder, trash / folder.name)
     return trash if trash.is_dir() else None
@@ -212,9 +212,9 @@ def _template(name: str) -> str:
 
 def _create_file(path: Path, text: str) -> bool:
     """Write a new file; return False when it exists."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_dir(path.parent)
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with open_private(path, "x") as file:
             file.write(text)
     except FileExistsError:
         return False
@@ -237,5 +237,7 @@ def _git_init(workspace: Path) -> bool:
         return False
     # Do not run templates and hooks of the machine's git configuration.
     command = [git, "init", "--quiet", "--template=", "--initial-branch=main", str(workspace)]
-    updated = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - fixed argv
+    updated = subprocess.run(  # noqa: S603 - fixed argv
+        command, check=False, capture_output=True, umask=0o077
+    )
     return updated.returncode == 0

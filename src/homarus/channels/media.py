@@ -22,6 +22,7 @@ from homarus.config.channels import AccountSettings
 from homarus.core.errors import ChannelError, MediaTooLargeError
 from homarus.core.message import Image, Inbound, Media
 from homarus.core.mime import HEAD_BYTES, extension_for, sniff_mime
+from homarus.core.private_files import make_private_dir
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class MediaDownloader:
         """Return path and type of a file: by its bytes, else as its service says."""
         mime = sniff_mime(content[:HEAD_BYTES]) or _harmless(claimed)
         path = self._folder / f"{hashlib.sha256(content).hexdigest()[:32]}{extension_for(mime)}"
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_dir(self._folder)
         self._prune()
         if path.exists():
             os.utime(path)

@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import click
 
+from homarus.cli.approval_prompt import ApprovalPrompt
 from homarus.cli.gateway_options import GatewayOptions, gateway_options
 from homarus.cli.session_client import SessionClient, open_session_client
 from homarus.cli.terminal import LineReader, TerminalView, colour_wanted
 from homarus.core.errors import HomarusError
-from homarus.core.text import escape_invisible
-from homarus.tools.tool import ApprovalRequest, deny_approval
+from homarus.tools.tool import deny_approval
 
 LEAVING = "/quit: leave (or Ctrl-D). Ctrl-C stops the answer, not the program."
 
@@ -46,22 +46,18 @@ async def _chat(
     view = TerminalView(sys.stdout, colour=colour_wanted(sys.stdout))
     lines = LineReader()
 
-    async def request_approval(question: ApprovalRequest) -> bool:
-        view.notice(f"{question.title}\n{escape_invisible(question.detail)}")
-        answer = await lines.read("Allow? [y/N] ")
-        return (answer or "").strip().lower() in {"y", "yes"}
-
+    approvals = ApprovalPrompt(view, lines)
     opened = open_session_client(
         gateway,
         key=session_key,
         agent=agent_id,
         local=local,
-        request_approval=request_approval if lines.interactive else deny_approval,
+        request_approval=approvals.ask if lines.interactive else deny_approval,
         show=view.show,
         warn=view.notice,
     )
     async with opened as session:
-        chat = TerminalChat(session, view, lines)
+        chat = TerminalChat(session, view, lines, approvals)
         if model:
             await chat.model(model)
         await chat.run()
@@ -70,8 +66,15 @@ async def _chat(
 class TerminalChat:
     """One session at the terminal."""
 
-    def __init__(self, session: SessionClient, view: TerminalView, lines: LineReader) -> None:
+    def __init__(
+        self,
+        session: SessionClient,
+        view: TerminalView,
+        lines: LineReader,
+        approvals: ApprovalPrompt,
+    ) -> None:
         self._session, self._view, self._lines = session, view, lines
+        self._approvals = approvals
 
     async def run(self) -> None:
         """Read a line, answer it, and repeat until the input ends."""
@@ -114,5 +117,6 @@ class TerminalChat:
             self._view.notice(f"→ {error.fix}")
 
     def _interrupt(self) -> None:
+        self._approvals.cancel()
         if not self._session.abort():
             self._view.notice("Nothing is running; /quit or Ctrl-D leaves.")

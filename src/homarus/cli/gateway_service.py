@@ -16,8 +16,10 @@ from typing import Final, TypeAlias
 
 from homarus.config.load import load_config
 from homarus.config.paths import Paths, shorten
+from homarus.core.atomic_file import write_atomic
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.private_files import make_private_dir
 from homarus.core.text import one_line
 from homarus.gateway.client import find_running_gateway
 from homarus.gateway.service_unit import (
@@ -212,9 +214,9 @@ def install(port: int | None, *, force: bool) -> tuple[ServiceBackend, list[str]
             fix="homarus gateway stop ends it; then install",
         )
     notes = _missing(paths, program)
-    keeper.file.parent.mkdir(parents=True, exist_ok=True)
-    (paths.state / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(keeper.file, text)
+    make_private_dir(keeper.file.parent)
+    make_private_dir(paths.logs)
+    write_atomic(keeper.file, text.encode())
     keeper.enable()
     return keeper, [*notes, *keeper.notes()]
 
@@ -253,16 +255,6 @@ def _missing(paths: Paths, program: ServiceDefinition) -> list[str]:
         return []
     file = shorten(paths.state / ".env", paths.home)
     return [f"Only this shell has {', '.join(only)}: put what the gateway needs into {file}."]
-
-
-def _write(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.chmod(0o644)
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _query(argv: Sequence[str]) -> None:

@@ -93,23 +93,28 @@ class _LogTail:
     async def _from_file(self) -> tuple[Sequence[str], int]:
         """Return the last lines of the file, or those after the cursor."""
         from homarus.cli.config_client import FileConfigClient
-        from homarus.config.log_setup import log_file
+        from homarus.config.log_files import find_log_file
         from homarus.config.paths import Paths
 
-        file = log_file(await FileConfigClient(Paths.find(os.environ)).config())
+        paths = Paths.find(os.environ)
+        file = find_log_file(await FileConfigClient(paths).config(), paths.logs)
         return read_tail(file, self.cursor, self._limit)
 
 
 def read_tail(file: Path, cursor: int | None, limit: int) -> tuple[Sequence[str], int]:
     """Return complete lines from an offset on, or the last ones, and the next offset."""
+    from homarus.config.log_files import open_log_to_read
+
     try:
-        with file.open("rb") as opened:
+        with open_log_to_read(file) as opened:
             size = opened.seek(0, os.SEEK_END)
             start = cursor if cursor is not None and cursor <= size else max(0, size - _MAX_BYTES)
             opened.seek(start)
             data = opened.read(_MAX_BYTES)
     except FileNotFoundError:
         return (), 0
+    except OSError as exc:
+        raise UnavailableError(f"the log {file} cannot be read: {exc.strerror}") from None
     complete, _, _ = data.rpartition(b"\n")
     lines = complete.decode("utf-8", "replace").split("\n") if complete else []
     return (lines if cursor is not None else lines[-limit:]), start + len(complete) + bool(complete)

@@ -17,6 +17,7 @@ import click
 from homarus.config.paths import Paths, expand, shorten
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.private_files import make_private_dir
 
 if TYPE_CHECKING:
     from homarus.memory.agent_memory import AgentMemory
@@ -58,7 +59,7 @@ def resolve_memory(target: MemoryTarget, *, make: bool = False) -> "MemorySpec":
     (spec,) = _resolve_specs(target, every=False)
     if make:
         with suppress(OSError):  # what is there instead is reported below
-            spec.workspace.mkdir(parents=True, exist_ok=True)
+            make_private_dir(spec.workspace)
     if not spec.workspace.is_dir():
         shown = shorten(spec.workspace, spec.home)
         raise UserError(

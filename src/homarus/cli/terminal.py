@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import shutil
 import sys
 import threading
+import unicodedata
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TextIO
@@ -25,7 +27,11 @@ from homarus.core.text import escape_invisible, one_line
 from homarus.tools.describe import describe_call
 
 DIM, RED, BOLD, PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
+REVERSE = "\x1b[7m"
 CLEAR_LINE = "\r\x1b[2K"
+# Each line of a question starts with it; it is escaped in everything else that is printed.
+QUESTION_MARK = "\u2503"
+QUESTION_PROMPT = "Allow? [y/N]"
 
 
 class LineReader:
@@ -36,11 +42,16 @@ class LineReader:
 
     def __init__(self) -> None:
         self.interactive = sys.stdin.isatty() and sys.stdout.isatty()
+        self.terminal = asyncio.Lock()  # held by what reads from it: a line, or an approval prompt
         self._requests: SimpleQueue[tuple[str, Callable[[str | None], object]]] = SimpleQueue()
         self._thread = threading.Thread(target=self._read_lines, name="terminal", daemon=True)
 
     async def read(self, prompt: str) -> str | None:
         """Return the next line, or None at the end of the input."""
+        async with self.terminal:
+            return await self._read(prompt)
+
+    async def _read(self, prompt: str) -> str | None:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[str | None] = loop.create_future()
 
@@ -83,13 +94,19 @@ class TerminalView:
         self._open_line = False  # the cursor is behind text without a newline
         self._running: dict[str, ToolCall] = {}
         self._waiting_shown = False
+        self._has_styles = colour or colour_possible(out)
+        self._is_asking = False
+        self._held: list[Event] = []  # what happened while a question is open
         self.attempts: list[AttemptFailed] = []  # of the last run
 
     def show(self, event: Event) -> None:
-        """Print an event."""
+        """Print an event, after an open question has been answered."""
+        if self._is_asking:
+            self._held.append(event)
+            return
         match event.data:
             case TextAdded(delta):
-                self._write(_printable(delta))
+                self._write(delta)
             case ToolStarted(call):
                 self._running[call.id] = call
                 self._end_line()
@@ -111,7 +128,7 @@ class TerminalView:
             case ErrorNoted(message):
                 self._line(f"! {message}", RED)
             case CommandAnswered(text) if text:
-                self.notice(escape_invisible(text))
+                self.notice(text)
             case MessageSaved() | RunEnded():
                 self._end_line()
             case _:
@@ -128,13 +145,51 @@ class TerminalView:
         self._end_line()
         self._line(text, RED)
 
+    def open_question(self, title: str, detail: str) -> None:
+        """Print a question in a form of its own; events wait until it is closed."""
+        self._end_line()
+        self._is_asking = True
+        columns = max(20, shutil.get_terminal_size().columns - len(QUESTION_MARK) - 2)
+        self._print_marked(one_line(title, columns), REVERSE)
+        for line in _printable(detail).split("\n"):
+            for part in _wrap(line.expandtabs(), columns):
+                self._print_marked(part)
+
+    def prompt_for_answer(self, note: str = "") -> None:
+        """Print the prompt of the open question, below a note if there is one."""
+        if note:
+            self._print_marked(note)
+        self._print_marked(QUESTION_PROMPT, REVERSE, end=" ")
+        self._open_line = True
+
+    def echo_answer(self, before: str, after: str) -> None:
+        """Print what changed in the answer that is being typed."""
+        kept = len(after) if before.startswith(after) else len(before)
+        self._out.write("\b \b" * (len(before) - kept) + after[kept:])
+        self._out.flush()
+
+    def close_question(self) -> None:
+        """End the question and print the events that waited."""
+        self._end_line()
+        self._is_asking, held, self._held = False, self._held, []
+        for event in held:
+            self.show(event)
+
+    def _print_marked(self, text: str, style: str = "", end: str = "\n") -> None:
+        marked = f"{QUESTION_MARK} {text}"
+        styled = f"{style}{marked}{PLAIN}" if style and self._has_styles else marked
+        self._out.write(f"{styled}{end}")
+        self._out.flush()
+
     def _line(self, text: str, colour_code: str = "") -> None:
         self._end_line()
+        text = _printable(text)
         coloured = f"{colour_code or DIM}{text}{PLAIN}" if self._colour else text
         self._out.write(f"{coloured}\n")
         self._out.flush()
 
     def _write(self, text: str) -> None:
+        text = _printable(text)
         self._out.write(text)
         self._out.flush()
         self._open_line = not text.endswith("\n")
@@ -149,7 +204,7 @@ class TerminalView:
         """Name the tool calls under way until their own lines replace them; needs colours."""
         if self._colour and self._running:
             calls = ", ".join(describe_call(call) for call in self._running.values())
-            self._out.write(f"{DIM}⚙ {one_line(calls, 70)} …{PLAIN}")
+            self._out.write(f"{DIM}⚙ {_printable(one_line(calls, 70))} …{PLAIN}")
             self._out.flush()
             self._waiting_shown = True
 
@@ -160,10 +215,29 @@ class TerminalView:
 
 
 def _printable(text: str) -> str:
-    """Escape control characters: a model may not move the cursor or repaint the terminal."""
-    return text if text.isprintable() else escape_invisible(text)
+    """Escape control characters: a model may not move the cursor, repaint the terminal or ask."""
+    escaped = text if text.isprintable() else escape_invisible(text)
+    return escaped.replace(QUESTION_MARK, f"\\u{{{ord(QUESTION_MARK):x}}}")
+
+
+def _wrap(line: str, columns: int) -> list[str]:
+    """Cut a line for the terminal, which would continue it without the mark of a question."""
+    parts, used = [""], 0
+    for ch in line:
+        width = 1 if ch.isascii() or unicodedata.east_asian_width(ch) in "NaHA" else 2
+        if used + width > columns:
+            parts.append("")
+            used = 0
+        parts[-1] += ch
+        used += width
+    return parts
+
+
+def colour_possible(out: TextIO) -> bool:
+    """Return whether this is a terminal that understands colours and styles."""
+    return out.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def colour_wanted(out: TextIO) -> bool:
     """Return whether to use colours: on a terminal, unless the environment forbids it."""
-    return out.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return colour_possible(out) and "NO_COLOR" not in os.environ

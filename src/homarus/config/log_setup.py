@@ -1,22 +1,21 @@
 """Set up logging: JSON lines in a file, warnings on the terminal.
 
 Each record is one line of bounded length, with secrets redacted. The file is created with the
-first record, with mode 0600.
+first record of a day, with mode 0600.
 """
 
 import json
 import logging
-import os
 import re
 import sys
-import tempfile
 import time
-from contextlib import suppress
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from homarus.config.log_files import log_file, open_log_to_append
 from homarus.core.text import one_line
 
 if TYPE_CHECKING:
@@ -139,34 +138,36 @@ class ConsoleFormatter(logging.Formatter):
 
 
 class PrivateFileHandler(logging.FileHandler):
-    """Writes a log file with mode 0600, created with the first record."""
+    """Writes the log file of the day, with mode 0600, created with the first record."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, encoding="utf-8", delay=True)
+    def __init__(self, get_path: Callable[[], Path], *, is_own_folder: bool) -> None:
+        self._get_path, self._is_own_folder = get_path, is_own_folder
+        self._path, self._day = get_path(), time.strftime("%j")
+        super().__init__(self._path, encoding="utf-8", delay=True)
+        self._has_failed = False
 
     def _open(self) -> TextIOWrapper:
-        path = Path(self.baseFilename)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.fdopen(os.open(path, flags, 0o600), "a", encoding="utf-8")
+        return cast(
+            "TextIOWrapper", open_log_to_append(self._path, is_own_folder=self._is_own_folder)
+        )
 
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(OSError):  # the program continues without a log
+        try:
+            if self._is_own_folder and self._day != (today := time.strftime("%j")):
+                self.close()
+                self._path, self._day, self._closed = self._get_path(), today, False
             super().emit(record)
+        except OSError as exc:  # the program continues without a log
+            if not self._has_failed:
+                self._has_failed = True
+                sys.stderr.write(f"no log is written to {self._path}: {exc.strerror}\n")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the base's name
         """Ignore errors of writing the log."""
 
 
-def log_file(config: "Config") -> Path:
-    """Return the path of today's log."""
-    if config.logging.file:
-        return Path(config.logging.file).expanduser()
-    return Path(tempfile.gettempdir()) / "openclaw" / time.strftime("openclaw-%Y-%m-%d.log")
-
-
-def configure_logging(config: "Config") -> None:
-    """Log records to the file, and warnings to the terminal."""
+def configure_logging(config: "Config", logs: Path | None = None) -> None:
+    """Log records to `logging.file`, else to a file in `logs`, and warnings to the terminal."""
     root = logging.getLogger("homarus")
     for old in root.handlers:
         if isinstance(old, PrivateFileHandler):  # from an earlier config
@@ -174,9 +175,12 @@ def configure_logging(config: "Config") -> None:
     root.handlers.clear()
     root.setLevel(LEVELS[config.logging.level])
     root.propagate = False
-    file = PrivateFileHandler(log_file(config))
-    file.setFormatter(JsonLineFormatter(redacted=config.logging.redact_sensitive != "off"))
+    if logs or config.logging.file:
+        get_path = partial(log_file, config, logs or Path())
+        file = PrivateFileHandler(get_path, is_own_folder=not config.logging.file)
+        file.setFormatter(JsonLineFormatter(redacted=config.logging.redact_sensitive != "off"))
+        root.addHandler(file)
     console = logging.StreamHandler(sys.stderr)
     console.setLevel(logging.WARNING)
     console.setFormatter(ConsoleFormatter())
-    root.handlers[:] = [file, console]
+    root.addHandler(console)

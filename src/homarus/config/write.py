@@ -34,6 +34,7 @@ from homarus.core.atomic_file import sync_folder, write_synced
 from homarus.core.errors import ConfigError, ConflictError, DiskFullError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.file_lock import try_lock
+from homarus.core.private_files import make_private_dir
 
 BACKUPS = 5
 _LOCK_WAIT_S = 5.0
@@ -263,7 +264,7 @@ def _is_current(target: Path, descriptor: int) -> bool:
 def _replace(target: Path, text: str, old: str | None) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_dir(target.parent)
         write_synced(temporary, text.encode())
         if read_text(target) != old:
             raise ConflictError(f"{target} was changed meanwhile", fix=_RELOAD)

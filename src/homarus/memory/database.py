@@ -22,6 +22,7 @@ from typing import Final
 import apsw
 
 from homarus.core.errors import CorruptDataError, StoreError
+from homarus.core.private_files import create_private, make_private_dir, open_private
 from homarus.memory import schema
 from homarus.store.query import select
 from homarus.store.sqlite_errors import TranslateErrors, to_store_error
@@ -76,8 +77,9 @@ class Database:
 
     def _connect(self) -> apsw.Connection:
         with translate_os_errors(self.path), TranslateErrors(self.path), self._suspicious():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_dir(self.path.parent)
             self._judge_seal()
+            create_private(self.path)
             db = apsw.Connection(str(self.path))
             try:
                 self.path.chmod(0o600)
@@ -158,8 +160,8 @@ class Database:
     def _write_seal(self, told: str) -> None:
         place = beside(self.path, "-seal")
         draft = beside(self.path, f"-seal.{os.getpid()}")
-        draft.write_text(told, encoding="ascii")
-        draft.chmod(0o600)
+        with open_private(draft, "w") as file:
+            file.write(told)
         draft.replace(place)
         self._is_sealed = True
 

@@ -22,6 +22,7 @@ from typing import Any
 import apsw
 
 from homarus.core.errors import CorruptDataError, HomarusError, ProviderError
+from homarus.core.private_files import create_private
 from homarus.memory import schema
 from homarus.memory.database import BUSY_MS, beside, translate_os_errors
 from homarus.memory.embed.base import Embedder, EmbeddingModel, batch_size
@@ -134,6 +135,7 @@ class VectorCache:
                 ) from exc
 
     def _connect(self) -> apsw.Connection:
+        create_private(self._path)
         db = apsw.Connection(str(self._path))
         try:
             self._path.chmod(0o600)

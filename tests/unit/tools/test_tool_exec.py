@@ -98,11 +98,11 @@ async def test_exec_asks_for_every_command_with_exact_text(tmp_path: Path) -> No
         asked.append(question)
         return len(asked) < 2
 
-    await use(tmp_path, "touch one\u200b", ask, workdir="sub", env={"A": "b"}, timeout=7)
+    await use(tmp_path, "touch one\u200b", ask, workdir="sub", env={"ARG_A": "b"}, timeout=7)
     assert (tmp_path / "sub" / "one\u200b").exists(), "what runs is the text itself"
     assert r"    touch one\u{200b}" in asked[0].detail
     assert f"folder: {tmp_path}/sub" in asked[0].detail
-    assert "variable: A=b" in asked[0].detail
+    assert "variable: ARG_A=b" in asked[0].detail
     assert "at most 7 s" in asked[0].detail
     with pytest.raises(ToolDeniedError):
         await use(tmp_path, "touch one\u200b", ask)
@@ -164,7 +164,8 @@ async def test_exec_command_gets_no_keys_input_or_open_files(
     assert "sk-secret" not in text(await use(tmp_path, "env; cat /proc/$PPID/environ"))
     assert text(await use(tmp_path, "cat; echo done")) == "done"
     assert (
-        text(await use(tmp_path, "echo $A; pwd", env={"A": "x y"})) == f"x y\n{tmp_path.resolve()}"
+        text(await use(tmp_path, "echo $ARG_A; pwd", env={"ARG_A": "x y"}))
+        == f"x y\n{tmp_path.resolve()}"
     )
     held = text(await use(tmp_path, "for fd in /dev/fd/*; do echo ${fd##*/}; done")).split()
     assert set(held) <= {"0", "1", "2", "3"}, "3 is the folder being listed"

@@ -35,7 +35,7 @@ OUTER = {
 def test_environment_keeps_only_harmless_names() -> None:
     kept = {"PATH": "/usr/bin", "HOME": "/home/me", "LANG": "C.UTF-8", "LC_ALL": "C"}
     assert build_environment({}, OUTER) == kept
-    assert build_environment({"A": "1"}, OUTER) == kept | {"A": "1"}
+    assert build_environment({"ARG_A": "1"}, OUTER) == kept | {"ARG_A": "1"}
 
 
 def test_environment_always_has_path() -> None:
@@ -64,10 +64,10 @@ def test_environment_dangerous_requested_names_are_denied(name: str) -> None:
         {"A\n": "x"},
         {"BASH_FUNC_x%%": "() { :; }"},
         {"Ä": "x"},
-        {"A": "x\0"},
-        {"A": "\ud800"},
-        {"A": "x" * 40_000},
-        {f"A{n}": "" for n in range(65)},
+        {"ARG_A": "x\0"},
+        {"ARG_A": "\ud800"},
+        {"ARG_A": "x" * 40_000},
+        {f"ARG_{n}": "" for n in range(65)},
     ],
 )
 def test_environment_invalid_requested_variable_is_refused(asked: dict[str, str]) -> None:
@@ -115,7 +115,7 @@ def test_approval_text_is_complete_and_cannot_be_imitated() -> None:
 def test_approval_text_is_printable_and_keeps_plain_commands(text: str) -> None:
     seen = escape_deceptive_chars(text)
     assert all(ch.isprintable() or ch in "\n\t" for ch in seen)
-    if re.fullmatch(r"[!-~]*( [!-~]+)*", text):
+    if re.fullmatch(r"[!-~]*( [!-~]+)*", text) and "\\u{" not in text:
         assert seen == text
 
 

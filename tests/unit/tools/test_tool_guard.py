@@ -158,13 +158,15 @@ def test_rooted_fs_write_creates_directories_and_keeps_mode(world: Path, opener:
     assert [path.name for path in (root / "new/er").iterdir()] == ["file.sh"]
 
 
-def test_rooted_fs_new_file_obeys_umask(world: Path) -> None:
-    before = os.umask(0o027)
+@pytest.mark.parametrize("umask", [0, 0o027, 0o077])
+def test_rooted_fs_new_file_is_for_its_owner_alone(world: Path, umask: int) -> None:
+    before = os.umask(umask)
     try:
-        RootedFs(world / "ws").write_atomic("fresh", b"1")
+        RootedFs(world / "ws").write_atomic("new/fresh", b"1")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((world / "ws" / "fresh").stat().st_mode) == 0o640
+    assert stat.S_IMODE((world / "ws" / "new" / "fresh").stat().st_mode) == 0o600
+    assert stat.S_IMODE((world / "ws" / "new").stat().st_mode) == 0o700
 
 
 def test_rooted_fs_read_only_file_is_not_replaced(world: Path) -> None:

@@ -16,6 +16,7 @@ from homarus.channels.matrix.api import HomeserverClient, MatrixRefusedError, Ob
 from homarus.channels.matrix.settings import MatrixSettings
 from homarus.core.atomic_file import write_atomic
 from homarus.core.errors import ChannelAuthError, ChannelError, StoreError
+from homarus.core.private_files import make_private_dir
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ class Login:
         if self._file is None:
             return
         try:
-            self._file.parent.mkdir(0o700, parents=True, exist_ok=True)
+            make_private_dir(self._file.parent)
             write_atomic(self._file, json.dumps(login, indent=2).encode())
         except OSError as exc:
             raise StoreError(

@@ -1,13 +1,13 @@
 """Methods for the log: its lines since a cursor."""
 
 import os
-import stat
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from homarus.config.log_setup import log_file, redact
+from homarus.config.log_files import find_log_file, open_log_to_read
+from homarus.config.log_setup import redact
 from homarus.core.errors import UnavailableError
 from homarus.core.message import Json
 from homarus.gateway.method import MethodCall, Params, method
@@ -27,7 +27,7 @@ class LogTailParams(Params):
 @method("logs.tail", scope="read", params=LogTailParams)
 async def tail(call: MethodCall, params: LogTailParams) -> Json:
     """The newest lines of the log, or those after `cursor`. Secrets are blotted out."""
-    file = log_file(call.services.loaded.config)
+    file = find_log_file(call.services.loaded.config, call.services.paths.logs)
     try:
         size, start, reset, data = _read(file, params.cursor, params.max_bytes)
     except FileNotFoundError:
@@ -50,12 +50,8 @@ async def tail(call: MethodCall, params: LogTailParams) -> Json:
 
 def _read(file: Path, cursor: int | None, max_bytes: int) -> tuple[int, int, bool, bytes]:
     """Return size, start offset, whether the cursor was invalid, and the bytes from a line on."""
-    # The folder may be shared by all users: only a regular file of our own is read.
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as opened:
+    with open_log_to_read(file) as opened:
         found = os.fstat(opened.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-            raise PermissionError(1, "it is not a file of this user")
         size, newest = found.st_size, max(0, found.st_size - max_bytes)
         reset = cursor is not None and not newest <= cursor <= size
         start = newest if cursor is None or reset else cursor

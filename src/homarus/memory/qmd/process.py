@@ -19,6 +19,7 @@ from typing import IO, Final
 
 from homarus.core.errors import ConfigError, StoreError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.private_files import make_private_dir
 from homarus.core.text import one_line
 from homarus.memory.spec import MemorySpec
 
@@ -63,7 +64,7 @@ class QmdFolders:
     def create(self) -> None:
         """Create them, with access for their owner alone."""
         for folder in (self.base, self.config, self.cache, self.index.parent):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_dir(folder)
 
 
 def folders_of(spec: MemorySpec) -> QmdFolders:
@@ -156,6 +157,7 @@ class QmdProcess:
                 env=environment(self._spec),
                 cwd=self._folders.base,
                 start_new_session=True,
+                umask=0o077,
             )
             self._running.add(process)
             return process

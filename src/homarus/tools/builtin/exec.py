@@ -62,7 +62,9 @@ def exec_tool(default_timeout_s: float = TIMEOUT_S, unboxed: UnsandboxedScope = 
         ctx: ToolContext,
         command: Annotated[str, Field(description="Shell command, run with sh -c")],
         workdir: Annotated[str | None, Field(description="Folder in the workspace")] = None,
-        env: Annotated[dict[str, str] | None, Field(description="More variables")] = None,
+        env: Annotated[
+            dict[str, str] | None, Field(description="Variables: ARG_…, LANG, LC_…, TZ")
+        ] = None,
         timeout_s: Annotated[
             float | None,
             Field(

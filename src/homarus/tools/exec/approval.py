@@ -1,8 +1,9 @@
-"""Build the approval request for a command: complete and exact. Pure.
+r"""Build the approval request for a command: complete and exact. Pure.
 
-Nothing in the command may hide: invisible characters, letters that only look like ASCII, long runs
-of blanks and line breaks that push the end out of sight are escaped or counted. The facts about
-the command come first and the command is indented, so it cannot imitate them.
+Nothing in the command may hide. A character is shown as it is only when it cannot be taken for
+another one, reorder its neighbours or be overlooked; every other character is shown as `\u{…}`.
+Long runs of blanks and line breaks that push the end out of sight are counted. The facts about the
+command come first and the command is indented, so it cannot imitate them.
 """
 
 import re
@@ -14,8 +15,19 @@ from homarus.tools.tool import ApprovalRequest
 
 _LONG_BLANK = re.compile(r"[ \t]{24,}")
 _MANY_BREAKS = re.compile(r"\n([ \t]*\n){3,}")
-# Invisible characters that Unicode calls letters, marks or symbols.
-_BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_ESCAPE = re.compile(r"\\(?=u\{)")
+_LETTERS = re.compile(r"[^\W\d_]+")
+# Scripts whose letters are written from left to right, one after the other.
+_SCRIPT_NAMES = (
+    "LATIN CYRILLIC GREEK CJK HIRAGANA KATAKANA HANGUL BOPOMOFO DEVANAGARI BENGALI GURMUKHI"
+    " GUJARATI TAMIL TELUGU KANNADA MALAYALAM SINHALA THAI LAO KHMER MYANMAR GEORGIAN"
+    " ETHIOPIC"
+)
+_SCRIPTS = frozenset(_SCRIPT_NAMES.split())
+_LATIN_WITHOUT_BASE = frozenset("ßẞæÆøØœŒđĐłŁþÞðÐŋŊħĦ")
+# Letters that look like ASCII ones: a word of nothing else could pass for an English one.
+_CYRILLIC_AND_GREEK = re.compile("[\u0370-\u052f\u1c80-\u1c8f\u1f00-\u1fff]")
+_LOOKALIKES = frozenset("аАВеЕԁһНіІјЈкКӏӀМоОрРԛԚѕЅТѵѴԝԜхХуУүҮьЬсСαΑΒΕΖΗΙικΚΜΝνοΟρΡΤυΥΧϲϹϳͿ")
 
 
 def approval_request(
@@ -26,27 +38,73 @@ def approval_request(
     size = (
         f"{lines} lines, {len(command)} characters" if lines > 1 else f"{len(command)} characters"
     )
-    facts = [f"folder: {escape_deceptive_chars(folder)}", f"time: at most {timeout_s:g} s"]
-    facts += [
-        f"variable: {name}={escape_deceptive_chars(value)}" for name, value in sorted(env.items())
-    ]
+    facts = [f"folder: {_on_one_line(folder)}", f"time: at most {timeout_s:g} s"]
+    facts += [f"variable: {name}={_on_one_line(value)}" for name, value in sorted(env.items())]
     shown = "\n".join(f"    {line}" for line in escape_deceptive_chars(command).split("\n"))
     return ApprovalRequest("Run this command?", "\n".join([*facts, f"command ({size}):", shown]))
 
 
 def escape_deceptive_chars(text: str) -> str:
-    r"""Return the text with every deceptive character shown as `\u{…}` or counted."""
-    seen = "".join(_seen(ch) for ch in text)
+    r"""Return the text with every deceptive character shown as `\u{…}` or counted.
+
+    A text that has `\u{` itself is escaped too, so no two texts look the same.
+    """
+    seen = "".join(_escape(ch) if is_deceptive else ch for ch, is_deceptive in _judge(text))
     seen = _LONG_BLANK.sub(lambda run: f"[{len(run[0])} blanks]", seen)
     return _MANY_BREAKS.sub(lambda run: f"\n[{run[0].count(chr(10)) - 1} empty lines]\n", seen)
 
 
-def _seen(ch: str) -> str:
-    if ch.isascii():
-        return escape_invisible(ch)
-    is_blank = ch in _BLANKS or unicodedata.category(ch) == "Zs"
-    is_selector = "\ufe00" <= ch <= "\ufe0f" or "\U000e0100" <= ch <= "\U000e01ef"
-    is_double = unicodedata.normalize("NFKC", ch).isascii()  # a second form of an ASCII character
-    if is_blank or is_selector or is_double or not ch.isprintable():
-        return f"\\u{{{ord(ch):x}}}"
-    return ch
+def _on_one_line(text: str) -> str:
+    """Return the text escaped, its line breaks too: it stands where one line is one fact."""
+    return escape_deceptive_chars(text).replace("\n", _escape("\n"))
+
+
+def _escape(ch: str) -> str:
+    return f"\\u{{{ord(ch):x}}}"
+
+
+def _judge(text: str) -> list[tuple[str, bool]]:
+    """Return each character, and whether it is deceptive where it stands."""
+    deceptive = {found.start() for found in _ESCAPE.finditer(text)}
+    deceptive |= {
+        place
+        for word in _LETTERS.finditer(text)
+        if _passes_for_ascii(word[0])
+        for place in range(word.start(), word.end())
+        if _CYRILLIC_AND_GREEK.match(text[place])
+    }
+    found: list[tuple[str, bool]] = []
+    script = ""  # of the letter that a mark belongs to
+    for place, ch in enumerate(text):
+        is_mark = unicodedata.category(ch) in {"Mn", "Mc"}
+        if is_mark and script and unicodedata.name(ch, "").partition(" ")[0] == script:
+            is_deceptive = escape_invisible(ch) != ch
+        else:
+            is_deceptive = place in deceptive or is_mark or _is_deceptive(ch)
+            script = "" if is_deceptive or ch.isascii() else _script(ch)
+        found.append((ch, is_deceptive))
+    return found
+
+
+def _passes_for_ascii(word: str) -> bool:
+    """Return whether a word mixes ASCII letters with others, or has only letters like them."""
+    others = _CYRILLIC_AND_GREEK.findall(word)
+    return bool(others) and (len(others) < len(word) or all(ch in _LOOKALIKES for ch in others))
+
+
+def _is_deceptive(ch: str) -> bool:
+    if ch.isascii() or escape_invisible(ch) != ch:
+        return escape_invisible(ch) != ch
+    if not ch.isprintable() or unicodedata.normalize("NFKC", ch).isascii():
+        return True  # the second is another form of an ASCII character
+    if unicodedata.east_asian_width(ch) == "W":
+        return False  # twice as wide as any ASCII character: ideographs and emoji
+    if not ch.isalpha() or unicodedata.bidirectional(ch) != "L":
+        return True
+    if (script := _script(ch)) == "LATIN":
+        return ch not in _LATIN_WITHOUT_BASE and not unicodedata.normalize("NFD", ch)[0].isascii()
+    return script not in _SCRIPTS
+
+
+def _script(ch: str) -> str:
+    return unicodedata.name(ch, "").partition(" ")[0]

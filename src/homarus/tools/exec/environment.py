@@ -1,7 +1,8 @@
-"""Build the environment of a command from a list of harmless names; nothing else is inherited.
+"""Build the environment of a command from lists of harmless names.
 
-So a provider's key in the gateway's environment stays there. Variables that the model requests may
-not change which program runs or what is loaded into it.
+Nothing else is inherited, so a provider's key in the gateway's environment stays there. What the
+model sets is on a list of its own: any other variable may change which program runs, which files
+it reads as its settings, or what is loaded into it, and no list of dangerous names is complete.
 """
 
 import re
@@ -10,24 +11,27 @@ from collections.abc import Mapping
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.text import one_line
 
-INHERITED = frozenset(
-    {"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR"}
+_INHERITED_NAMES = (
+    "PATH HOME LANG LANGUAGE TERM TZ USER LOGNAME SHELL TMPDIR XDG_CACHE_HOME XDG_RUNTIME_DIR"
 )
-INHERITED_PREFIXES = ("LC_", "XDG_")
+INHERITED = frozenset(_INHERITED_NAMES.split())
+LOCALE_PREFIX = "LC_"
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 MAX_NAMES = 64
 MAX_CHARS = 32_000
 
-# Each of these makes a program run or load something that was not approved.
-_FORBIDDEN = (
-    "PATH HOME SHELL ENV BASH_ENV BASHOPTS SHELLOPTS PS4 IFS CDPATH PROMPT_COMMAND ZDOTDIR"
-    " NODE_OPTIONS NODE_PATH PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONINSPECT RUBYLIB RUBYOPT"
-    " PERL5LIB PERL5OPT PERLLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS GCONV_PATH SSLKEYLOGFILE"
-    " EDITOR VISUAL PAGER MANPAGER BROWSER LESSOPEN LESSCLOSE TERMINFO TERMCAP"
+# What the model may set: how output looks, and under OWN_PREFIX values that no program reads by
+# itself, only the command that names them.
+_ALLOWED_NAMES = (
+    "LANG LANGUAGE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI NODE_ENV"
+    " SOURCE_DATE_EPOCH RUST_BACKTRACE"
 )
-FORBIDDEN = frozenset(_FORBIDDEN.split())
-FORBIDDEN_PREFIXES = ("LD_", "DYLD_", "GIT_", "BASH_FUNC_")
+ALLOWED = frozenset(_ALLOWED_NAMES.split())
+OWN_PREFIX = "ARG_"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+# A locale, a time zone, a number: not a path out of the folder where such things are looked up.
+_SETTING = re.compile(r"(?!.*\.\.)(?:[A-Za-z0-9_+-][A-Za-z0-9_.,:+@/=-]{0,99})?", re.ASCII)
+_IN_COMMAND = "put it in the command, where the person sees it"
 
 
 def build_environment(requested: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
@@ -36,9 +40,11 @@ def build_environment(requested: Mapping[str, str], outer: Mapping[str, str]) ->
     inherited = {
         name: value
         for name, value in outer.items()
-        if name in INHERITED or name.startswith(INHERITED_PREFIXES)
+        if name in INHERITED or name.startswith(LOCALE_PREFIX)
     }
-    return {"PATH": DEFAULT_PATH} | inherited | dict(requested)
+    # A relative folder would let a file in the workspace stand in for a program of the system.
+    folders = [each for each in outer.get("PATH", "").split(":") if each.startswith("/")]
+    return inherited | {"PATH": ":".join(folders) or DEFAULT_PATH} | dict(requested)
 
 
 def check_requested_env(requested: Mapping[str, str]) -> None:
@@ -48,11 +54,15 @@ def check_requested_env(requested: Mapping[str, str]) -> None:
     for name, value in requested.items():
         if not _NAME.fullmatch(name):
             raise ToolError(f"env: {one_line(name)!r} is not the name of a variable")
-        if name.upper() in FORBIDDEN or name.upper().startswith(FORBIDDEN_PREFIXES):
-            fix = "put it in the command, where the person sees it"
-            raise ToolDeniedError(f"env may not set {name}", fix=fix)
         if "\0" in value or not _encodable(value):
             raise ToolError(f"env: the value of {name} is not text")
+        if name.startswith(OWN_PREFIX):
+            continue
+        if name not in ALLOWED and not name.startswith(LOCALE_PREFIX):
+            fix = f"name a value of your own {OWN_PREFIX}…; any other: {_IN_COMMAND}"
+            raise ToolDeniedError(f"env may not set {name}", fix=fix)
+        if not _SETTING.fullmatch(value):
+            raise ToolDeniedError(f"env may not set {name} to that value", fix=_IN_COMMAND)
 
 
 def _encodable(text: str) -> bool:

@@ -1,0 +1,153 @@
+"""Ask the person at the terminal to approve something, so that only a key pressed now counts.
+
+What was typed before the question, pasted text, and every key of the first second are discarded;
+the prompt for the answer appears when keys count. The question is read from the terminal itself
+and not by the line reader, so that a question that was cancelled takes no line that is typed after
+it.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from homarus.cli.terminal import LineReader, TerminalView
+from homarus.tools.tool import ApprovalRequest
+
+ANSWER_DELAY_S: Final = 1.0
+_QUIET_S: Final = 0.3  # a text that is still arriving after ANSWER_DELAY_S is not an answer either
+_IGNORED_NOTE: Final = "What was typed before this line was ignored."
+_PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
+_PASTE_START, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
+_ENTER, _ERASE, _CLEAR, _CANCEL = b"\r\n", b"\x7f\x08", b"\x15", b"\x03\x04"
+_MAX_CHARS: Final = 20
+_YES: Final = frozenset({b"y", b"yes"})
+
+
+class ApprovalPrompt:
+    """Asks one question at a time, while no line is being read."""
+
+    def __init__(self, view: TerminalView, lines: LineReader) -> None:
+        self._view, self._lines = view, lines
+        self._answer: asyncio.Future[bool] | None = None
+
+    async def ask(self, question: ApprovalRequest) -> bool:
+        """Show the question and return whether the person allows it."""
+        async with self._lines.terminal:
+            with _raw_terminal() as descriptor:
+                self._view.open_question(question.title, question.detail)
+                try:
+                    return await self._wait(descriptor)
+                finally:
+                    self._view.close_question()
+
+    def cancel(self) -> None:
+        """Deny the open question, if there is one."""
+        if self._answer and not self._answer.done():
+            self._answer.set_result(False)
+
+    async def _wait(self, descriptor: int) -> bool:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[bool] = loop.create_future()
+        self._answer = answer
+        keys = _AnswerKeys()
+        key_at_s = 0.0
+
+        def read() -> None:
+            nonlocal key_at_s
+            key_at_s = loop.time()
+            data = b""
+            with suppress(OSError):
+                data = os.read(descriptor, 4096)
+            before = keys.typed
+            found = keys.add(data) if data else False  # without data, the terminal is gone
+            if not keys.are_ignored:
+                self._view.echo_answer(before.decode("ascii"), keys.typed.decode("ascii"))
+            if found is not None:
+                loop.remove_reader(descriptor)
+                if not answer.done():
+                    answer.set_result(found)
+
+        answerable_at_s = loop.time() + ANSWER_DELAY_S
+        loop.add_reader(descriptor, read)
+        try:
+            while (wait_s := answerable_at_s - loop.time()) > 0 and not answer.done():
+                await asyncio.wait([answer], timeout=wait_s)
+                if key_at_s:
+                    answerable_at_s = max(answerable_at_s, key_at_s + _QUIET_S)
+            if not answer.done():
+                self._view.prompt_for_answer(_IGNORED_NOTE if key_at_s else "")
+            keys.typed, keys.are_ignored = b"", False
+            return await answer
+        finally:
+            loop.remove_reader(descriptor)
+            self._answer = None
+
+
+class _AnswerKeys:
+    """Collects one line of ASCII letters from keys, without pasted text and escape sequences."""
+
+    def __init__(self) -> None:
+        self.typed = b""
+        self.are_ignored = True  # until the question can be answered
+        self._pending = b""  # what may be the start of a longer sequence
+        self._is_pasting = False
+
+    def add(self, data: bytes) -> bool | None:
+        """Return the answer once there is one."""
+        for key in self._without_pastes(data):
+            if self.are_ignored:
+                continue
+            if key in _CANCEL:
+                return False
+            if key in _ENTER:
+                return self.typed.lower() in _YES
+            if key in _ERASE:
+                self.typed = self.typed[:-1]
+            elif key in _CLEAR:
+                self.typed = b""
+            elif len(self.typed) < _MAX_CHARS:
+                # An arrow key or a letter of another alphabet is no answer to this question.
+                self.typed += key if 0x20 <= key[0] < 0x7F else b"?"
+        return None
+
+    def _without_pastes(self, data: bytes) -> Iterator[bytes]:
+        """Yield the keys one by one, without what the terminal marks as pasted."""
+        data, self._pending = self._pending + data, b""
+        while data:
+            if self._is_pasting:
+                pasted, ended, data = data.partition(_PASTE_END)
+                self._is_pasting = not ended
+                self._pending = b"" if ended else pasted[1 - len(_PASTE_END) :]
+            elif data.startswith(_PASTE_START):
+                data, self._is_pasting = data[len(_PASTE_START) :], True
+            elif _PASTE_START.startswith(data):
+                data, self._pending = b"", data
+            else:
+                yield data[:1]
+                data = data[1:]
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[int]:
+    """Give every key at once, without echo, after discarding what was typed before."""
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    mode = termios.tcgetattr(descriptor)
+    mode[3] &= ~(termios.ICANON | termios.ECHO)
+    mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
+    mode[6][termios.VSUSP] = b"\0"  # a stopped program would leave the terminal like this
+    termios.tcsetattr(descriptor, termios.TCSANOW, mode)
+    termios.tcflush(descriptor, termios.TCIFLUSH)
+    try:
+        sys.stdout.write(_PASTE_ON)
+        sys.stdout.flush()
+        yield descriptor
+    finally:
+        sys.stdout.write(_PASTE_OFF)
+        sys.stdout.flush()
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
