@@ -132,8 +132,13 @@ class Run:
         services, lane = self._services, f"session:{self.key}"
         async with services.lanes.enter(lane), services.store.journal.lease(lane) as lease:
             self._journal = RunJournal(services, self._records, lease)
-            await run_contained(f"run {self.key}", self._answer, self._record_crash)
-            await self.settle()
+            try:
+                await run_contained(f"run {self.key}", self._answer, self._record_crash)
+                await self.settle()
+            except asyncio.CancelledError:
+                if services.is_shutting_down():
+                    await self._journal.cancel_attempt()
+                raise
 
     async def _answer(self) -> None:
         """Set the outcome: an answer, a failure, the deadline, or a person's stop."""
@@ -334,7 +339,7 @@ class Run:
             return None
         open_calls = await self._journal.open_calls()
         saved = await session.resume_turn(entries, extra_writes=self._journal.mark_running(session))
-        if saved is None and self._records[0].attempts:
+        if saved is None and self._records[0].was_started:
             raise UnavailableError("the conversation went on without this message; send it again")
         if saved is None:
             return None
