@@ -220,6 +220,7 @@ class App:
             is_fresh=lambda session, inbound: is_fresh(
                 self._config().session, session.record, inbound.address.channel, now_ms()
             ),
+            is_shutting_down=lambda: self.control.is_shutting_down,
         )
 
     def gateway_services(self) -> "GatewayServices":

@@ -231,6 +231,22 @@ async def test_mark_running_records_transcript_position(run_journal: Run) -> Non
         )
 
 
+async def test_cancelled_attempt_is_not_counted(run_journal: Run) -> None:
+    async with run_journal() as journal:
+        row = await accept(journal)
+        lost = await start(journal, row)
+        held = await start(journal, row)
+        async with journal.transaction() as transaction:
+            transaction.cancel_attempt([row.id, "unknown"], lost)  # ignored: not its lease any more
+            transaction.cancel_attempt([row.id], held)
+        found = await reread(journal, row)
+        assert (found.state, found.attempts, found.was_started) == ("running", 1, True)
+        await settle(journal, row, held)
+        async with journal.transaction() as transaction:
+            transaction.cancel_attempt([row.id], held)
+        assert (await reread(journal, row)).attempts == 1
+
+
 async def test_inbox_record_changes_only_under_latest_lease(run_journal: Run) -> None:
     async with run_journal() as journal:
         row = await accept(journal)

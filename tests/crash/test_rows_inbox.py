@@ -1,4 +1,4 @@
-"""Rows 18 and 34 to 36: shutdown, repeated messages, and many at once."""
+"""Rows 18, 34 to 36, 51 and 52: shutdown, repeated messages, many at once, and parking."""
 
 import os
 import signal
@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from homarus.gateway.server import DRAIN_S
+from homarus.sessions.recovery import MAX_ATTEMPTS
 from tests.crash.conftest import MakeRig
 from tests.crash.harness import Rig, wait_for
 from tests.crash.random_kills import ECHO
 
 EXIT_S = 10.0
+STOPS = MAX_ATTEMPTS + 1
 
 
 def begun(rig: Rig, tag: str) -> bool:
@@ -78,6 +80,38 @@ def test_row_18_killed_during_shutdown_answers_once(make_rig: MakeRig) -> None:
     assert rig.gateway and rig.gateway.wait() == -9
     rig.start()
     assert rig.settle().answered == [message["id"]]
+
+
+def test_row_51_clean_stops_during_run_do_not_park_message(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    message = rig.offer(f"T#{{nonce}} MOCK:delay:60000:{STOPS} MOCK:echo")
+    for _ in range(STOPS):
+        rig.start()
+        rig.wait_ready()
+        wait_for(lambda: [one.attempts for one in rig.inbox()] == [1], "the run is live")
+        stops = rig.logged().count("gateway stopping")
+        signal_gateway(rig)
+        wait_for(lambda: rig.logged().count("gateway stopping") > stops, "it stops")  # noqa: B023 - called at once
+        assert end(rig, times=1) < EXIT_S
+        assert rig.inbox_record(message["id"]).attempts == 0
+    rig.start()
+    assert rig.settle().answered == [message["id"]]
+    assert "parked: message" not in rig.logged()
+
+
+def test_row_52_message_parked_after_crashes_leads_to_one_notice(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    message = rig.offer(ECHO)
+    for _ in range(MAX_ATTEMPTS):
+        rig.start("provider.asked:kill9")
+        assert rig.gateway and rig.gateway.wait() == -9
+    for _ in range(2):
+        rig.start()
+        wait_for(lambda: [one.state for one in rig.outbox()] == ["sent"], "the notice is sent")
+        rig.kill()
+    assert rig.inbox_record(message["id"]).state == "parked"
+    (sent,) = rig.ledger.get("/ledger")["sends"]
+    assert "set it aside" in str(sent)
 
 
 def test_row_34_message_delivered_hundred_times_is_answered_once(make_rig: MakeRig) -> None:

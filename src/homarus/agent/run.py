@@ -15,6 +15,7 @@ from homarus.agent.agent import Agent
 from homarus.agent.context import memory_flush
 from homarus.agent.context.compaction import MAX_PER_TURN, token_budget
 from homarus.agent.context.model_context import ModelContext
+from homarus.agent.lane_release import LaneReleasingProvider
 from homarus.agent.loop import LoopContext, run_loop
 from homarus.agent.loop_detection import LoopDetector
 from homarus.agent.prompt.chat_context import NO_CHAT, session_chat_context
@@ -38,6 +39,7 @@ from homarus.core.errors import (
     ContextOverflowError,
     HomarusError,
     LeaseLostError,
+    ProviderError,
     ProviderTimeoutError,
     RunCrashedError,
     UnavailableError,
@@ -53,6 +55,7 @@ from homarus.core.event import (
 )
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
+from homarus.core.lanes import LanePlace
 from homarus.core.message import (
     Inbound,
     Message,
@@ -66,7 +69,7 @@ from homarus.core.message import (
 from homarus.core.session_keys import agent_id_of
 from homarus.core.tasks import run_contained
 from homarus.plugins.values import HookContext
-from homarus.providers.base import ModelRequest, Provider
+from homarus.providers.base import ModelRequest, Provider, SupportsPendingError
 from homarus.sessions.send_policy import is_muted
 from homarus.sessions.session import Session
 from homarus.store.journal import InboxRecord
@@ -118,8 +121,10 @@ class Run:
         self._is_stopped = False
         # Set by `execute` and `prepare`, in this order.
         self._journal: RunJournal
+        self._place: LanePlace
         self._where = HookContext()
         self._session: Session | None = None
+        self._provider: object = None  # as it was connected, without our wrappers
         self._builder: ReplyBuilder | None = None
         self._live: LiveReplyHandle | None = None
         self._chat = NO_CHAT
@@ -132,8 +137,13 @@ class Run:
         services, lane = self._services, f"session:{self.key}"
         async with services.lanes.enter(lane), services.store.journal.lease(lane) as lease:
             self._journal = RunJournal(services, self._records, lease)
-            await run_contained(f"run {self.key}", self._answer, self._record_crash)
-            await self.settle()
+            try:
+                await run_contained(f"run {self.key}", self._answer, self._record_crash)
+                await self.settle()
+            except asyncio.CancelledError:
+                if services.is_shutting_down():
+                    await self._journal.cancel_attempt()
+                raise
 
     async def _answer(self) -> None:
         """Set the outcome: an answer, a failure, the deadline, or a person's stop."""
@@ -141,7 +151,8 @@ class Run:
         try:
             async with asyncio.timeout(0 if self._is_stopped else None) as scope:
                 self._scope = scope
-                async with services.lanes.enter("main"):
+                async with services.lanes.open_place("main") as self._place:
+                    await self._place.acquire(resumes=False)
                     self._outcome = await services.watchdog.run(
                         f"run {self.key}", self._prepare_and_loop, scope, grace_s=services.grace_s
                     )
@@ -171,11 +182,17 @@ class Run:
         if self._is_stopped:
             self._outcome = replace(self._outcome, status="aborted")
             return
-        error = ProviderTimeoutError(
-            "the run took longer than its deadline",
-            fix="raise agents.defaults.timeoutSeconds, or ask for less at once",
-        )
-        self._outcome = replace(self._outcome, error=error)
+        provider = self._provider
+        cause: ProviderError | None = None
+        if isinstance(provider, SupportsPendingError):
+            cause = provider.pending_error()
+        if cause is None or isinstance(cause, ProviderTimeoutError):
+            reason = f": {cause.message}" if cause else ""
+            cause = ProviderTimeoutError(
+                f"the run took longer than its deadline{reason}",
+                fix="raise agents.defaults.timeoutSeconds, or ask for less at once",
+            )
+        self._outcome = replace(self._outcome, error=cause)
 
     def _record_crash(self, exc: Exception) -> None:
         text = f"the run met a bug and broke off ({type(exc).__name__})"
@@ -260,11 +277,13 @@ class Run:
         muted = is_muted(rules, session.key, session.record.data, inbound)
         self._journal.sender.configure(is_muted=muted)  # for errors before the builder is there
         provider, model = await services.connect(resolve_model(agent, session, options.model))
+        self._provider = provider
         thinking = resolve_thinking(options.thinking or session.thinking or agent.thinking, model)
         self._configure_reply(session, inbound, agent, thinking, is_muted=muted)
         self.emit(RunStarted(provider=model.provider, model=model.id))
         provider = with_spend_limit(provider, services.spend_limiter, model, self.id)
         provider = UsageRecordingProvider(provider, model.ref, self._journal.record_model_call)
+        provider = LaneReleasingProvider(provider, self._place)
         self._chat = session_chat_context(
             services.get_config(), session, self._inbounds, find_traits=services.find_traits
         )
@@ -334,7 +353,7 @@ class Run:
             return None
         open_calls = await self._journal.open_calls()
         saved = await session.resume_turn(entries, extra_writes=self._journal.mark_running(session))
-        if saved is None and self._records[0].attempts:
+        if saved is None and self._records[0].was_started:
             raise UnavailableError("the conversation went on without this message; send it again")
         if saved is None:
             return None

@@ -140,6 +140,14 @@ class RunJournal:
         fault_point("reply.saved")
         self._wake_outbox(outbox)
 
+    async def cancel_attempt(self) -> None:
+        """Record that a clean stop of the program cancelled this attempt: it does not count."""
+        try:
+            async with self._store.journal.transaction() as transaction:
+                transaction.cancel_attempt(self._ids, self._lease)
+        except StoreError as exc:  # then it counts, as after a crash
+            log.warning("run %s was stopped, and that could not be written down: %s", self.run, exc)
+
     def _wake_outbox(self, outbox: Sequence[OutboxRecord]) -> None:
         self.sender.on_enqueued()
         if outbox:

@@ -62,6 +62,7 @@ class RunServices:
     `make_builder` returns None where the events of a run are its only output, `start_live_reply`
     where the chat cannot show a reply in progress. `is_fresh` says whether a session may be
     continued by a message. A run that ignores its cancellation is abandoned after `grace_s`.
+    `is_shutting_down` says whether the program ends in order, so that a cancelled run is no crash.
     """
 
     sessions: SessionRepository
@@ -87,6 +88,7 @@ class RunServices:
     start_live_reply: StartLiveReply = _no_live_reply
     messenger: Messenger | None = None
     is_fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True
+    is_shutting_down: Callable[[], bool] = lambda: False
     grace_s: float = GRACE_S
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

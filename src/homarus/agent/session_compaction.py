@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from homarus.agent.context.compaction import CompactionResult
 from homarus.agent.context.model_context import ModelContext
+from homarus.agent.lane_release import LaneReleasingProvider
 from homarus.agent.prompt.chat_context import session_chat_context
 from homarus.agent.run_setup import make_model_context, resolve_model
 from homarus.agent.services import RunServices
@@ -40,12 +41,15 @@ async def compact_session(
 ) -> CompactionResult:
     """Summarise the old turns of a session in its lane, on a person's request."""
     agent, clock = services.get_agent(agent_id_of(key)), services.clock
-    async with services.lanes.enter(f"session:{key}", "main"):
+    lanes = services.lanes
+    async with lanes.enter(f"session:{key}"), lanes.open_place("main") as place:
+        await place.acquire(resumes=False)
         session = await services.sessions.load(key, agent.id, cwd=str(agent.workspace))
         provider, model = await services.connect(resolve_model(agent, session))
         run, calls = f"compact:{key}", list[ProviderCall]()
         provider = with_spend_limit(provider, services.spend_limiter, model, run)
         provider = UsageRecordingProvider(provider, model.ref, calls.append)
+        provider = LaneReleasingProvider(provider, place)
         chat = session_chat_context(
             services.get_config(), session, find_traits=services.find_traits
         )

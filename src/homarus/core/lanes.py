@@ -1,6 +1,8 @@
 """Lanes: named FIFO concurrency limits. Enter the narrow one first: `enter("session:KEY", "main")`.
 
-A task that waits long for a lane is logged, with the tasks that hold it.
+A task that waits for something outside of the program can give up its place meanwhile
+(`open_place`); it gets one back before tasks that have not started yet. A task that waits long for
+a lane is logged, with the tasks that hold it.
 """
 
 import asyncio
@@ -34,29 +36,33 @@ class _Lane:
         self._width = self._free = (
             width  # free is negative after the width was reduced below the number of holders
         )
+        self._resuming: deque[asyncio.Future[None]] = deque()  # had a place before
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.holders: dict[object, tuple[str, float]] = {}  # task name, and since when
 
     @property
     def depth(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._resuming)
 
-    async def acquire(self, slow_wait_s: float, on_slow_wait: Callable[[], None]) -> None:
+    async def acquire(
+        self, slow_wait_s: float, on_slow_wait: Callable[[], None], *, resumes: bool = False
+    ) -> None:
         """Wait for a place, calling `on_slow_wait` once when that takes `slow_wait_s`."""
-        if self._free > 0 and not self._waiting:
+        if self._free > 0 and not self._resuming and (resumes or not self._waiting):
             self._free -= 1
             return
         loop = asyncio.get_running_loop()
         place: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(place)
+        queue = self._resuming if resumes else self._waiting
+        queue.append(place)
         timer = loop.call_later(slow_wait_s, on_slow_wait)
         try:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
                 self.release()  # admitted and cancelled at once: pass the place on
-            elif place in self._waiting:  # else a release has skipped it already
-                self._waiting.remove(place)
+            elif place in queue:  # else a release has skipped it already
+                queue.remove(place)
             raise
         finally:
             timer.cancel()
@@ -72,11 +78,49 @@ class _Lane:
         self._admit()
 
     def _admit(self) -> None:
-        while self._free > 0 and self._waiting:
-            place = self._waiting.popleft()
+        while self._free > 0 and (queue := self._resuming or self._waiting):
+            place = queue.popleft()
             if not place.done():
                 self._free -= 1
                 place.set_result(None)
+
+
+class LanePlace:
+    """A place in a lane that its holder can give up and get back, as often as it likes."""
+
+    def __init__(
+        self, lane: _Lane, task_name: str, slow_wait_s: float, on_slow_wait: Callable[[], None]
+    ) -> None:
+        self._lane, self._task_name = lane, task_name
+        self._slow_wait_s, self._on_slow_wait = slow_wait_s, on_slow_wait
+        self._is_closed = False
+        self.is_held = False
+
+    async def acquire(self, *, resumes: bool = True) -> None:
+        """Wait for a place, unless one is held; one that `resumes` goes before new tasks.
+
+        Raises CancelledError when the place was closed: its task was abandoned.
+        """
+        if self.is_held:
+            return
+        await self._lane.acquire(self._slow_wait_s, self._on_slow_wait, resumes=resumes)
+        self.is_held = True
+        self._lane.holders[self] = self._task_name, asyncio.get_running_loop().time()
+        if self._is_closed:
+            self.release()
+            raise asyncio.CancelledError
+
+    def release(self) -> None:
+        """Give up the place, if it is held."""
+        if self.is_held:
+            self.is_held = False
+            del self._lane.holders[self]
+            self._lane.release()
+
+    def close(self) -> None:
+        """Give up the place for good."""
+        self._is_closed = True
+        self.release()
 
 
 class Lanes:
@@ -130,21 +174,33 @@ class Lanes:
 
     @asynccontextmanager
     async def _enter_one(self, name: str) -> AsyncIterator[None]:
+        place = self._open(name)
+        try:
+            await place.acquire(resumes=False)
+            yield
+        finally:
+            self._close(name, place)
+
+    @asynccontextmanager
+    async def open_place(self, name: str) -> AsyncIterator[LanePlace]:
+        """Return a place in a lane, not held yet; it is given up when the block ends."""
+        place = self._open(name)
+        try:
+            yield place
+        finally:
+            self._close(name, place)
+
+    def _open(self, name: str) -> LanePlace:
         lane = self._lanes.setdefault(name, _Lane(self._widths.get(name, 1)))
         self._users[name] = self._users.get(name, 0) + 1
-        task, key = _task_name(), object()
-        try:
-            await lane.acquire(self._slow_wait_s, lambda: self._log_slow_wait(name, task))
-            try:
-                lane.holders[key] = task, asyncio.get_running_loop().time()
-                yield
-            finally:
-                del lane.holders[key]
-                lane.release()
-        finally:
-            self._users[name] -= 1
-            if not self._users[name]:  # an idle session's lane uses no memory
-                del self._users[name], self._lanes[name]
+        task = _task_name()
+        return LanePlace(lane, task, self._slow_wait_s, lambda: self._log_slow_wait(name, task))
+
+    def _close(self, name: str, place: LanePlace) -> None:
+        place.close()
+        self._users[name] -= 1
+        if not self._users[name]:  # an idle session's lane uses no memory
+            del self._users[name], self._lanes[name]
 
     def _log_slow_wait(self, name: str, task: str) -> None:
         inside = ", ".join(

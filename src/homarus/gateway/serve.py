@@ -135,6 +135,7 @@ async def serve(
                 await _serve_clients(
                     options, gateway, listener, services, shutdown=shutdown, url=url, ready=ready
                 )
+                services.control.begin_shutdown()
                 raise _AllClientsGone  # an active run is cancelled, not waited for
     finally:
         await listener.stop()

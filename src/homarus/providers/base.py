@@ -12,8 +12,9 @@ What every provider guarantees (tests/contract/test_provider.py):
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from homarus.core.errors import ProviderError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Message
 
@@ -72,6 +73,13 @@ class AttemptRetried:
 
 
 Delta: TypeAlias = TextDelta | ThinkingDelta | AttemptRetried
+
+
+@runtime_checkable
+class SupportsPendingError(Protocol):
+    """A provider that can say why the call under way has no answer yet."""
+
+    def pending_error(self) -> ProviderError | None: ...
 
 
 class Provider(Protocol):

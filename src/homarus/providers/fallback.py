@@ -2,8 +2,9 @@
 
 A target is one model with one credential. The class of an error decides the next step: a refused or
 empty account is recorded and the next target tried; an overloaded service is retried after a
-backoff, then left; an invalid request fails everywhere and is raised. A cancelled run ends at once
-and is never treated as a failure.
+backoff, then left; an invalid request fails everywhere and is raised. A service that asked for a
+wait of more than a minute is not waited for. A cancelled run ends at once and is never treated as a
+failure; `pending_error` says what it was waiting for.
 
 When an attempt fails after its first delta, `AttemptRetried` tells consumers that earlier deltas
 are void.
@@ -13,6 +14,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
+from datetime import UTC, datetime
 
 from homarus.core.clock import Clock
 from homarus.core.errors import (
@@ -33,11 +35,14 @@ from homarus.core.message import Message
 from homarus.core.retry import Backoff
 from homarus.providers.base import AttemptRetried, Delta, ModelRequest, Provider, ThinkLevel
 from homarus.providers.catalog import ModelInfo
-from homarus.providers.concurrency_limiter import ConcurrencyLimiter
+from homarus.providers.concurrency_limiter import (
+    MAX_WAIT_S,
+    ConcurrencyLimiter,
+    LimiterClosedError,
+)
 
 LEVELS: tuple[ThinkLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh")
 PASSING = (OverloadedError, ProviderTimeoutError, UnreachableError, StreamError)
-LONGEST_WAIT_S = 60.0  # a longer cooldown is not waited for inside a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +83,14 @@ class FallbackProvider:
         self.name, self.api = name, api
         self._ways, self._clock = ways, clock
         self._patience = patience or ProviderRetryPolicy()
+        self._waits_for: FallbackTarget | None = None  # while the target has sent nothing
+        self._waits_since_s = 0.0
+        self._last_error: ProviderError | None = None  # of the call under way
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
         """Try one target after another."""
         tried: list[ProviderError] = []
+        self._last_error = None
         for index, way in enumerate(self._ways):
             last = index + 1 == len(self._ways)
             try:
@@ -98,6 +107,21 @@ class FallbackProvider:
                     yield _retried(way, exc, self._ways[index + 1].model.ref)
         raise tried[0] if len(tried) == 1 else AllAttemptsFailedError(tuple(tried))
 
+    def pending_error(self) -> ProviderError | None:
+        """Return why the call under way has no answer yet; None when one is being received."""
+        way = self._waits_for
+        if way is None:
+            return None
+        if self._last_error:
+            return self._last_error
+        if closed_s := way.limiter.closed_s:
+            return self._rate_limited(way, closed_s)
+        waited_s = self._clock.monotonic() - self._waits_since_s
+        return ProviderTimeoutError(
+            f"{way.model.ref} has sent nothing for {waited_s:.0f} s",
+            fix="try again, or use another model",
+        )
+
     async def close(self) -> None:
         """Do nothing: whoever opened the targets' providers closes them."""
 
@@ -107,17 +131,22 @@ class FallbackProvider:
         """Try one target as often as its errors allow."""
         request = _for_model(request, way.model)
         attempt = 1
+        self._waits_for, self._waits_since_s = way, self._clock.monotonic()
         while True:
             try:
                 async with aclosing(self._attempt(way, request)) as pieces:
                     async for piece in pieces:
+                        self._waits_for = None
                         yield piece
+            except LimiterClosedError as exc:
+                raise self._rate_limited(way, exc.left_s) from exc
             except ThinkingUnsupportedError as exc:
                 if request.thinking == "off":
                     raise
                 request = replace(request, thinking=_lower(request.thinking))
                 yield _retried(way, exc, f"{way.model.ref} thinking {request.thinking}")
             except ProviderError as exc:
+                self._waits_for, self._last_error = way, exc
                 way.mark(exc)
                 wait_s = self._pause_s(exc, attempt, last=last)
                 if wait_s is None:
@@ -150,8 +179,18 @@ class FallbackProvider:
             return None
         if isinstance(exc, RateLimitError):
             wait_s = exc.after_s if exc.after_s is not None else self._delay_s(attempt)
-            return wait_s if last and wait_s <= LONGEST_WAIT_S else None
+            return wait_s if last and wait_s <= MAX_WAIT_S else None
         return self._delay_s(attempt) if isinstance(exc, PASSING) else None
+
+    def _rate_limited(self, way: FallbackTarget, left_s: float) -> RateLimitError:
+        """Return the error for a service that asked to be left alone for a while."""
+        at_s = self._clock.now_ms() / 1000 + left_s
+        until = datetime.fromtimestamp(at_s, UTC).astimezone()
+        return RateLimitError(
+            f"{way.model.ref} is rate limited until {until:%Y-%m-%d %H:%M:%S %Z}",
+            after_s=left_s,
+            fix="wait until then, or use another model",
+        )
 
     def _delay_s(self, attempt: int) -> float:
         return self._patience.backoff.delay_s(attempt)

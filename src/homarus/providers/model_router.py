@@ -67,7 +67,7 @@ class ModelRouter:
         self._patience = patience
         self._choice: DefaultModel | None = None
         self._credentials: dict[str, Credentials] = {}
-        self._limiters: dict[tuple[str, str], ConcurrencyLimiter] = {}
+        self._limiters: dict[tuple[str, str, str], ConcurrencyLimiter] = {}
         self._open: dict[tuple[str, str, str], Provider] = {}
         self._known: dict[tuple[str, tuple[str, ...], bool], list[ModelInfo]] = {}
         self.learned = DiscoveredModelCache(paths.models_cache / "lists")
@@ -228,7 +228,9 @@ class ModelRouter:
             if candidate and credentials:
                 credentials.record_result(candidate, error)
 
-        limiter = self._limiters.setdefault((model.provider, name), ConcurrencyLimiter(self._clock))
+        limiter = self._limiters.setdefault(
+            (model.provider, model.id, name), ConcurrencyLimiter(self._clock)
+        )
         return FallbackTarget(model, name, opened, mark, limiter)
 
     def _connect(self, model: ModelInfo, secret: str) -> Provider:

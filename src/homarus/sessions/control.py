@@ -50,6 +50,10 @@ log = logging.getLogger(__name__)
 ABORTED = "aborted"
 RETRY_S = 5.0  # before messages are resumed whose outcome could not be saved
 STOP_TIMEOUT_S = 10.0
+PARKED_NOTICE = (
+    "I did not finish your message “{preview}”, and set it aside: {reason}. "
+    "Send it again, or retry it with `homarus inbox retry`."
+)
 _LOOP_TURNS = 5  # of the event loop, until a run that was submitted just now can be stopped
 
 OutcomeT = TypeVar("OutcomeT")
@@ -138,7 +142,7 @@ class SessionControl(Generic[OutcomeT]):
 
     def __init__(self, services: SessionServices[OutcomeT]) -> None:
         self._services, self._journal = services, services.store.journal
-        self._clock, self._closed = services.clock, False
+        self._clock, self._closed, self.is_shutting_down = services.clock, False, False
         self._group: asyncio.TaskGroup = services.group
         self._retries: set[asyncio.Task[None]] = set()
         self._pending: dict[str, dict[str, asyncio.Future[OutcomeT]]] = {}  # key → message id → …
@@ -310,7 +314,9 @@ class SessionControl(Generic[OutcomeT]):
 
     async def recover(self) -> list[tuple[InboxRecord, asyncio.Future[OutcomeT]]]:
         """Resume what an earlier process accepted and did not settle."""
-        return await recover(self._journal, self._clock, self._resume)
+        found = await recover(self._journal, self._clock, self._resume, self._build_parked_notice)
+        self._services.on_enqueued()
+        return found
 
     def retry_unsettled(self, ids: Sequence[str]) -> None:
         """Resume messages, after a while, whose outcome could not be saved."""
@@ -321,6 +327,14 @@ class SessionControl(Generic[OutcomeT]):
         if task := self._spawn(work, name):
             self._retries.add(task)
             task.add_done_callback(self._retries.discard)
+
+    def begin_shutdown(self) -> None:
+        """Have runs and commands that are cancelled from now on not count as attempts.
+
+        Call it before a clean stop cancels them. When a failure ends the program it is not called:
+        one of them may be what broke the program.
+        """
+        self.is_shutting_down = True
 
     def close(self) -> None:
         """Start nothing more: what is accepted from now on waits for the next start."""
@@ -342,7 +356,10 @@ class SessionControl(Generic[OutcomeT]):
         await self._clock.sleep(RETRY_S)
         found = [await self._journal.inbox_record(message_id) for message_id in ids]
         records = [record for record in found if record and record.state in OPEN]
-        _, summary = await resume_or_park(self._journal, self._clock, self._resume, records)
+        _, summary = await resume_or_park(
+            self._journal, self._clock, self._resume, self._build_parked_notice, records
+        )
+        self._services.on_enqueued()
         if summary:
             log.warning("after a failure of the disk: %s", summary)
 
@@ -421,9 +438,8 @@ class SessionControl(Generic[OutcomeT]):
             self._journal.lease("inbox") as lease,
             self._journal.transaction() as transaction,
         ):
-            for record in (
-                record for record in records if record.attempts
-            ):  # started under an earlier lease
+            # These may have been started under an earlier lease.
+            for record in (record for record in records if record.was_started):
                 transaction.mark_running([record.id], lease, run=record.run or record.id)
             self._report(transaction, records, lease, reason)
         self._services.on_enqueued()
@@ -443,6 +459,16 @@ class SessionControl(Generic[OutcomeT]):
             if record.inbound and not self._is_muted(record.session, record.inbound):
                 text = f"I did not get to your message “{record.preview}”: {reason}."
                 transaction.enqueue(*self._services.build_reply(record.inbound, record.id, text))
+
+    def _build_parked_notice(
+        self, record: InboxRecord, name: str, reason: str
+    ) -> Sequence[OutboxRecord]:
+        """Return what tells a sender that a message was parked; `name` is unique to the notice."""
+        inbound = record.inbound
+        if inbound is None or self._is_muted(record.session, inbound):
+            return ()
+        text = PARKED_NOTICE.format(preview=record.preview, reason=reason)
+        return self._services.build_reply(inbound, name, text)
 
     def _is_muted(self, key: str, inbound: Inbound) -> bool:
         """Return whether the send policy forbids replies to this chat."""

@@ -2,7 +2,8 @@
 
 A run that was started is resumed from its transcript; a message without a run gets one. A message
 that was started too often may be what kills the process, and an answer to one that waited too
-long is no longer expected: those are parked for a person to decide, and logged.
+long is no longer expected: those are parked for a person to decide, logged, and reported to their
+senders. An attempt that a clean stop cancelled does not count.
 """
 
 import logging
@@ -12,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from homarus.core.clock import Clock
 from homarus.core.fast_dataclass import dataclass
-from homarus.store.journal import OPEN, InboxRecord, Journal
+from homarus.store.journal import OPEN, InboxRecord, Journal, OutboxRecord
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,8 @@ MAX_AGE_MS = 86_400_000
 OutcomeT = TypeVar("OutcomeT")
 # The session key and the inbox records of one run.
 ResumeRun: TypeAlias = Callable[[str, Sequence[InboxRecord]], OutcomeT]
+# The record that is parked, the run name of the notice's outbox records, and the reason.
+BuildNotice: TypeAlias = Callable[[InboxRecord, str, str], Sequence[OutboxRecord]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def plan_recovery(records: Sequence[InboxRecord], now_ms: int) -> RecoveryPlan:
             plan.parked.append((record, "its text cannot be read any more"))
         elif record.attempts >= MAX_ATTEMPTS:
             plan.parked.append((record, f"the program ended {record.attempts} times while it ran"))
-        elif not record.attempts and now_ms - record.at_ms > MAX_AGE_MS:
+        elif not record.was_started and now_ms - record.at_ms > MAX_AGE_MS:
             plan.parked.append((record, "it waited for more than a day"))
         else:
             by_run.setdefault(record.run or record.id, []).append(record)
@@ -55,11 +58,12 @@ def plan_recovery(records: Sequence[InboxRecord], now_ms: int) -> RecoveryPlan:
     return plan
 
 
-async def recover(journal: Journal, clock: Clock, resume: ResumeRun[OutcomeT]) -> list[OutcomeT]:
+async def recover(
+    journal: Journal, clock: Clock, resume: ResumeRun[OutcomeT], build_notice: BuildNotice
+) -> list[OutcomeT]:
     """Resume or park every open message, and log a summary."""
-    started, summary = await resume_or_park(
-        journal, clock, resume, await journal.inbox_records(*OPEN)
-    )
+    records = await journal.inbox_records(*OPEN)
+    started, summary = await resume_or_park(journal, clock, resume, build_notice, records)
     unsent = await journal.outbox_records("pending", "sending")
     if summary or unsent:
         log.warning(
@@ -71,13 +75,17 @@ async def recover(journal: Journal, clock: Clock, resume: ResumeRun[OutcomeT]) -
 
 
 async def resume_or_park(
-    journal: Journal, clock: Clock, resume: ResumeRun[OutcomeT], records: Sequence[InboxRecord]
+    journal: Journal,
+    clock: Clock,
+    resume: ResumeRun[OutcomeT],
+    build_notice: BuildNotice,
+    records: Sequence[InboxRecord],
 ) -> tuple[list[OutcomeT], str]:
     """Resume or park open messages that no run works on; return the runs and a summary."""
     now_ms = clock.now_ms()
     plan = plan_recovery(records, now_ms)
     for record, reason in plan.parked:
-        await _park(journal, record, reason, now_ms)
+        await _park(journal, record, reason, build_notice, now_ms)
     started = [resume(records[0].session, records) for records in plan.runs]
     if not started and not plan.parked:
         return started, ""
@@ -86,7 +94,10 @@ async def resume_or_park(
     return started, f"{summary}, {len(plan.parked)} parked (homarus inbox --stuck)"
 
 
-async def _park(journal: Journal, record: InboxRecord, reason: str, now_ms: int) -> None:
+async def _park(
+    journal: Journal, record: InboxRecord, reason: str, build_notice: BuildNotice, now_ms: int
+) -> None:
+    """Park a message, and enqueue the notice for its sender in the same transaction."""
     log.warning("parked: message %s of %s, %s", record.id, record.session, reason)
     async with (
         journal.lease(f"session:{record.session}") as lease,
@@ -94,3 +105,5 @@ async def _park(journal: Journal, record: InboxRecord, reason: str, now_ms: int)
     ):
         transaction.mark_running([record.id], lease, run=record.run or record.id)
         transaction.settle([record.id], lease, "parked", at_ms=now_ms, why=reason)
+        # The lease's token keeps the name unique when a person retries the message.
+        transaction.enqueue(*build_notice(record, f"{record.id}:parked:{lease.token}", reason))

@@ -52,7 +52,8 @@ class InboxRecord:
 
     `inbound` is stored until the record is settled (a parked one keeps it); `preview` is the start
     of its text, in one line. `entry` is its question in the transcript of `session_id`, "" before
-    there is one; `reply` is the entry that answered. `attempts` counts how often it was started.
+    there is one; `reply` is the entry that answered. `attempts` counts how often it was started,
+    except by attempts that a clean stop of the program cancelled.
     """
 
     id: str
@@ -74,6 +75,11 @@ class InboxRecord:
     duplicates: int = 0
     settled_ms: int = 0
     place: int = 0
+
+    @property
+    def was_started(self) -> bool:
+        """Return whether a run or a command has worked on it since a person last retried it."""
+        return self.state == "running" or self.attempts > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,13 @@ class JournalTransaction(Protocol):
 
     def check_lease(self, ids: Sequence[str], lease: Lease) -> None:
         """Change nothing, but fail the transaction unless these are running under this lease."""
+        ...
+
+    def cancel_attempt(self, ids: Sequence[str], lease: Lease) -> None:
+        """Take back the count of the attempt under this lease, once: it was stopped cleanly.
+
+        The records stay running; those that are not running under this lease are ignored.
+        """
         ...
 
     def settle(

@@ -214,6 +214,10 @@ class _PostgresTransaction:
         ids = storable_ids(ids)
         self._add(lambda db: postgres_sql.check_lease(db, self._principal, ids, lease), lease)
 
+    def cancel_attempt(self, ids: Sequence[str], lease: Lease) -> None:
+        ids = storable_ids(ids)
+        self._add(lambda db: postgres_sql.cancel_attempt(db, self._principal, ids, lease), lease)
+
     def settle(
         self,
         ids: Sequence[str],

@@ -198,6 +198,16 @@ async def check_lease(db: Db, principal: Principal, ids: Sequence[str], lease: L
     _check_all(cursor, ids, lease)
 
 
+async def cancel_attempt(db: Db, principal: Principal, ids: Sequence[str], lease: Lease) -> None:
+    """Take back the count of the attempt under this lease."""
+    await db.execute(
+        "UPDATE accepted SET attempts = greatest(attempts - 1, 0)"
+        " WHERE team = %(team)s AND member = %(member)s AND id = ANY(%(ids)s)"
+        " AND state = 'running' AND token = %(token)s",
+        values_of(principal, ids=[*ids], token=lease.token),
+    )
+
+
 async def settle(
     db: Db,
     principal: Principal,

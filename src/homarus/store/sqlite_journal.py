@@ -65,6 +65,12 @@ class SqliteJournalTransaction:
         ids = storable_ids(ids)
         self.steps.append(lambda db: sqlite_journal_sql.check_lease(db, self.principal, ids, lease))
 
+    def cancel_attempt(self, ids: Sequence[str], lease: Lease) -> None:
+        ids = storable_ids(ids)
+        self.steps.append(
+            lambda db: sqlite_journal_sql.cancel_attempt(db, self.principal, ids, lease)
+        )
+
     def settle(
         self,
         ids: Sequence[str],

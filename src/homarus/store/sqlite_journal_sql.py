@@ -111,6 +111,17 @@ def check_lease(
             raise _lost(db, principal, record_id, lease)
 
 
+def cancel_attempt(
+    db: apsw.Connection, principal: Principal, ids: Iterable[str], lease: Lease
+) -> None:
+    """Take back the count of the attempt under this lease."""
+    db.executemany(
+        "UPDATE accepted SET attempts = max(attempts - 1, 0)"
+        " WHERE team = ? AND user = ? AND id = ? AND state = 'running' AND token = ?",
+        [(principal.team, principal.user, record_id, lease.token) for record_id in ids],
+    )
+
+
 def settle(
     db: apsw.Connection,
     principal: Principal,

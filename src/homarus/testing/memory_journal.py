@@ -234,6 +234,19 @@ class MemoryJournalTransaction:
 
         self._add(step)
 
+    def cancel_attempt(self, ids: Sequence[str], lease: Lease) -> None:
+        ids = storable_ids(ids)
+
+        def step(rows: MemoryJournalRows) -> None:
+            for record_id in ids:
+                message = rows.messages.get(record_id)
+                if message and message.record.state == "running" and message.token == lease.token:
+                    attempts = max(message.record.attempts - 1, 0)
+                    record = replace(message.record, attempts=attempts)
+                    rows.messages[record_id] = replace(message, record=record)
+
+        self._add(step)
+
     def settle(
         self,
         ids: Sequence[str],

@@ -10,6 +10,7 @@ Commands are messages: accepted before they are executed and settled with their 
 crash loses none of them and repeats none that was answered.
 """
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -202,7 +203,14 @@ class CommandDispatcher:
         async with self._journal.lease(f"command:{record.id}") as lease:
             async with self._journal.transaction() as transaction:
                 transaction.mark_running([record.id], lease, run=record.id)
-            done = await _attempt(f"command in {key}", lambda: work(self._context(key, inbound)))
+            try:
+                work_name = f"command in {key}"
+                done = await _attempt(work_name, lambda: work(self._context(key, inbound)))
+            except asyncio.CancelledError:
+                if self._services.control.is_shutting_down:
+                    async with self._journal.transaction() as transaction:
+                        transaction.cancel_attempt([record.id], lease)
+                raise
             if isinstance(done, Inbound):
                 return replace(record, inbound=done, run=record.id, attempts=record.attempts + 1)
             if isinstance(done, HomarusError):
