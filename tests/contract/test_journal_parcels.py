@@ -138,3 +138,22 @@ async def test_outbox_stranded_record_can_be_retried(run_journal: Run, state: Ou
                 transaction.send_started("p1", held)
         await send(journal, "p1", "sent")
         assert not await journal.retry("p1", at_ms=1000)
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "expires_ms", "not_before_ms"), [(1_000, 4_000, 500), (-400, 3_000, 100)]
+)
+async def test_outbox_times_follow_a_step_of_the_clock(
+    run_journal: Run, step_ms: int, expires_ms: int, not_before_ms: int
+) -> None:
+    async with run_journal() as journal:
+        await enqueue(
+            journal,
+            replace(make_outbox_record("p1"), expires_ms=3_000, not_before_ms=500),
+            replace(make_outbox_record("p2"), expires_ms=3_000),
+        )
+        await send(journal, "p2", "sent")
+        await journal.shift_times(step_ms)
+        waiting, sent = await journal.outbox_records()
+        assert (waiting.expires_ms, waiting.not_before_ms) == (expires_ms, not_before_ms)
+        assert (sent.expires_ms, sent.not_before_ms) == (3_000, 0)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # not imported without channels
 TTL_MS: Final = 24 * 3_600_000  # after a day, a reply is of no use to its reader
 # Confirms to the service that a message was received.
 Acknowledge: TypeAlias = Callable[[], Awaitable[None]]
+# Awaited by a channel immediately before it writes a message to its connection.
+BeforeWrite: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class InboundHandler(Protocol):
@@ -130,6 +132,22 @@ class Channel(Protocol):
 
 
 # Optional abilities, found by isinstance.
+
+
+@runtime_checkable
+class SupportsMarkedSend(Protocol):
+    """A channel that reports the moment from which a message may have been delivered.
+
+    Without it, a message counts as handed over as soon as `send` is called.
+    """
+
+    async def send_marked(self, message: Outbound, before_write: BeforeWrite) -> Receipt:
+        """Send as `send` does, and await `before_write` after every wait, before the first byte.
+
+        It may be awaited more than once, for a call that was refused and takes another form. When
+        it raises, nothing is written.
+        """
+        ...
 
 
 @runtime_checkable

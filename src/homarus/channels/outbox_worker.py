@@ -1,8 +1,9 @@
 """Send the outbox records of one channel: in order per chat, chats concurrently, nothing twice.
 
-A record is marked before the send and again after the service has answered. In between, the
-connection can break, the timeout can pass or the process can die. Then the outcome is unknown, and
-the channel decides what follows:
+A record is marked when its bytes are about to be written, and again after the service has answered.
+A channel that reports that moment (SupportsMarkedSend) waits for its connection and its rate limit
+before it; any other is marked before `send`. In between, the connection can break, the timeout can
+pass or the process can die. Then the outcome is unknown, and the channel decides what follows:
 
 - the service is idempotent: send again under the same key;
 - the service supports lookup: query it, and send again if the message never arrived;
@@ -11,8 +12,12 @@ the channel decides what follows:
   (supervisor.py).
 
 After a temporary refusal the record is retried later, before the chat's other records. A permanent
-refusal and an expired record make the record *dead*, which is logged; the rest is sent. When the
-service refuses our credential, the channel stops and its records stay pending.
+refusal and an expired record make the record *dead*, which is logged; the rest is sent, and the
+chat gets a notice about what expired. When the service refuses our credential, the channel stops
+and its records stay pending.
+
+Waits are measured by the monotonic clock. The times in the journal are corrected when the wall
+clock was set, so that no step delays a retry or expires a record.
 """
 
 import asyncio
@@ -23,9 +28,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from homarus.channels.base import Channel, SupportsLookup
-from homarus.core.clock import Clock
-from homarus.core.errors import ChannelAuthError, ChannelError, SendError, StoreError
+from homarus.channels.base import TTL_MS, Channel, SupportsLookup, SupportsMarkedSend
+from homarus.core.clock import Clock, ClockStepDetector
+from homarus.core.errors import (
+    ChannelAuthError,
+    ChannelError,
+    LeaseLostError,
+    SendError,
+    StoreError,
+)
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
 from homarus.core.message import Outbound
@@ -45,6 +56,11 @@ GRACE_S: Final = 3.0  # grace period at the end, for due records and again for s
 POLL_INTERVAL_S: Final = 30.0  # interval of polls without a wake-up
 TOO_LATE: Final = "it could not be delivered in time"
 UNCONFIRMED: Final = "it was being sent when the program stopped, and nobody heard the answer"
+EXPIRED_NOTICE: Final = (
+    "I could not deliver an earlier reply of mine in time, and I do not send it late. If you still"
+    " need it, ask me again."
+)
+_NOTICE_SUFFIXES: Final = (":expired", ":notice")
 MAX_CHATS_AT_ONCE: Final = 16  # chats of one channel that are sent to at once
 
 
@@ -55,7 +71,7 @@ class _SendOutcome:
     state: OutboxState
     why: str = ""
     receipt: str = ""
-    not_before_ms: int = 0
+    delay_s: float = 0.0  # of a pending one, until it is retried
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +80,27 @@ class _ChatBackoff:
 
     failures: int
     until_s: float
+
+
+class OutboxClock:
+    """Correct the journal's times once per step of the wall clock; shared by all workers."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal, self._steps = journal, ClockStepDetector(clock)
+        self._lock = asyncio.Lock()
+
+    async def correct_times(self) -> bool:
+        """Return whether the clock was set since the last call: then read the records again."""
+        async with self._lock:  # none proceeds before the correction is stored
+            step_ms = self._steps.take_step_ms()
+            if step_ms:
+                log.warning("the clock was set by %+d s: waiting replies are kept", step_ms // 1000)
+                try:
+                    await self._journal.shift_times(step_ms)
+                except BaseException:
+                    self._steps.restore(step_ms)
+                    raise
+            return bool(step_ms)
 
 
 class OutboxWorker:
@@ -80,7 +117,9 @@ class OutboxWorker:
         send_timeout_s: float = SEND_TIMEOUT_S,
         file_extra_s: float = FILE_EXTRA_S,
         max_chats: int = MAX_CHATS_AT_ONCE,
+        outbox_clock: OutboxClock | None = None,
     ) -> None:
+        self._outbox_clock = outbox_clock or OutboxClock(journal, clock)
         self._channel, self._journal, self._clock = channel, journal, clock
         self._on_state_change, self._backoff, self._max_chats = on_state_change, backoff, max_chats
         self._send_timeout_s, self._file_extra_s = send_timeout_s, file_extra_s
@@ -94,6 +133,7 @@ class OutboxWorker:
         self._active: dict[str, asyncio.Task[None]] = {}
         self._missed: set[str] = set()  # busy chats for which a poll found more records
         self._backoffs: dict[str, _ChatBackoff] = {}
+        self._retry_at_s: dict[str, float] = {}  # by record: monotonic, for those delayed by us
         self.pending_count = 0  # records at the last poll
         self._unwritten: dict[str, _SendOutcome] = {}  # by record: not journaled yet
 
@@ -162,6 +202,7 @@ class OutboxWorker:
     async def _poll(self) -> None:
         """Start a task for each chat with a due record, and find when the next one is due."""
         channel = self._channel
+        await self._outbox_clock.correct_times()
         records = await self._journal.outbox_records("pending", "sending", channel=channel.name)
         chats: dict[str, list[OutboxRecord]] = {}
         for record in records:
@@ -171,6 +212,8 @@ class OutboxWorker:
             chat: chat_backoff for chat, chat_backoff in self._backoffs.items() if chat in chats
         }
         self.pending_count = sum(map(len, chats.values()))
+        waiting = {record.id for record in records}
+        self._retry_at_s = {id_: s for id_, s in self._retry_at_s.items() if id_ in waiting}
         next_s = POLL_INTERVAL_S
         for chat, chat_records in chats.items():
             if chat in self._active:
@@ -184,8 +227,15 @@ class OutboxWorker:
     def _wait_s(self, chat: str, first: OutboxRecord) -> float:
         chat_backoff = self._backoffs.get(chat)
         backoff_s = chat_backoff.until_s - self._clock.monotonic() if chat_backoff else 0.0
-        due_ms = min(first.not_before_ms, first.expires_ms)
-        return max(backoff_s, (due_ms - self._clock.now_ms()) / 1000)
+        expiry_s = (first.expires_ms - self._clock.now_ms()) / 1000
+        return max(backoff_s, min(self._retry_wait_s(first), expiry_s))
+
+    def _retry_wait_s(self, record: OutboxRecord) -> float:
+        """Return how long a record waits for its retry, by the monotonic clock if it is ours."""
+        retry_at_s = self._retry_at_s.get(record.id)
+        if retry_at_s is not None:
+            return retry_at_s - self._clock.monotonic()
+        return (record.not_before_ms - self._clock.now_ms()) / 1000
 
     def _start(self, group: asyncio.TaskGroup) -> None:
         while self._due and len(self._active) < self._max_chats:
@@ -202,6 +252,8 @@ class OutboxWorker:
             nonlocal has_more
             async with self._journal.lease(f"outbox:{self._account_key}:{chat}") as lease:
                 for record in chat_records:
+                    if await self._outbox_clock.correct_times():
+                        return
                     if self._stopping or not await self._send_record(record, lease):
                         return
             self._backoffs.pop(chat, None)
@@ -234,12 +286,11 @@ class OutboxWorker:
                 return False
             if outcome:
                 return await self._record_outcome(record, lease, outcome, needs_mark=True)
-        now_ms = self._clock.now_ms()
-        if now_ms >= record.expires_ms:
+        if self._clock.now_ms() >= record.expires_ms:
             return await self._record_outcome(
                 record, lease, _SendOutcome("dead", TOO_LATE), needs_mark=True
             )
-        if record.not_before_ms > now_ms:
+        if self._retry_wait_s(record) > 0:
             return False
         return await self._send(record, lease)
 
@@ -255,17 +306,28 @@ class OutboxWorker:
         return _SendOutcome("unknown", UNCONFIRMED)
 
     async def _send(self, record: OutboxRecord, lease: Lease) -> bool:
-        async with self._journal.transaction() as transaction:
-            transaction.send_started(record.id, lease)
-        fault_point("deliver.started")
+        channel, is_marked = self._channel, False
+
+        async def mark() -> None:
+            nonlocal is_marked
+            if not is_marked:
+                await self._mark(record, lease)
+                is_marked = True
+                fault_point("deliver.started")
+
+        timeout_s = self._send_timeout_s + self._file_extra_s * bool(record.extras.media)
         try:
-            async with asyncio.timeout(
-                self._send_timeout_s + self._file_extra_s * bool(record.extras.media)
-            ):
-                receipt = await self._channel.send(_outbound(record))
+            if isinstance(channel, SupportsMarkedSend):
+                async with asyncio.timeout(timeout_s):
+                    receipt = await channel.send_marked(_outbound(record), mark)
+            else:
+                await mark()
+                async with asyncio.timeout(timeout_s):
+                    receipt = await channel.send(_outbound(record))
         except ChannelAuthError as exc:
             self._refused = exc
-            return await self._record_outcome(record, lease, _SendOutcome("pending", str(exc)))
+            outcome = _SendOutcome("pending", str(exc))
+            return await self._record_outcome(record, lease, outcome, needs_mark=not is_marked)
         except SendError as exc:
             if record.extras.replaces and not exc.retryable:
                 # The message to replace is gone: it is sent as a new message, and an earlier
@@ -273,15 +335,36 @@ class OutboxWorker:
                 extras = replace(record.extras, replaces="")
                 return await self._send_record(replace(record, extras=extras), lease)
             retry = self._retry_later(record, str(exc), exc.after_s)
-            return await self._record_outcome(
-                record, lease, retry if exc.retryable else _SendOutcome("dead", str(exc))
-            )
+            outcome = retry if exc.retryable else _SendOutcome("dead", str(exc))
+            return await self._record_outcome(record, lease, outcome, needs_mark=not is_marked)
         except (ChannelError, TimeoutError, OSError) as exc:
-            return await self._mark_unknown(record, lease, str(exc) or "it took too long")
+            why = str(exc) or "it took too long"
+            if is_marked:
+                return await self._mark_unknown(record, lease, why)
+            outcome = self._retry_later(record, why)  # nothing was written
+            return await self._record_outcome(record, lease, outcome, needs_mark=True)
         fault_point("deliver.answered")
-        await self._record_outcome(record, lease, _SendOutcome("sent", receipt=receipt.message_id))
+        outcome = _SendOutcome("sent", receipt=receipt.message_id)
+        await self._record_outcome(record, lease, outcome, needs_mark=not is_marked)
         fault_point("deliver.ended")
         return True
+
+    async def _mark(self, record: OutboxRecord, lease: Lease) -> None:
+        """Mark a record as sending; when cancelled, it is not: nothing will be written."""
+        try:
+            async with self._journal.transaction() as transaction:
+                transaction.send_started(record.id, lease)
+        except asyncio.CancelledError:
+            with suppress(LeaseLostError):  # it was not marked yet
+                async with self._journal.transaction() as transaction:
+                    transaction.send_ended(
+                        record.id,
+                        lease,
+                        "pending",
+                        why=record.why,
+                        not_before_ms=record.not_before_ms,
+                    )
+            raise
 
     def _is_repeatable(self, record: OutboxRecord) -> bool:
         """Return whether sending twice has the effect of once; an edit has."""
@@ -311,9 +394,7 @@ class OutboxWorker:
             delay_s = self._backoff.delay_s(failures)
         if after_s is not None:
             delay_s = min(max(MIN_RETRY_AFTER_S, after_s), MAX_RETRY_AFTER_S)
-        return _SendOutcome(
-            "pending", why, not_before_ms=self._clock.now_ms() + round(delay_s * 1000)
-        )
+        return _SendOutcome("pending", why, delay_s=delay_s)
 
     async def _record_outcome(
         self, record: OutboxRecord, lease: Lease, outcome: _SendOutcome, *, needs_mark: bool = False
@@ -323,6 +404,10 @@ class OutboxWorker:
         `needs_mark`: the record is not marked as being sent under this lease.
         """
         self._unwritten[record.id] = outcome
+        now_ms = self._clock.now_ms()
+        if outcome.delay_s:
+            self._retry_at_s[record.id] = self._clock.monotonic() + outcome.delay_s
+        notices = _expiry_notice(record, now_ms) if outcome.why == TOO_LATE else []
         async with self._journal.transaction() as transaction:
             if needs_mark:
                 transaction.send_started(record.id, lease)
@@ -332,9 +417,12 @@ class OutboxWorker:
                 outcome.state,
                 receipt=outcome.receipt,
                 why=outcome.why,
-                not_before_ms=outcome.not_before_ms,
+                not_before_ms=now_ms + round(outcome.delay_s * 1000) if outcome.delay_s else 0,
             )
+            transaction.enqueue(*notices)
         del self._unwritten[record.id]
+        if notices:
+            self.wake()
         if outcome.state != "pending":
             self.pending_count = max(0, self.pending_count - 1)
         self._on_state_change(
@@ -352,6 +440,18 @@ class OutboxWorker:
 
     def _describe(self, record: OutboxRecord) -> str:
         return f"parcel {record.id} to {self._account_key}:{record.address.chat}"
+
+
+def _expiry_notice(record: OutboxRecord, at_ms: int) -> list[OutboxRecord]:
+    """Return the notice for the chat of an expired reply.
+
+    All parts of a reply have one id for it, and the journal drops an id that it has. A notice that
+    expires too stays visible as a dead letter.
+    """
+    if record.id.endswith(_NOTICE_SUFFIXES):
+        return []
+    id_, expires_ms = f"{record.run}:expired", at_ms + TTL_MS
+    return [OutboxRecord(id_, record.run, record.address, EXPIRED_NOTICE, at_ms, expires_ms)]
 
 
 def _outbound(record: OutboxRecord) -> Outbound:

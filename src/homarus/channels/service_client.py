@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 from uuid import uuid4
 
+from homarus.channels.base import BeforeWrite
 from homarus.core.errors import ChannelError, ConfigError, MediaTooLargeError, SendError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Media
@@ -71,7 +72,13 @@ class ServiceClient:
         return await self.request("GET", target, timeout_s=timeout_s)
 
     async def send_json(
-        self, method: str, path: str, data: Json, *, timeout_s: float = RESPONSE_TIMEOUT_S
+        self,
+        method: str,
+        path: str,
+        data: Json,
+        *,
+        timeout_s: float = RESPONSE_TIMEOUT_S,
+        before_write: BeforeWrite | None = None,
     ) -> ServiceResponse:
         """Send a request with a JSON body."""
         body = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
@@ -81,6 +88,7 @@ class ServiceClient:
             body.encode("utf-8", "replace"),
             {"Content-Type": "application/json"},
             timeout_s=timeout_s,
+            before_write=before_write,
         )
 
     async def send_form(
@@ -90,12 +98,15 @@ class ServiceClient:
         files: Mapping[str, UploadFile],
         *,
         timeout_s: float = RESPONSE_TIMEOUT_S,
+        before_write: BeforeWrite | None = None,
     ) -> ServiceResponse:
         """Send a multipart form with files."""
         mark = uuid4().hex
         body = _form(mark, fields, files)
         kind = {"Content-Type": f"multipart/form-data; boundary={mark}"}
-        return await self.request("POST", path, body, kind, timeout_s=timeout_s)
+        return await self.request(
+            "POST", path, body, kind, timeout_s=timeout_s, before_write=before_write
+        )
 
     async def request(
         self,
@@ -105,9 +116,15 @@ class ServiceClient:
         headers: Mapping[str, str] | None = None,
         *,
         timeout_s: float = RESPONSE_TIMEOUT_S,
+        before_write: BeforeWrite | None = None,
     ) -> ServiceResponse:
-        """Send one request and read the complete response within `timeout_s`."""
-        async with self._asked(method, path, body, headers, timeout_s) as reply:
+        """Send one request and read the complete response within `timeout_s`.
+
+        `before_write` is awaited once there is a connection, before the request is written.
+        """
+        async with self._asked(
+            method, path, body, headers, timeout_s, before_write=before_write
+        ) as reply:
             message = await self._read(reply, MAX_ANSWER_BYTES)
             return ServiceResponse(reply.status, reply.headers, message, _json(message))
 
@@ -140,6 +157,8 @@ class ServiceClient:
         body: bytes,
         headers: Mapping[str, str] | None,
         timeout_s: float,
+        *,
+        before_write: BeforeWrite | None = None,
     ) -> "AsyncIterator[HttpResponse]":
         from homarus.net.connection import ExchangeError
 
@@ -149,7 +168,7 @@ class ServiceClient:
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                self._reached().request(method, target, sent, body) as reply,
+                self._reached().request(method, target, sent, body, before_write) as reply,
             ):
                 yield reply
         except ExchangeError as exc:

@@ -23,7 +23,7 @@ from homarus.core.tasks import supervise, task_group
 from homarus.store.journal import Journal, OutboxRecord
 
 if TYPE_CHECKING:
-    from homarus.channels.outbox_worker import OutboxWorker
+    from homarus.channels.outbox_worker import OutboxClock, OutboxWorker
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +90,7 @@ class ChannelSupervisor:
         self._config, self._sent = config, sent
         self._journal, self._clock, self._restart = journal, clock, restart
         self._accounts: dict[tuple[str, str], RunningAccount] = {}
+        self._outbox_clock: OutboxClock | None = None
         self._last_capabilities: dict[tuple[str, str], Capabilities] = {}  # of removed accounts
         self._unknown: dict[str, OutboxRecord] = {}
         self._active: tuple[asyncio.TaskGroup, InboundPipeline] | None = None  # while it runs
@@ -121,12 +122,18 @@ class ChannelSupervisor:
 
     def add_account(self, channel: Channel) -> None:
         """Add an account, and start it if the supervisor is running."""
-        from homarus.channels.outbox_worker import OutboxWorker  # not imported without channels
+        # Not imported without channels.
+        from homarus.channels.outbox_worker import OutboxClock, OutboxWorker
 
-        running = RunningAccount(
+        self._outbox_clock = self._outbox_clock or OutboxClock(self._journal, self._clock)
+        worker = OutboxWorker(
             channel,
-            OutboxWorker(channel, self._journal, self._clock, on_state_change=self._track_unknown),
+            self._journal,
+            self._clock,
+            on_state_change=self._track_unknown,
+            outbox_clock=self._outbox_clock,
         )
+        running = RunningAccount(channel, worker)
         if self._accounts.setdefault(running.key, running) is not running:
             raise UserError(f"two channels are called {running.name}", fix="rename one of them")
         self._start(running)

@@ -12,7 +12,7 @@ import os
 import ssl
 import sys
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -83,15 +83,23 @@ class HttpClient:
 
     @asynccontextmanager
     async def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        before_write: Callable[[], Awaitable[None]] | None = None,
     ) -> AsyncIterator[HttpResponse]:
         """Send a request and yield its response.
 
-        A response that was not read to its end when the block ends closes the connection. Raises
+        `before_write` is awaited once there is a connection, before anything is sent. A response
+        that was not read to its end when the block ends closes the connection. Raises
         ExchangeError.
         """
         connection = self._idle_connection() or await self._connect()
         try:
+            if before_write:
+                await before_write()
             response = await connection.send_request(
                 method, self._target(target), self._all(headers), body
             )

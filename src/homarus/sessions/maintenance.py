@@ -17,7 +17,7 @@ from typing import Final, Literal
 from homarus.config import schema
 from homarus.config.agent_settings import agent_ids
 from homarus.config.paths import Paths
-from homarus.core.clock import Clock
+from homarus.core.clock import Clock, ClockStepDetector
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.session_keys import main_key
@@ -119,9 +119,13 @@ class SessionMaintenance:
 
     async def run(self) -> None:
         """Run until cancelled."""
+        steps = ClockStepDetector(self._clock)
         await self._clock.sleep(FIRST_S)
         while True:
-            await self.run_once()
+            if steps.take_step_ms() < EVERY_S * 1000:
+                await self.run_once()
+            else:  # by a wrong clock, every session is old
+                log.warning("the clock was set forwards: sessions are pruned a day later")
             await self._clock.sleep(EVERY_S)
 
     async def run_once(self) -> None:

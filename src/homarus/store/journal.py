@@ -266,6 +266,14 @@ class Journal(Protocol):
         """Report a parked message, or delete a dead or unknown outbox record; else return False."""
         ...
 
+    async def shift_times(self, step_ms: int) -> None:
+        """Correct the times of unsent outbox records after the wall clock was set by `step_ms`.
+
+        After a step forwards they expire later, after one backwards they are retried earlier: no
+        record is given up or delayed by a step. A record enqueued since is affected only so too.
+        """
+        ...
+
     async def prune(self, before_ms: int) -> int:
         """Delete what was settled or sent before a time, except parked records.
 

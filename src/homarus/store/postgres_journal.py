@@ -387,6 +387,10 @@ class PostgresJournal:
                 db, self._principal, to_storable(id), at_ms, to_storable(why)
             )
 
+    async def shift_times(self, step_ms: int) -> None:
+        async with self._engine.connection() as db, db.transaction():
+            await postgres_sql.shift_times(db, self._principal, step_ms)
+
     async def prune(self, before_ms: int) -> int:
         async with self._engine.connection() as db, db.transaction():
             return await postgres_sql.prune(db, self._principal, before_ms)

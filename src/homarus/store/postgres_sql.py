@@ -352,6 +352,16 @@ async def discard(db: Db, principal: Principal, item_id: str, at_ms: int, why: s
     return bool(record.rowcount)
 
 
+async def shift_times(db: Db, principal: Principal, step_ms: int) -> None:
+    """Correct the times of unsent outbox records after the wall clock was set."""
+    await db.execute(
+        "UPDATE parcels SET expires_ms = expires_ms + greatest(%(step)s::bigint, 0),"
+        " not_before_ms = greatest(0, not_before_ms + least(%(step)s::bigint, 0))"
+        " WHERE team = %(team)s AND member = %(member)s AND state IN ('pending', 'sending')",
+        values_of(principal, step=step_ms),
+    )
+
+
 async def prune(db: Db, principal: Principal, before_ms: int) -> int:
     """Delete finished items from before a time."""
     messages = await db.execute(

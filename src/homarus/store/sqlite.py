@@ -10,6 +10,7 @@ of one row runs on the event loop: readers of a write-ahead log never wait.
 
 import asyncio
 import gc
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ from homarus.store.base import (
     TranscriptHeader,
     UsageRecord,
 )
+from homarus.store.clock_rebase import rebase_at_start
 from homarus.store.database_writer import DatabaseWriter
 from homarus.store.file_mirror import FileMirror
 from homarus.store.journal import Lease
@@ -54,6 +56,8 @@ from homarus.store.transcript_codec import (
     load_json,
 )
 from homarus.store.transcript_file import Repair
+
+log = logging.getLogger(__name__)
 
 # A read of more entries than this leaves the event loop.
 _QUICK_ENTRIES = 200
@@ -189,7 +193,10 @@ def _make_private(path: Path) -> None:
 
 
 def _next_epoch(db: apsw.Connection) -> int:
-    rows = select(db, "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value")
+    with db:
+        if step_ms := rebase_at_start(db):
+            log.warning("the clock was set by %d s since the last start", step_ms // 1000)
+        rows = select(db, "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value")
     return int(rows[0][0])
 
 

@@ -9,6 +9,7 @@ import apsw
 from homarus.core.message import Inbound, Json
 from homarus.core.principal import Principal
 from homarus.store import sqlite_journal_sql, sqlite_sql
+from homarus.store.clock_rebase import shift_times
 from homarus.store.journal import (
     Acceptance,
     Cursor,
@@ -234,6 +235,9 @@ class SqliteJournal:
                 db, self._principal, to_storable(id), at_ms, to_storable(why)
             )
         )
+
+    async def shift_times(self, step_ms: int) -> None:
+        await self._write(lambda db: shift_times(db, step_ms, self._principal))
 
     async def prune(self, before_ms: int) -> int:
         return await self._write(

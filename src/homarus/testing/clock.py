@@ -46,6 +46,10 @@ class FakeClock:
         heapq.heappush(self._sleepers, (self._elapsed_s + seconds, next(self._order), waking))
         await waking
 
+    def step(self, seconds: float) -> None:
+        """Set the wall clock forwards or backwards; no time passes."""
+        self._start_ms += round(seconds * 1000)
+
     async def advance(self, seconds: float) -> None:
         """Move time; a task that wakes runs at its own deadline, and may sleep again."""
         await self._settle()

@@ -173,6 +173,16 @@ class MemoryJournalRows:
             return True
         return False
 
+    def shift_times(self, step_ms: int) -> None:
+        for id_, one in self.outbox.items():
+            if one.record.state in {"pending", "sending"}:
+                shifted = replace(
+                    one.record,
+                    expires_ms=one.record.expires_ms + max(step_ms, 0),
+                    not_before_ms=max(0, one.record.not_before_ms + min(step_ms, 0)),
+                )
+                self.outbox[id_] = replace(one, record=shifted)
+
     def prune(self, before_ms: int) -> int:
         done = {"answered", "silent", "reported"}
         old = [
@@ -424,6 +434,9 @@ class MemoryJournal:
 
     async def discard(self, id: str, *, at_ms: int, why: str) -> bool:  # noqa: A002 - the word for it
         return self._change(lambda rows: rows.discard(to_storable(id), at_ms, to_storable(why)))
+
+    async def shift_times(self, step_ms: int) -> None:
+        self._change(lambda rows: rows.shift_times(step_ms))
 
     async def prune(self, before_ms: int) -> int:
         return self._change(lambda rows: rows.prune(before_ms))

@@ -17,6 +17,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from homarus.channels.base import (
+    BeforeWrite,
     Capabilities,
     ChannelContext,
     InboundHandler,
@@ -100,11 +101,16 @@ class IrcChannel:
                 client.on_disconnect()
 
     async def send(self, message: Outbound) -> Receipt:
+        return await self.send_marked(message)
+
+    async def send_marked(
+        self, message: Outbound, before_write: BeforeWrite | None = None
+    ) -> Receipt:
         chat = message.address.chat
         if not (is_nick(chat) or is_channel(chat)):
             raise SendError(f"{chat!r} is nobody on IRC", retryable=False)
         client = await self._wait_for_client(chat)
-        await client.send(chat, message.text)
+        await client.send(chat, message.text, before_write)
         return Receipt()
 
     async def probe(self) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
+from homarus.channels.base import BeforeWrite
 from homarus.channels.irc.connection import IrcConnection, IrcTimings
 from homarus.channels.irc.message import (
     MAX_BYTES,
@@ -175,8 +176,11 @@ class IrcClient:
 
     # Sending
 
-    async def send(self, target: str, text: str) -> None:
-        """Send a message and wait for its confirmation."""
+    async def send(self, target: str, text: str, before_write: BeforeWrite | None = None) -> None:
+        """Send a message and wait for its confirmation.
+
+        `before_write` is awaited when the rate limit admits the line, before it is written.
+        """
         try:
             line = format_message("PRIVMSG", target, text)
         except UnsendableLineError as exc:
@@ -189,6 +193,8 @@ class IrcClient:
             problem = f"it is {size - MAX_BYTES} bytes too long for a line to {target}"
             raise SendError(problem, retryable=False, fix="lower channels.irc.textChunkLimit")
         await self._connection.acquire_slot()
+        if before_write and self._connection.is_open:
+            await before_write()
         if not self._connection.is_open:
             raise SendError("the connection was lost before it was sent", retryable=True)
         await self._confirmed(target, line)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from homarus.channels.base import (
+    BeforeWrite,
     Capabilities,
     ChannelContext,
     InboundHandler,
@@ -83,19 +84,25 @@ class MatrixChannel:
             await server.close()
 
     async def send(self, message: Outbound) -> Receipt:
+        return await self.send_marked(message)
+
+    async def send_marked(
+        self, message: Outbound, before_write: BeforeWrite | None = None
+    ) -> Receipt:
         """Send each file as one event, the text with the first file if there is one."""
         account = await self._wait_for_login()
         room = await account.room_for(message.address.chat)
         _refuse_encrypted(account, room)
         extras, thread = message.extras, message.address.thread
         if extras.media:
-            return await self._send_media(account, room, message)
+            return await self._send_media(account, room, message, before_write)
         plain = _plain(message.text)
         if extras.replaces:
             content = edit_content(message.text, plain, extras.replaces)
         else:
             content = text_content(message.text, plain, reply_to=extras.reply_to, thread=thread)
-        sent = await _send_event(account, room, MESSAGE, content, transaction(message.key))
+        key = transaction(message.key)
+        sent = await _send_event(account, room, MESSAGE, content, key, before_write=before_write)
         account.cache_event(extras.replaces or sent, QuotedMessage(account.me, plain))
         return Receipt(sent)
 
@@ -170,7 +177,13 @@ class MatrixChannel:
             self._settings.thread_replies,
         )
 
-    async def _send_media(self, account: MatrixAccount, room: str, message: Outbound) -> Receipt:
+    async def _send_media(
+        self,
+        account: MatrixAccount,
+        room: str,
+        message: Outbound,
+        before_write: BeforeWrite | None,
+    ) -> Receipt:
         extras, sent = message.extras, ""
         html, plain = message.text, _plain(message.text)
         for number, media in enumerate(extras.media):
@@ -187,8 +200,9 @@ class MatrixChannel:
                 reply_to=extras.reply_to,
                 thread=message.address.thread,
             )
+            key = transaction(message.key, str(number))
             sent = await _send_event(
-                account, room, MESSAGE, content, transaction(message.key, str(number))
+                account, room, MESSAGE, content, key, before_write=before_write
             )
             account.cache_event(sent, QuotedMessage(account.me, plain or name))
             html = plain = ""
@@ -196,11 +210,17 @@ class MatrixChannel:
 
 
 async def _send_event(
-    account: MatrixAccount, room: str, kind: str, content: Object, transaction_id: str = ""
+    account: MatrixAccount,
+    room: str,
+    kind: str,
+    content: Object,
+    transaction_id: str = "",
+    *,
+    before_write: BeforeWrite | None = None,
 ) -> str:
     """Send an event and return its id."""
-    transaction_id = transaction_id or transaction("")
-    response = await account.server.put("rooms", room, "send", kind, transaction_id, data=content)
+    steps = ("rooms", room, "send", kind, transaction_id or transaction(""))
+    response = await account.server.put(*steps, data=content, before_write=before_write)
     return get_str(response, "event_id")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urlencode
 
+from homarus.channels.base import BeforeWrite
 from homarus.channels.service_client import (
     RESPONSE_TIMEOUT_S,
     ServiceClient,
@@ -62,10 +63,13 @@ class HomeserverClient:
         target = f"{path}?{urlencode(query)}" if query else path
         return self._check_response(await self._api.request("GET", target, timeout_s=timeout_s))
 
-    async def put(self, *steps: str, data: Object) -> Object:
+    async def put(
+        self, *steps: str, data: Object, before_write: BeforeWrite | None = None
+    ) -> Object:
         """Send a PUT request: idempotent by its path."""
+        path = f"{CLIENT}{quote_path(*steps)}"
         return self._check_response(
-            await self._api.send_json("PUT", f"{CLIENT}{quote_path(*steps)}", data)
+            await self._api.send_json("PUT", path, data, before_write=before_write)
         )
 
     async def post(

@@ -14,7 +14,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from homarus.channels.base import Capabilities, ChannelContext, InboundHandler, Receipt
+from homarus.channels.base import (
+    BeforeWrite,
+    Capabilities,
+    ChannelContext,
+    InboundHandler,
+    Receipt,
+)
 from homarus.channels.telegram.api import BotApiClient, TelegramRefusedError
 from homarus.channels.telegram.call_sender import CallSender
 from homarus.channels.telegram.fields import get_bool, get_int, get_object, get_str
@@ -274,9 +280,14 @@ class TelegramChannel:
     # Sending
 
     async def send(self, message: Outbound) -> Receipt:
+        return await self.send_marked(message)
+
+    async def send_marked(
+        self, message: Outbound, before_write: BeforeWrite | None = None
+    ) -> Receipt:
         call = send_call(message, self._settings)
         try:
-            sent = await self._sender.send(call)
+            sent = await self._sender.send(call, before_write)
         except TelegramRefusedError as exc:
             if message.extras.replaces and _is_unchanged(exc):
                 return Receipt(str(require_message_id(message.extras.replaces, message.address)))

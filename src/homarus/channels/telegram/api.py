@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
+from homarus.channels.base import BeforeWrite
 from homarus.channels.service_client import (
     CONNECT_TIMEOUT_S,
     ServiceClient,
@@ -75,17 +76,31 @@ class BotApiClient:
                 await self._api.close()
 
     async def call(
-        self, method: str, params: Mapping[str, Json] | None = None, *, wait_s: float = 0.0
+        self,
+        method: str,
+        params: Mapping[str, Json] | None = None,
+        *,
+        wait_s: float = 0.0,
+        before_write: BeforeWrite | None = None,
     ) -> Json:
         """Return the result of a call; `wait_s` is its long-poll time."""
         async with self.in_use():
             answer = await self._api.send_json(
-                "POST", self._calls + method, params or {}, timeout_s=self._timeout_s + wait_s
+                "POST",
+                self._calls + method,
+                params or {},
+                timeout_s=self._timeout_s + wait_s,
+                before_write=before_write,
             )
         return _result(method, answer)
 
     async def upload(
-        self, method: str, params: Mapping[str, Json], field: str, file: UploadFile
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        field: str,
+        file: UploadFile,
+        before_write: BeforeWrite | None = None,
     ) -> Json:
         """Call a method with a file."""
         fields = {
@@ -95,7 +110,11 @@ class BotApiClient:
         upload_timeout_s = max(self._timeout_s, UPLOAD_TIMEOUT_S)
         async with self.in_use():
             answer = await self._api.send_form(
-                self._calls + method, fields, {field: file}, timeout_s=upload_timeout_s
+                self._calls + method,
+                fields,
+                {field: file},
+                timeout_s=upload_timeout_s,
+                before_write=before_write,
             )
         return _result(method, answer)
 

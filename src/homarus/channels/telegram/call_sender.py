@@ -6,6 +6,7 @@ Telegram cannot parse it, a group's new id, an image as a plain file.
 
 import logging
 
+from homarus.channels.base import BeforeWrite
 from homarus.channels.service_client import UploadFile, load_upload
 from homarus.channels.telegram.api import BotApiClient, TelegramRefusedError
 from homarus.channels.telegram.outbound import FIELD_FALLBACKS, MAX_PHOTO_BYTES, BotApiCall
@@ -21,7 +22,7 @@ class CallSender:
         self._api, self._max_bytes = api, max_bytes
         self._moved: dict[str, str] = {}  # groups that became supergroups
 
-    async def send(self, call: BotApiCall) -> Json:
+    async def send(self, call: BotApiCall, before_write: BeforeWrite | None = None) -> Json:
         """Send a call, with fallbacks. Raises TelegramRefusedError when none is left."""
         if moved := self._moved.get(str(call.params["chat_id"])):
             call = call.moved(moved)
@@ -31,7 +32,7 @@ class CallSender:
             call = call.as_file("document")
         while True:
             try:
-                return await self._ask(call, file)
+                return await self._ask(call, file, before_write)
             except TelegramRefusedError as exc:
                 other = self._other_way(call, exc)
                 if other is None:
@@ -43,12 +44,13 @@ class CallSender:
         log.warning("the group %s is %s now: change it in the config", chat, to)
         self._moved[chat] = to
 
-    async def _ask(self, call: BotApiCall, file: UploadFile | None) -> Json:
+    async def _ask(
+        self, call: BotApiCall, file: UploadFile | None, before_write: BeforeWrite | None
+    ) -> Json:
         if file:
-            return await self._api.upload(call.method, call.params, call.field, file)
-        if call.media:
-            return await self._api.call(call.method, {**call.params, call.field: call.media.ref})
-        return await self._api.call(call.method, call.params)
+            return await self._api.upload(call.method, call.params, call.field, file, before_write)
+        params = {**call.params, call.field: call.media.ref} if call.media else call.params
+        return await self._api.call(call.method, params, before_write=before_write)
 
     def _other_way(self, call: BotApiCall, refusal: TelegramRefusedError) -> BotApiCall | None:
         """Return the next fallback; each is used once."""
