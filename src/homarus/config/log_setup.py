@@ -11,12 +11,14 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from homarus.core.regex import compile_redaction
 from homarus.core.text import one_line
 
 if TYPE_CHECKING:
@@ -74,8 +76,13 @@ def _patterns() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
     return tuple((hints, re.compile(one, re.IGNORECASE)) for hints, one in _SECRETS.items())
 
 
+_own_patterns: list[Callable[[str], str]] = []  # `logging.redactPatterns`
+
+
 def redact(text: str) -> str:
-    """Replace everything in the text that looks like a secret."""
+    """Replace everything in the text that looks like a secret, or that the config names."""
+    for replace_matches in _own_patterns:
+        text = replace_matches(text)
     lowered = text.lower()
     for hints, pattern in _patterns():
         if any(hint in lowered for hint in hints):
@@ -145,6 +152,7 @@ def log_file(config: "Config") -> Path:
 
 def configure_logging(config: "Config") -> None:
     """Log records to the file, and warnings to the terminal."""
+    _own_patterns[:] = [compile_redaction(each) for each in config.logging.redact_patterns]
     root = logging.getLogger("homarus")
     for old in root.handlers:
         if isinstance(old, PrivateFileHandler):  # from an earlier config
