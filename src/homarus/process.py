@@ -11,6 +11,7 @@ from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.tasks import task_group
+from homarus.policy.restrictions import check_start_allowed
 from homarus.providers.model_router import ModelRouter
 from homarus.store.sqlite import SqliteStore, open_store
 from homarus.tools.tool import AskApproval, deny_approval
@@ -93,6 +94,7 @@ async def serve(
     configure_logging(loaded.config, paths.logs)
     for text in loaded.warnings:
         warn(text)
+    check_start_allowed(loaded.config)
     if problem:
         warn(f"starting with the last good config, because {problem}")
     plan = gateway.ServeOptions(

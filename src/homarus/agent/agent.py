@@ -1,7 +1,9 @@
 """The configured agent as runs use it: workspace, model, tool rules, limits."""
 
+from collections.abc import Callable
 from dataclasses import field
 from datetime import UTC, tzinfo
+from functools import partial
 from pathlib import Path
 
 from homarus.config.agent_settings import AgentSettings
@@ -14,8 +16,7 @@ from homarus.config.schema import (
 from homarus.config.timezone import load_zone
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import DEFAULT_AGENT
-from homarus.policy.tool_groups import expand_tool_names
-from homarus.policy.tool_policy import ToolRules
+from homarus.policy.tool_policy import ToolRules, model_layers, tool_layers
 from homarus.sessions.envelope import EnvelopeOptions as Envelope
 
 
@@ -35,6 +36,7 @@ class Agent:
     thinking: str | None = None
     timeout_s: float = 600.0
     rules: tuple[ToolRules, ...] = ()
+    model_rules: Callable[[str, str], tuple[ToolRules, ...]] = lambda _provider, _model: ()
     max_file_chars: int = 20_000
     max_total_chars: int = 150_000
     pruning: ContextPruningConfig = ContextPruningConfig.model_construct()
@@ -56,13 +58,8 @@ def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
         fallbacks=settings.fallbacks,
         thinking=settings.thinking,
         timeout_s=settings.timeout_s,
-        rules=tuple(
-            ToolRules(
-                allow=expand_tool_names(layer.allow or ()), deny=expand_tool_names(layer.deny)
-            )
-            for layer in (tools, settings.tools)
-            if layer
-        ),
+        rules=tool_layers(tools, settings.tools),
+        model_rules=partial(model_layers, tools, settings.tools),
         max_file_chars=settings.bootstrap_max_chars,
         max_total_chars=settings.bootstrap_total_max_chars,
         pruning=settings.pruning,

@@ -66,6 +66,7 @@ class AgentRegistry:
             lambda key: effective_tools(key, own, config.tools),
             has_chats=self._has_chats(),
             memory=partial(memory, agent.id) if memory and is_used else None,
+            state=self._paths.state,
         )
 
     def display_name(self, agent_id: str) -> tuple[str, str]:

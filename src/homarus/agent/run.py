@@ -69,6 +69,7 @@ from homarus.core.message import (
 from homarus.core.session_keys import agent_id_of
 from homarus.core.tasks import run_contained
 from homarus.plugins.values import HookContext
+from homarus.policy.restrictions import check_run_allowed
 from homarus.providers.base import ModelRequest, Provider, SupportsPendingError
 from homarus.sessions.send_policy import is_muted
 from homarus.sessions.session import Session
@@ -265,6 +266,7 @@ class Run:
         """Load the session, connect the model, save the question; return what the loop needs."""
         services, inbound = self._services, merge_messages(self._records, self._text)
         agent, options = services.get_agent(agent_id_of(self.key)), inbound.options
+        check_run_allowed(services.get_config(), agent.id, self.key)
         all_tools = services.get_tools(agent.id)  # the first call imports them: before the deadline
         if self._scope and not self._is_stopped:
             timeout_s = options.timeout_s or agent.timeout_s
@@ -286,7 +288,7 @@ class Run:
         provider = LaneReleasingProvider(provider, self._place)
         self._chat = session_chat_context(
             services.get_config(), session, self._inbounds, find_traits=services.find_traits
-        )
+        ).with_rules(agent.model_rules(model.provider, model.id))
         tools = self._chat.tools(all_tools)
         self._context = await make_model_context(
             services,
@@ -429,6 +431,7 @@ class Run:
             return context.request(messages)
 
         async def save(messages: Sequence[Message]) -> None:
+            self._add_model_rules(messages)
             annotated = [self.annotate_stop(message) for message in messages]
             await self._journal.save(context.session, annotated)
 
@@ -445,6 +448,13 @@ class Run:
             now_ms=self._services.clock.now_ms,
         )
 
+    def _add_model_rules(self, messages: Sequence[Message]) -> None:
+        """Add the tool rules of the model that calls tools: it may be a fallback."""
+        for message in messages:
+            if message.calls and (origin := message.origin):
+                rules = self._context.agent.model_rules(origin.provider, origin.model)
+                self._chat = self._chat.with_rules(rules)
+
     def _pop_steering(self) -> list[Message]:
         """Return the messages that steer the run; it answers them from now on.
 
@@ -457,8 +467,7 @@ class Run:
                 chat = session_chat_context(
                     config, session, [record.inbound], find_traits=self._services.find_traits
                 )
-                rules = dict.fromkeys((*self._chat.rules, *chat.rules))
-                self._chat = replace(self._chat, rules=tuple(rules))
+                self._chat = self._chat.with_rules(chat.rules)
                 question = self._make_question(record.inbound)
                 messages.append(self._journal.add_steering(record, question))
         return messages

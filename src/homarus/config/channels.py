@@ -205,7 +205,7 @@ def accounts_in(section: Mapping[str, Any]) -> tuple[str, ...]:
 
 def account_settings(config: Config, channel: str, account: str, kind: type[S]) -> S:
     """Return the settings of one account. Raises ConfigError with the key that is wrong."""
-    return read_account(config.channels, channel, account, kind)
+    return read_account(_limited_channels(config, channel), channel, account, kind)
 
 
 def read_account(channels: Mapping[str, Any], channel: str, account: str, kind: type[S]) -> S:
@@ -232,9 +232,18 @@ class _AccountSettingsCache:
 
 def _read(config: Config, channel: str, account: str) -> AccountSettings:
     try:
-        return AccountSettings.model_validate(merged_section(config.channels, channel, account))
+        channels = _limited_channels(config, channel)
+        return AccountSettings.model_validate(merged_section(channels, channel, account))
     except ValidationError as exc:
         raise _to_config_error(exc, channel, ()) from None
+
+
+def _limited_channels(config: Config, channel: str) -> Mapping[str, Any]:
+    """Return the channels with `agents.defaults.mediaMaxMb` where a channel has no limit."""
+    limit_mb, section = config.agents.defaults.media_max_mb, config.channels.get(channel)
+    if limit_mb is None or not isinstance(section, Mapping):
+        return config.channels
+    return {**config.channels, channel: {"mediaMaxMb": limit_mb, **section}}
 
 
 common_settings: Final = _AccountSettingsCache()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from homarus.config.log_files import log_file, open_log_to_append
+from homarus.core.regex import compile_redaction
 from homarus.core.text import one_line
 
 if TYPE_CHECKING:
@@ -81,8 +82,13 @@ def _patterns() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
     return tuple((hints, re.compile(one, re.IGNORECASE)) for hints, one in _SECRETS.items())
 
 
+_own_patterns: list[Callable[[str], str]] = []  # `logging.redactPatterns`
+
+
 def redact(text: str) -> str:
-    """Replace everything in the text that looks like a secret."""
+    """Replace everything in the text that looks like a secret, or that the config names."""
+    for replace_matches in _own_patterns:
+        text = replace_matches(text)
     lowered = text.lower()
     for hints, pattern in _patterns():
         if any(hint in lowered for hint in hints):
@@ -168,6 +174,7 @@ class PrivateFileHandler(logging.FileHandler):
 
 def configure_logging(config: "Config", logs: Path | None = None) -> None:
     """Log records to `logging.file`, else to a file in `logs`, and warnings to the terminal."""
+    _own_patterns[:] = [compile_redaction(each) for each in config.logging.redact_patterns]
     root = logging.getLogger("homarus")
     for old in root.handlers:
         if isinstance(old, PrivateFileHandler):  # from an earlier config

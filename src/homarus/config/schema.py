@@ -5,7 +5,7 @@ defaults are OpenClaw's unless a decision says otherwise.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from homarus.config.backend_names import PROVIDER_APIS
 from homarus.core.errors import UserError
+from homarus.core.regex import compile_redaction
 from homarus.core.units import parse_byte_size, parse_duration_ms
 
 _V = TypeVar("_V")
@@ -201,9 +202,10 @@ class HumanDelayConfig(ConfigSection):
 
 
 class SandboxConfig(ConfigSection):
-    """Which sessions must use a sandbox. It is not implemented: their commands are refused."""
+    """Which sessions must use a sandbox. It is not implemented: their runs are refused."""
 
     mode: Literal["off", "non-main", "all"] | None = None
+    workspace_access: Literal["none", "ro", "rw"] | None = None
 
 
 class AgentDefaults(ConfigSection):
@@ -216,6 +218,7 @@ class AgentDefaults(ConfigSection):
     max_concurrent: PositiveInt = 4
     context_tokens: PositiveInt | None = None
     skip_bootstrap: bool = False
+    media_max_mb: Annotated[float, Field(gt=0)] | None = None
     sandbox: SandboxConfig = SandboxConfig.model_construct()
     bootstrap_max_chars: PositiveInt = 20_000
     bootstrap_total_max_chars: PositiveInt = 150_000
@@ -253,6 +256,14 @@ class ExecConfig(ConfigSection):
 
     timeout_sec: PositiveInt = 1800
     host: Literal["sandbox", "gateway", "node"] | None = None
+    security: Literal["deny", "allowlist", "full"] | None = None
+    ask: Literal["off", "on-miss", "always"] | None = None
+
+
+class FileToolsConfig(ConfigSection):
+    """The file tools; they never leave the workspace, so `false` has no effect."""
+
+    workspace_only: bool = True
 
 
 class LoopDetectorsConfig(ConfigSection):
@@ -297,18 +308,46 @@ class MessageToolConfig(ConfigSection):
     cross_context: CrossContextConfig = CrossContextConfig.model_construct()
 
 
-class ToolsConfig(ConfigSection):
-    """The tools that may be used; `deny` wins."""
+class ToolFilterConfig(ConfigSection):
+    """A filter over tool names: all without `allow`; `deny` wins."""
 
     allow: StrTuple | None = None
+    also_allow: StrTuple = ()
     deny: StrTuple = ()
+
+    @model_validator(mode="after")
+    def _has_one_list(self) -> Self:
+        if self.allow and self.also_allow:
+            message = "allow and alsoAllow exclude each other; use allow, or profile with alsoAllow"
+            raise PydanticCustomError("exclusive", "{message}", {"message": message})
+        return self
+
+
+class ToolProfileConfig(ToolFilterConfig):
+    """A filter that may start from a profile, which `alsoAllow` extends."""
+
+    profile: Literal["minimal", "coding", "messaging", "full"] | None = None
+
+
+class ToolsConfig(ToolProfileConfig):
+    """The tools that may be used, for all models or by provider or model."""
+
+    by_provider: Mapping[str, ToolProfileConfig] = {}
     exec: ExecConfig = ExecConfig.model_construct()
+    fs: FileToolsConfig = FileToolsConfig.model_construct()
     loop_detection: LoopDetectionConfig = LoopDetectionConfig.model_construct()
+
+
+class SubagentToolsConfig(ConfigSection):
+    """The tools in the sessions of sub-agents, in addition to the other filters."""
+
+    tools: ToolFilterConfig = ToolFilterConfig.model_construct()
 
 
 class GlobalToolsConfig(ToolsConfig):
     """The tool settings of all agents."""
 
+    subagents: SubagentToolsConfig = SubagentToolsConfig.model_construct()
     message: MessageToolConfig = MessageToolConfig.model_construct()
 
 
@@ -617,6 +656,7 @@ class CommandsConfig(ConfigSection):
 
     restart: bool = False
     native: bool | Literal["auto"] = "auto"
+    text: bool = True
     use_access_groups: bool = True
     owner_allow_from: Ids = ()
     allow_from: Mapping[str, Ids] = {}
@@ -628,6 +668,9 @@ class LoggingConfig(ConfigSection):
     level: Literal["silent", "fatal", "error", "warn", "info", "debug", "trace"] = "info"
     file: NonEmptyStr | None = None
     redact_sensitive: Literal["off", "tools"] = "tools"
+    redact_patterns: Annotated[
+        tuple[Annotated[str, _parsed_by(compile_redaction)], ...], Strict(strict=False)
+    ] = ()
 
 
 class RateLimitConfig(ConfigSection):
@@ -689,9 +732,22 @@ class HttpConfig(ConfigSection):
     endpoints: EndpointsConfig = EndpointsConfig.model_construct()
 
 
+class TlsConfig(ConfigSection):
+    """Encrypted connections. They are not implemented: a gateway that needs them is not started."""
+
+    model_config = ConfigDict(extra="allow")
+
+    enabled: bool = False
+    auto_generate: bool = True
+    cert_path: str | None = None
+    key_path: str | None = None
+    ca_path: str | None = None
+
+
 class GatewayConfig(ConfigSection):
     """The gateway: its listen address and authentication."""
 
+    mode: Literal["local", "remote"] | None = None
     port: Annotated[int, Field(gt=0, lt=65_536)] | None = None
     bind: Literal["loopback", "lan", "auto", "custom", "tailnet"] = "loopback"
     custom_bind_host: NonEmptyStr | None = None
@@ -699,6 +755,7 @@ class GatewayConfig(ConfigSection):
     control_ui: ControlUiConfig = ControlUiConfig.model_construct()
     trusted_proxies: StrTuple = ()
     reload: ReloadConfig = ReloadConfig.model_construct()
+    tls: TlsConfig = TlsConfig.model_construct()
     http: HttpConfig = HttpConfig.model_construct()
 
 

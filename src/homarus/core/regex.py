@@ -7,14 +7,17 @@ Python's `re` backtracks, and `(a+)+$` can take exponential time. RE2 runs in li
 refuses backreferences and look-arounds. Patterns are case-insensitive.
 """
 
+import re
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from homarus.core.errors import UserError
 
 MAX_PATTERN_CHARS: Final = 500
 MAX_TEXT_CHARS: Final = 2_000
 MAX_BYTES: Final = 1_000_000  # memory that one pattern may use
+
+_DELIMITED: Final = re.compile(r"/(.+)/([a-z]*)", re.DOTALL)
 
 Search: TypeAlias = Callable[[str], bool]
 
@@ -24,16 +27,33 @@ def compile_search(pattern: str) -> Search:
 
     Raises UserError for an invalid pattern.
     """
+    compiled = _compile(pattern, case_sensitive=False)
+    return lambda text: compiled.search(_valid_utf8(text[:MAX_TEXT_CHARS])) is not None
+
+
+def compile_redaction(pattern: str) -> Callable[[str], str]:
+    """Return a function that replaces every match by `***`.
+
+    The pattern may be written `/…/flags`; without flags it is case-insensitive. Raises UserError
+    for an invalid pattern.
+    """
+    written = _DELIMITED.fullmatch(pattern)
+    body, flags = (written[1], written[2]) if written else (pattern, "i")
+    compiled = _compile(body, case_sensitive="i" not in flags)
+    return lambda text: str(compiled.sub("***", _valid_utf8(text)))
+
+
+def _compile(pattern: str, *, case_sensitive: bool) -> Any:
     if len(pattern) > MAX_PATTERN_CHARS:
         raise UserError(f"the pattern is longer than {MAX_PATTERN_CHARS} characters")
     import re2  # 3 MB: only imported for configs with patterns
 
     options = re2.Options()
-    options.case_sensitive = False
+    options.case_sensitive = case_sensitive
     options.max_mem = MAX_BYTES
     options.log_errors = False
     try:
-        compiled = re2.compile(pattern, options)
+        return re2.compile(pattern, options)
     except (re2.error, UnicodeEncodeError) as exc:
         detail = exc.args[0] if exc.args else exc
         text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
@@ -41,7 +61,6 @@ def compile_search(pattern: str) -> Search:
             f"the pattern cannot be searched: {text}",
             fix="look-arounds and backreferences are not supported",
         ) from exc
-    return lambda text: compiled.search(_valid_utf8(text[:MAX_TEXT_CHARS])) is not None
 
 
 def _valid_utf8(text: str) -> str:

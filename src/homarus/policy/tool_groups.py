@@ -20,7 +20,25 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "group:messaging": ("message",),
     "group:nodes": ("nodes",),
 }
-ALIASES = {"bash": "exec", "apply-patch": "apply_patch"}
+GROUPS["group:openclaw"] = (
+    *GROUPS["group:ui"], *GROUPS["group:nodes"], *GROUPS["group:automation"],
+    *GROUPS["group:messaging"], "agents_list", *GROUPS["group:sessions"], *GROUPS["group:memory"],
+    *GROUPS["group:web"], "image",
+)  # fmt: skip
+PROFILES: dict[str, tuple[str, ...]] = {
+    "minimal": ("group:memory", "session_status"),
+    "coding": ("group:memory", "group:fs", "group:runtime", "group:sessions", "image"),
+    "messaging": (
+        "group:memory", "group:messaging",
+        "sessions_list", "sessions_history", "sessions_send", "session_status",
+    ),
+    "full": ("*",),
+}  # fmt: skip
+# Other names of tools in allow and deny lists.
+ALIASES = {
+    "bash": "exec", "shell": "exec", "code_run": "exec", "apply-patch": "apply_patch",
+    "file_read": "read", "file_write": "write", "channel_send": "message", "dm_send": "message",
+}  # fmt: skip
 
 
 def expand_tool_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -36,6 +37,7 @@ class ToolSourceContext:
     get_tools_config: GetToolsConfig
     has_chats: bool = False
     memory: Callable[[], Any] | None = None
+    state: Path | None = None  # the state directory
 
 
 class ToolSource(Protocol):

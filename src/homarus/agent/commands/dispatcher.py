@@ -64,6 +64,7 @@ _FIRST: Final = (
     "compact", "context", "export-session", "whoami", "commands",
 )  # fmt: skip
 _TRANSCRIPT_CHANNEL: Final = "webchat"  # its clients read the transcript: replies must be in it
+_LISTS_COMMANDS: Final = frozenset({"telegram"})  # services that show a list of commands
 _MAX_REASON_CHARS = 300
 
 # What a message leads to: a reply, or a message that is left for a run.
@@ -85,7 +86,7 @@ class CommandDispatcher:
     def interpret(self, key: str, record: InboxRecord) -> InterpretedMessage[RunOutcome]:
         """Parse a message: a command, text with directives, or plain text."""
         inbound = record.inbound
-        if inbound is None or not inbound.authority:
+        if inbound is None or not inbound.authority or self._is_text_only(inbound):
             return InterpretedMessage(record)
         parsed = self._parse(inbound.text)
         if inbound.authority not in {"owner", "authorised"}:
@@ -103,6 +104,19 @@ class CommandDispatcher:
             given = ((parsed.command.name, parsed.args),)
             return self._as_command(key, record, inbound, partial(self._run_commands, given))
         return self._interpret_text(key, record, inbound, parsed)
+
+    def _is_text_only(self, inbound: Inbound) -> bool:
+        """Return whether commands are off: `commands.text`, in a chat that lists no commands.
+
+        As in OpenClaw, services without a list of commands have text commands in any case.
+        """
+        config, channel = self._services.get_config(), inbound.address.channel
+        if config.commands.text or channel not in _LISTS_COMMANDS:
+            return False
+        section = config.channels.get(channel)
+        own = section.get("commands") if isinstance(section, Mapping) else None
+        native = own.get("native") if isinstance(own, Mapping) else None
+        return (config.commands.native if native is None else native) is False
 
     def _interpret_text(
         self, key: str, record: InboxRecord, inbound: Inbound, parsed: ParsedCommand | None

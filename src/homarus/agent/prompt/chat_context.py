@@ -11,7 +11,7 @@ from homarus.core.channel_traits import FindTraits
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Inbound
 from homarus.core.session_keys import chat_type_of, is_subagent
-from homarus.policy.tool_policy import ToolRules, decide_tool_call
+from homarus.policy.tool_policy import ToolRules, decide_tool_call, filter_rules
 from homarus.sessions.last_route import last_address
 from homarus.sessions.session import Session
 from homarus.tools.registry import ToolRegistry
@@ -25,6 +25,10 @@ class ChatContext:
     reactions: Literal["", "minimal", "extensive"] = ""
     rules: tuple[ToolRules, ...] = ()
     citations: Citations = "auto"
+
+    def with_rules(self, rules: tuple[ToolRules, ...]) -> "ChatContext":
+        """Return the chat with more rules, each once."""
+        return replace(self, rules=tuple(dict.fromkeys((*self.rules, *rules))))
 
     def tools(self, agent_tools: ToolRegistry) -> ToolRegistry:
         """Return the tools that the chat's rules do not deny."""
@@ -93,6 +97,8 @@ def with_memory(
     kind = chat_type_of(key)
     kind = "group" if group and kind == "direct" else kind
     scope = settings.qmd.scope if settings else None
+    if is_subagent(key):
+        chat = chat.with_rules((filter_rules(config.tools.subagents.tools),))
     if is_subagent(key) or not is_search_allowed(scope, key, channel, kind):
         return replace(chat, rules=(*chat.rules, _NO_MEMORY))
     citations: Citations = settings.citations if settings else "auto"

@@ -1,8 +1,8 @@
 """The `exec` tool: a shell command, run after a person said yes to exactly that text."""
 
 import os
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -12,7 +12,9 @@ from homarus.config.schema import Config
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Text
 from homarus.core.session_keys import main_key
+from homarus.policy.restrictions import exec_refusal, sandbox_mode
 from homarus.tools.exec.approval import approval_request
+from homarus.tools.exec.approvals_file import read_approvals
 from homarus.tools.exec.environment import build_environment
 from homarus.tools.exec.run import CommandResult, run_command
 from homarus.tools.folder import DescriptorFolder
@@ -32,23 +34,34 @@ _SCOPES: Final[dict[str, UnsandboxedScope]] = {"off": "all", "non-main": "main",
 
 def tools(context: ToolSourceContext) -> Sequence[Tool]:
     """Return the tool with the agent's default timeout and its sandbox rule."""
+    config, agent_id, state = context.config, context.agent_id, context.state
     timeout_s = context.get_tools_config("exec").exec.timeout_sec
-    return [exec_tool(float(timeout_s), unsandboxed_scope(context.config, context.agent_id))]
+
+    def find_refusal() -> str:
+        return exec_refusal(config, agent_id, read_approvals(state) if state else {})
+
+    return [exec_tool(float(timeout_s), unsandboxed_scope(config, agent_id), find_refusal)]
 
 
 def unsandboxed_scope(config: Config, agent_id: str) -> UnsandboxedScope:
     """Return which sessions of an agent may run commands outside a sandbox."""
-    own, defaults = agent_entry(config, agent_id), config.agents.defaults
+    own = agent_entry(config, agent_id)
     hosts = (own.tools.exec.host if own.tools else None, config.tools.exec.host)
     if next((each for each in hosts if each), "gateway") != "gateway":
         return "none"  # commands belong in a sandbox or on a node: there is neither
-    modes = (own.sandbox.mode, defaults.sandbox.mode)
-    return _SCOPES[next((each for each in modes if each), "off")]
+    return _SCOPES[sandbox_mode(config, agent_id)]
 
 
-@cache
-def exec_tool(default_timeout_s: float = TIMEOUT_S, unboxed: UnsandboxedScope = "all") -> Tool:
-    """The tool, with the time a command gets when the model names none."""
+@lru_cache(32)
+def exec_tool(
+    default_timeout_s: float = TIMEOUT_S,
+    unboxed: UnsandboxedScope = "all",
+    find_refusal: Callable[[], str] = str,
+) -> Tool:
+    """The tool, with the time a command gets when the model names none.
+
+    `find_refusal` returns why the settings forbid every command, "" if they do not.
+    """
 
     @tool(
         group="runtime",
@@ -80,6 +93,11 @@ def exec_tool(default_timeout_s: float = TIMEOUT_S, unboxed: UnsandboxedScope = 
         It has no terminal and no input. Processes it leaves in the background end with it.
         """
         _check_unboxed(ctx, unboxed)
+        if refusal := find_refusal():
+            raise ToolDeniedError(
+                f"exec denied: {refusal}",
+                fix="go on without commands; only the owner can change that",
+            )
         return await _exec(ctx, command, workdir or ".", env or {}, timeout_s or default_timeout_s)
 
     return run

@@ -1,0 +1,230 @@
+"""Settings that restrict: each is obeyed, or what it restricts is refused with the reason.
+
+A setting of the schema that this version cannot obey yet refuses the start of the gateway
+(`check_start_allowed`), a run (`check_run_allowed`) or a command (`exec_refusal`). Every other
+setting of OpenClaw without an effect is in `WITHOUT_EFFECT`, with the reason why ignoring it gives
+nobody more than its owner wrote. A channel without an adapter receives nothing, so its settings
+refuse nothing. Pure.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, TypeAlias
+
+from homarus.config.agent_settings import agent_entry
+from homarus.config.schema import Config, ToolFilterConfig
+from homarus.core.errors import ConfigError, UserError
+from homarus.core.message import Json
+from homarus.core.session_keys import main_key, normalize_agent_id
+from homarus.core.text import closest_names
+from homarus.policy.tool_groups import GROUPS
+
+SandboxMode: TypeAlias = Literal["off", "non-main", "all"]
+
+_OWNER: Final = "only the owner of this machine can change it"
+_SANDBOX: Final = "it applies inside a sandbox, and runs that need one are refused"
+_CONTAINERS: Final = ("browser", "docker", "perSession", "prune", "scope", "workspaceRoot")
+_EXEC: Final = (
+    "every command is approved by a person, runs in the foreground and ends with its call"
+)
+_LOOK: Final = "it changes how something looks or is found, not what is allowed"
+
+# OpenClaw's settings that have no effect, by the start of their path.
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "agents.defaults.cliBackends": "no other agent programs are started",
+    "agents.defaults.elevatedDefault": "commands are never elevated",
+    "agents.defaults.heartbeat": "there is no heartbeat",
+    "agents.defaults.imageMaxDimensionPx": "images are not scaled",
+    "agents.defaults.imageModel": "images go to the model of the conversation",
+    "agents.defaults.models.<key>.streaming": _LOOK,
+    "agents.defaults.repoRoot": _LOOK,
+    **{
+        f"agents.{each}.sandbox.{key}": _SANDBOX
+        for each in ("defaults", "list[]")
+        for key in (*_CONTAINERS, "sessionToolsVisibility")
+    },
+    "agents.defaults.subagents": "agents start no sub-agents",
+    "agents.defaults.timeFormat": _LOOK,
+    "agents.list[].heartbeat": "there is no heartbeat",
+    "agents.list[].skills": "no skills are loaded",
+    "agents.list[].subagents": "agents start no sub-agents",
+    "agents.list[].tools.elevated": "commands are never elevated",
+    "agents.list[].tools.exec": _EXEC,
+    "agents.list[].tools.sandbox": _SANDBOX,
+    "approvals": "commands are approved at the terminal alone",
+    "audio": "audio is not transcribed",
+    "browser": "there is no browser tool",
+    "canvasHost": "there is no canvas",
+    "commands.bash": "there is no /bash",
+    "commands.bashForegroundMs": "there is no /bash",
+    "commands.config": "there is no /config",
+    "commands.debug": "there is no /debug",
+    "commands.nativeSkills": "no skills are loaded",
+    "cron": "there are no scheduled jobs",
+    "diagnostics": "nothing is traced or exported",
+    "discovery": "the gateway does not announce itself",
+    "env.shellEnv": "the login shell's variables are not read",
+    "gateway.auth.allowTailscale": "Tailscale's login is never accepted as one",
+    "gateway.auth.trustedProxy": "without a token or a password no proxy's users are admitted",
+    "gateway.channelHealthCheckMinutes": "channels are supervised all the time",
+    "gateway.controlUi": "the page always needs a paired device, at its own address",
+    "gateway.http.endpoints": "these endpoints are not served",
+    "gateway.nodes": "nodes get no commands",
+    "gateway.remote": "it is for clients of another gateway",
+    "gateway.tailscale": "the gateway does not publish itself by Tailscale",
+    "gateway.tools": "tools cannot be called by HTTP",
+    "hooks": "the gateway has no webhooks of its own",
+    "logging.consoleLevel": _LOOK,
+    "logging.consoleStyle": _LOOK,
+    "media": "files are stored under their hash",
+    "messages.messagePrefix": _LOOK,
+    "messages.suppressToolErrors": "chats get no warnings of failed tools",
+    "messages.tts": "nothing is spoken",
+    "models.bedrockDiscovery": "models are not searched for",
+    "nodeHost": "this program is no node",
+    "plugins": "no plugins are loaded",
+    "session.agentToAgent": "agents do not write to each other",
+    "session.scope": "every chat has its own session",
+    "session.store": "sessions are in the state directory",
+    "skills": "no skills are loaded",
+    "talk": "nothing is spoken",
+    "tools.agentToAgent": "agents do not write to each other",
+    "tools.elevated": "commands are never elevated",
+    "tools.exec": _EXEC,
+    "tools.links": "links are not opened",
+    "tools.media": "files are not described by other models",
+    "tools.message.broadcast": "one message goes to one chat",
+    "tools.sandbox": _SANDBOX,
+    "tools.sessions": "there are no tools for other sessions",
+    "tools.web": "there are no web tools",
+    "ui": _LOOK,
+    "update": "no updates are looked for",
+    "web": "there is no WhatsApp adapter",
+}  # fmt: skip
+
+
+def reason_without_effect(path: str) -> str:
+    """Return why a setting of OpenClaw may be ignored; "" if nothing is known of it."""
+    if path.startswith("channels."):
+        return "the channel has no adapter, and receives nothing"
+    starts = (each for each in WITHOUT_EFFECT if path == each or path.startswith(f"{each}."))
+    return WITHOUT_EFFECT.get(max(starts, key=len, default=""), "")
+
+
+def check_start_allowed(config: Config) -> None:
+    """Raise ConfigError for the first setting that a gateway of this version cannot obey."""
+    for refusal in start_refusals(config):
+        raise refusal
+
+
+def start_refusals(config: Config) -> Iterator[ConfigError]:
+    """Yield the settings that a gateway of this version cannot obey."""
+    gateway = config.gateway
+    if gateway.tls.enabled:
+        yield ConfigError(
+            "encrypted connections are not built yet, and the gateway would serve plain ones",
+            key="gateway.tls.enabled",
+            fix="set it to false, and put a reverse proxy with TLS or an SSH tunnel in front",
+        )
+    if gateway.mode == "remote":
+        yield ConfigError(
+            "this machine is set up to use the gateway of another one",
+            key="gateway.mode",
+            fix="`homarus config set gateway.mode local` runs one here",
+        )
+    if gateway.bind != "loopback":
+        for path in _loopback_webhooks(config):
+            yield ConfigError(
+                f"webhooks are served on the address of the gateway, which is not {path[1]}",
+                key=path[0],
+                fix="remove it, or set gateway.bind to loopback",
+            )
+
+
+def _loopback_webhooks(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the accounts whose webhook must be reachable from this machine alone."""
+    section = config.channels.get("telegram")
+    telegram = section if isinstance(section, Mapping) else {}
+    accounts = telegram.get("accounts")
+    own = accounts if isinstance(accounts, Mapping) else {}
+    sections = {"channels.telegram": telegram} | {
+        f"channels.telegram.accounts.{name}": account for name, account in own.items()
+    }
+    for path, each in sections.items():
+        host = each.get("webhookHost") if isinstance(each, Mapping) else None
+        if isinstance(host, str) and (host == "localhost" or host.startswith(("127.", "::1"))):
+            yield f"{path}.webhookHost", host
+
+
+def check_run_allowed(config: Config, agent_id: str, session_key: str) -> None:
+    """Raise UserError when a setting forbids runs of this session as this version would do them."""
+    mode = sandbox_mode(config, agent_id)
+    if mode == "all" or (mode == "non-main" and session_key != main_key(agent_id)):
+        raise UserError(
+            f"this conversation must run in a sandbox (sandbox.mode is {mode}),"
+            " and this version has none",
+            fix=f"sandbox.mode off runs it without one; {_OWNER}",
+        )
+    for refusal in tool_list_refusals(config, agent_id):
+        raise refusal
+
+
+def sandbox_mode(config: Config, agent_id: str) -> SandboxMode:
+    """Return which sessions of an agent must run in a sandbox."""
+    modes = (agent_entry(config, agent_id).sandbox.mode, config.agents.defaults.sandbox.mode)
+    return next((each for each in modes if each), "off")
+
+
+def tool_list_refusals(config: Config, agent_id: str) -> Iterator[UserError]:
+    """Yield the groups in lists of denied tools that do not exist: nothing would be denied."""
+    own = agent_entry(config, agent_id).tools
+    lists: dict[str, ToolFilterConfig] = {"tools": config.tools}
+    lists["tools.subagents.tools"] = config.tools.subagents.tools
+    if own:
+        lists[f"tools of agent {agent_id}"] = own
+    for tools in (config.tools, own):
+        lists |= (
+            {f"tools.byProvider.{name}": one for name, one in tools.by_provider.items()}
+            if tools
+            else {}
+        )
+    for path, section in lists.items():
+        for name in (each.strip().lower() for each in section.deny):
+            if name.startswith("group:") and name not in {*GROUPS, "group:plugins"}:
+                close = closest_names(name, GROUPS)
+                yield UserError(
+                    f"{path} denies {name}, and there is no such group of tools",
+                    fix=f"did you mean {' or '.join(close)}?" if close else _OWNER,
+                )
+
+
+def exec_refusal(config: Config, agent_id: str, approvals: Mapping[str, Json]) -> str:
+    """Return why an agent may run no commands at all; "" when a person is asked each time.
+
+    `approvals` is the content of `exec-approvals.json`. Its lists of allowed commands are not
+    implemented: where only listed commands may run, none does.
+    """
+    own = agent_entry(config, agent_id).tools
+    sections = [own.exec] if own else []
+    sections.append(config.tools.exec)
+    securities = [each.security for each in sections if each.security][:1]
+    asks = [each.ask for each in sections if each.ask][:1]
+    files = list(_approval_sections(approvals, agent_id))
+    securities += [each["security"] for each in files if each.get("security")][:1]
+    file_ask = next((each["ask"] for each in files if each.get("ask")), "off")
+    if any(each not in {"allowlist", "full"} for each in securities):
+        return "commands are switched off (security is deny)"
+    if "allowlist" in securities and asks == ["off"] and file_ask == "off":
+        return "only listed commands may run (ask is off), and this version reads no lists"
+    return ""
+
+
+def _approval_sections(
+    approvals: Mapping[str, Json], agent_id: str
+) -> Iterator[Mapping[str, Json]]:
+    """Yield the sections of `exec-approvals.json` for an agent, the most specific first."""
+    agents = approvals.get("agents")
+    by_id = agents if isinstance(agents, dict) else {}
+    names = [name for name in by_id if normalize_agent_id(name) == normalize_agent_id(agent_id)]
+    legacy = ["default"] if normalize_agent_id(agent_id) == "main" else []
+    found = [by_id.get(name) for name in (*names, *legacy, "*")] + [approvals.get("defaults")]
+    yield from (each for each in found if isinstance(each, dict))
