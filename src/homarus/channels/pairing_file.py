@@ -42,6 +42,8 @@ class PairingFile:
         """Replace the file atomically, with mode 0600, and fsync it."""
         self.read()  # an unreadable file is not overwritten
         data = (json.dumps(tree, indent=2) + "\n").encode("ascii")
+        if len(data) > MAX_BYTES:
+            raise StoreError(f"{self.path} was not changed: it would become too large", fix=_FIX)
         try:
             make_private_dir(self.path.parent)
             write_atomic(self.path, data)

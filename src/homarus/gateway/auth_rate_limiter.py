@@ -7,12 +7,12 @@ make them guess. Memory is bounded: the sources that were quiet the longest are 
 
 from collections import OrderedDict
 from dataclasses import field
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Literal
 
 from homarus.config.schema import RateLimitConfig
 from homarus.core.clock import Clock
 from homarus.core.fast_dataclass import dataclass
+from homarus.gateway.connection_slots import address_block
 from homarus.gateway.origin_policy import OriginPolicy, RequestInfo, is_loopback
 
 MAX_SOURCES = 100_000
@@ -37,7 +37,7 @@ class ClientSource:
         ip = origin_policy.client_ip(request)
         # Behind an unknown proxy every client has the proxy's address: not exempt.
         is_local = is_loopback(ip) and not request.is_forwarded
-        return cls(_block(ip), kind, request.is_browser, is_local)
+        return cls(address_block(ip), kind, request.is_browser, is_local)
 
 
 @dataclass(slots=True)
@@ -97,14 +97,3 @@ class AuthRateLimiter:
 
 def _key(source: ClientSource) -> tuple[str, str, bool]:
     return source.ip, source.kind, source.is_browser
-
-
-def _block(ip: str) -> str:
-    """Return the network of an IPv6 address: one host can use all of its addresses."""
-    try:
-        address = ip_address(ip)
-    except ValueError:
-        return ip
-    if isinstance(address, IPv6Address) and not address.is_loopback:
-        return str(ip_network((address, 64), strict=False))
-    return ip

@@ -17,6 +17,7 @@ from homarus.core.errors import (
     HomarusError,
     InvalidRequestError,
     ProtocolError,
+    StoreError,
     UnavailableError,
     UserError,
 )
@@ -25,7 +26,8 @@ from homarus.gateway import frames
 from homarus.gateway.frames import (
     HANDSHAKE_S,
     MAX_BUFFERED_BYTES,
-    MAX_FRAME_BYTES,
+    MAX_UNSCOPED_VALUES,
+    MAX_VALUES,
     NEWEST_PROTOCOL,
     RequestFrame,
 )
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SLOW_BYTES = 8 * 1024 * 1024  # of events; responses, which the client requested, may exceed it
+UNSCOPED_BYTES = 2 * 1024 * 1024  # of responses to a client without scopes
 MAX_IN_FLIGHT = 256
 _BATCH_BYTES = 64 * 1024
 POLICY, TOO_OLD, RESTART, NO_BINARY = 1008, 1002, 1012, 1003
@@ -56,7 +59,7 @@ class SocketTransport(Protocol):
         ...
 
     def allow(self, max_bytes: int) -> None:
-        """Accept messages up to this size from now on."""
+        """Accept messages up to this size from now on: the client is authenticated."""
         ...
 
     def close_now(self, code: int, reason: str) -> None:
@@ -95,6 +98,10 @@ class Connection:
         """Whether the client requested the newest protocol."""
         return self.caller is not None and self.caller.protocol >= NEWEST_PROTOCOL
 
+    @property
+    def _has_scopes(self) -> bool:
+        return self.caller is not None and bool(self.caller.scopes)
+
     async def serve(self) -> None:
         """Serve until the connection is closed by either side; requests in flight are completed."""
         await self._receive()
@@ -110,7 +117,7 @@ class Connection:
 
     def send_response(self, text: str) -> None:
         """Send a response frame."""
-        if self.buffered_bytes > MAX_BUFFERED_BYTES:
+        if self.buffered_bytes > (MAX_BUFFERED_BYTES if self._has_scopes else UNSCOPED_BYTES):
             self.abort(POLICY, "slow consumer")
         else:
             self._enqueue(text)
@@ -195,7 +202,6 @@ class Connection:
 
     async def _is_authenticated(self) -> bool:
         """Return whether the client authenticated within the time limit."""
-        self._gateway.unauthenticated += 1
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 frame = await self._next()
@@ -206,13 +212,11 @@ class Connection:
         except TimeoutError:
             self.abort(POLICY, "handshake timeout")
             return False
-        finally:
-            self._gateway.unauthenticated -= 1
 
     def _authenticate(self, frame: str) -> bool:
         request_id = "invalid"
         try:
-            request = frames.parse_request(frame)
+            request = frames.parse_request(frame, max_values=MAX_UNSCOPED_VALUES)
             request_id = request.id
             if request.method != "connect":
                 raise InvalidRequestError("invalid handshake: first request must be connect")
@@ -226,7 +230,7 @@ class Connection:
             log.info("connection %s refused: %s", self.id, refusal.message)
             return False
         self.caller, self.token_issued_ms = accepted.caller, accepted.token_issued_ms
-        self._transport.allow(MAX_FRAME_BYTES)
+        self._transport.allow(accepted.caller.max_frame_bytes)
         self.send_response(frames.response_frame(request_id, hello))
         self._gateway.register_client(self, accepted.caller)
         return True
@@ -242,8 +246,9 @@ class Connection:
             if not self._is_token_valid():
                 self.abort(POLICY, "device token revoked")
                 return
+            max_values = MAX_VALUES if self._has_scopes else MAX_UNSCOPED_VALUES
             try:
-                request = frames.parse_request(frame)
+                request = frames.parse_request(frame, max_values=max_values)
             except InvalidRequestError as exc:
                 self.send_response(frames.error_frame(frames.request_id(frame), exc))
                 continue
@@ -268,9 +273,13 @@ class Connection:
         caller = self.caller
         if caller is None or not caller.device_id:
             return caller is not None
-        return self._gateway.authenticator.devices.is_token_current(
-            caller.device_id, caller.role, self.token_issued_ms
-        )
+        try:
+            return self._gateway.authenticator.devices.is_token_current(
+                caller.device_id, caller.role, self.token_issued_ms
+            )
+        except StoreError as exc:
+            log.warning("the devices cannot be checked: %s", exc)
+            return False
 
     async def _serve_one(self, request: RequestFrame) -> None:
         """Answer one request; any failure becomes its error response."""

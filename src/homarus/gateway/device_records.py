@@ -164,6 +164,29 @@ def show_device(device: Device) -> dict[str, Json]:
     return shown | ({"tokens": tokens} if tokens else {})
 
 
+def is_silently_approved(entry: Mapping[str, Json]) -> bool:
+    """Return whether no person has decided on a device: it is local, as first approved, unrevoked.
+
+    A device from elsewhere has a `remoteIp`, and each approval by a person has a time of its own.
+    """
+    device = read_device(str(entry.get("deviceId")), entry)
+    is_first = _stamp(entry, "createdAtMs") == _stamp(entry, "approvedAtMs")
+    if device is None or not is_first or entry.get("remoteIp"):
+        return False
+    return not any(token.is_revoked for token in device.tokens.values())
+
+
+def last_used_ms(entry: Mapping[str, Json]) -> int:
+    """Return when a device was last used, or approved, if that was later."""
+    tokens = entry.get("tokens")
+    found = [
+        _stamp(token, "lastUsedAtMs")
+        for token in (tokens.values() if isinstance(tokens, dict) else ())
+        if isinstance(token, dict)
+    ]
+    return max(_stamp(entry, "approvedAtMs"), *found, 0)
+
+
 def texts(value: Json) -> tuple[str, ...]:
     """Return the strings of a list, ignoring other values."""
     return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else ()

@@ -1,8 +1,9 @@
 """The devices that may connect: `devices/paired.json` and `devices/pending.json`.
 
-An unknown device on this machine is approved silently; any other waits for an approval, and so does
-a device that requests more than was approved. A rotated or revoked token is void at once, also for
-open connections.
+An unknown device on this machine that has the owner's secret is approved silently; any other waits
+for an approval, and so does a device that requests more than was approved. Of the silently approved
+devices, those used last are kept. A rotated or revoked token is void at once, also for open
+connections.
 """
 
 from collections.abc import Callable, Collection
@@ -19,6 +20,8 @@ from homarus.gateway.device_records import (
     DevicePairingRequest,
     DeviceToken,
     is_pending,
+    is_silently_approved,
+    last_used_ms,
     merge_request,
     read_device,
     show_device,
@@ -29,7 +32,9 @@ from homarus.gateway.json_file import JsonFile
 from homarus.gateway.scopes import missing
 
 MAX_PENDING = 100
+MAX_SILENT = 256
 _USED_STEP_MS = 60_000
+_SHARED_USED_STEP_MS = 24 * 3_600_000  # of a device that connects by the shared secret
 
 
 class DeviceRegistry:
@@ -66,9 +71,9 @@ class DeviceRegistry:
     def pair(self, request: DevicePairingRequest) -> Device:
         """Approve a new device of this machine without a person."""
         now_ms = self._clock.now_ms()
-        return self._store(
-            merge_request({}, request.fields(), now_ms), request.role, request.scopes, now_ms
-        )
+        entry = merge_request({}, request.fields(), now_ms)
+        self._prune()
+        return self._store(entry, request.role, request.scopes, now_ms)
 
     def request(self, request: DevicePairingRequest) -> str:
         """Store a pairing request and return its id; an equal pending request keeps its id."""
@@ -118,6 +123,10 @@ class DeviceRegistry:
             token_scopes = tuple({*(token.scopes if token else ()), *scopes})
             device = self._store(device.raw, role, token_scopes, self._clock.now_ms())
             token = device.tokens[role]
+        elif is_silently_approved(device.raw):
+            unused_ms = self._clock.now_ms() - last_used_ms(device.raw)
+            if unused_ms >= _SHARED_USED_STEP_MS:
+                self._record_use(device, role)
         return token
 
     def find_token(self, device_id: str, role: str, secret: str) -> DeviceToken | None:
@@ -164,9 +173,7 @@ class DeviceRegistry:
         self.on_token_voided(device_id, role, except_conn_id)
         return rotated.tokens[role]
 
-    def revoke(
-        self, device_id: str, role: str, by: Collection[str], *, by_device: str = ""
-    ) -> int:
+    def revoke(self, device_id: str, role: str, by: Collection[str], *, by_device: str = "") -> int:
         """Void a device's token for a role and return when; the device must be approved again.
 
         `by` are the caller's scopes, which must cover the device's, unless it is its own.
@@ -209,6 +216,18 @@ class DeviceRegistry:
         self.on_event(
             "device.pair.resolved", {**payload, "decision": decision, "ts": self._clock.now_ms()}
         )
+
+    def _prune(self) -> None:
+        """Remove the silently approved devices that were not used the longest, to make room."""
+        entries = self._paired.read()
+        used = {
+            name: last_used_ms(entry)
+            for name, entry in entries.items()
+            if isinstance(entry, dict) and is_silently_approved(entry)
+        }
+        stale = sorted(used, key=lambda name: used[name])[: max(0, len(used) - MAX_SILENT + 1)]
+        if stale:
+            self._paired.write({n: e for n, e in entries.items() if n not in set(stale)})
 
     def _record_use(self, device: Device, role: str) -> None:
         """Save the last use at intervals, not at every connection."""

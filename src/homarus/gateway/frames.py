@@ -19,12 +19,15 @@ PROTOCOL = 3
 NEWEST_PROTOCOL = 4  # clients that request it get its additions
 MAX_FRAME_BYTES = 25 * 1024 * 1024
 MAX_HELLO_BYTES = 64 * 1024  # before the client has authenticated
+MAX_UNSCOPED_FRAME_BYTES = 1024 * 1024  # of a client without scopes
 MAX_BUFFERED_BYTES = 50 * 1024 * 1024
 TICK_S = 30.0
 HANDSHAKE_S = 10.0
 MAX_ID_CHARS = 256
 MAX_METHOD_CHARS = 128
 MAX_DEPTH = 64  # of nested values, including the frame itself
+# Values of a frame, estimated: a few bytes of text can become an object of some sixty bytes.
+MAX_VALUES, MAX_UNSCOPED_VALUES = 2_000_000, 20_000
 
 
 class RequestFrame(BaseModel):
@@ -43,8 +46,10 @@ class RequestFrame(BaseModel):
 _REQUEST: TypeAdapter[RequestFrame] = TypeAdapter(RequestFrame)
 
 
-def parse_request(text: str | bytes) -> RequestFrame:
+def parse_request(text: str | bytes, *, max_values: int = MAX_VALUES) -> RequestFrame:
     """Parse a request frame from outside; raises InvalidRequestError."""
+    if _count_values(text) > max_values:
+        raise InvalidRequestError("invalid request frame: too many values")
     try:
         request = _REQUEST.validate_json(text)
     except ValidationError as exc:
@@ -72,12 +77,21 @@ def _check_values(params: Json) -> None:
 
 def request_id(text: str | bytes) -> str:
     """Return the id of a frame that cannot be parsed, or `invalid` when it has none."""
+    if _count_values(text) > MAX_UNSCOPED_VALUES:
+        return "invalid"
     try:
         frame = json.loads(text)
     except (ValueError, RecursionError):
         return "invalid"
     found = frame.get("id") if isinstance(frame, dict) else None
     return found if isinstance(found, str) and 0 < len(found) <= MAX_ID_CHARS else "invalid"
+
+
+def _count_values(text: str | bytes) -> int:
+    """Return an upper bound of the number of values: what may start or separate them, anywhere."""
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
+    return text.count("[") + text.count("{") + text.count(",")
 
 
 def first_error(exc: ValidationError) -> str:

@@ -7,7 +7,7 @@ from homarus import __version__
 from homarus.config.agent_settings import default_agent_id
 from homarus.core.message import Json
 from homarus.gateway.attachments import MAX_BYTES
-from homarus.gateway.frames import MAX_BUFFERED_BYTES, MAX_FRAME_BYTES, NEWEST_PROTOCOL, TICK_S
+from homarus.gateway.frames import MAX_BUFFERED_BYTES, NEWEST_PROTOCOL, TICK_S
 
 if TYPE_CHECKING:
     from homarus.gateway.handshake import AuthenticatedClient
@@ -36,7 +36,7 @@ def hello(gateway: "Gateway", accepted: "AuthenticatedClient") -> dict[str, Json
         "features": {"methods": methods, "events": list(EVENTS)},
         "snapshot": _snapshot(gateway, accepted),
         "policy": {
-            "maxPayload": MAX_FRAME_BYTES,
+            "maxPayload": accepted.caller.max_frame_bytes,
             "maxBufferedBytes": MAX_BUFFERED_BYTES,
             "tickIntervalMs": round(TICK_S * 1000),
         },

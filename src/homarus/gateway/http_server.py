@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
-from weakref import WeakSet
 
 import h11
 from uvicorn import Config, Server
@@ -21,7 +20,8 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from homarus.core.errors import UnavailableError, UserError
-from homarus.gateway.connection import Connection
+from homarus.gateway.connection import POLICY, Connection
+from homarus.gateway.connection_slots import ConnectionSlots
 from homarus.gateway.frames import HANDSHAKE_S, MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from homarus.gateway.listen_address import ListenAddress
 from homarus.gateway.origin_policy import RequestBlockedError, RequestInfo
@@ -29,6 +29,7 @@ from homarus.gateway.server import Gateway
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
+    from websockets.frames import Frame
     from websockets.http11 import Request as Upgrade
 
     from homarus.channels.base import SupportsWebhook
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
     from homarus.gateway.webhooks import WebhookEndpoint
 
 _WIRE = "homarus.wire"
-MAX_UNAUTHENTICATED = 2_000
+MAX_CONTROL_FRAMES, CONTROL_WINDOW_S = 200, 10.0  # pings and pongs of one connection
+MAX_FRAGMENTS = 10_000  # of one message
+_PIECE_BYTES = 16 * 1024
+_TOO_BIG = 1009
 MAX_DISCARDED_BYTES = 8 << 20  # of a body whose request was answered before it came
 _LINGER_S = 2.0  # for an aborted client to receive the close reason
 
@@ -45,17 +49,15 @@ class HttpProtocol(H11Protocol):
     """uvicorn's HTTP protocol with a timeout for incomplete requests."""
 
     timeout_s: ClassVar[float] = HANDSHAKE_S
-    max_waiting: ClassVar[int] = MAX_UNAUTHENTICATED  # for the rest of a request, an open file
-    _waiting: ClassVar[WeakSet["HttpProtocol"]] = WeakSet()
     _timeout: asyncio.TimerHandle | None = None
     _discarded_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
         super().connection_made(transport)
-        if len(self._waiting) >= self.max_waiting:
-            transport.abort()
-        else:
+        if _slots(self.app).add(transport):
             self._start_timeout()
+        else:
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._has_unread_body():
@@ -71,6 +73,13 @@ class HttpProtocol(H11Protocol):
             self._cancel_timeout()
         elif self._timeout is None:
             self._start_timeout()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a complete request is being answered."""
+        cycle: RequestResponseCycle | None = self.cycle
+        is_open = cycle is not None and not cycle.response_complete
+        return is_open and self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}
 
     def _has_unread_body(self) -> bool:
         """Return whether a request was answered while its body is still arriving."""
@@ -93,31 +102,74 @@ class HttpProtocol(H11Protocol):
             self.cycle.message_event.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        _slots(self.app).release(self.transport)
         self._cancel_timeout()
         super().connection_lost(exc)
 
     def _start_timeout(self) -> None:
-        self._waiting.add(self)
         self._timeout = self.loop.call_later(self.timeout_s, self.transport.abort)
 
     def _cancel_timeout(self) -> None:
-        self._waiting.discard(self)
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, with an adjustable size limit and an abort for slow readers."""
+    """uvicorn's WebSocket, with an adjustable size limit and an abort for slow readers.
+
+    Control frames and fragments cost no bytes of a message, so their number is limited too.
+    """
+
+    _control_frames = 0
+    _window_end_s = 0.0
 
     def handle_connect(self, event: "Upgrade") -> None:
-        self.allow(MAX_HELLO_BYTES)
+        self.conn.max_message_size = MAX_HELLO_BYTES
         super().handle_connect(event)
         if hasattr(self, "scope"):
             self.scope["extensions"] = {**(self.scope["extensions"] or {}), _WIRE: {"wire": self}}
 
     def allow(self, max_bytes: int) -> None:
         self.conn.max_message_size = max_bytes
+        _slots(self.app).release(self.transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _slots(self.app).release(self.transport)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        # In pieces: thousands of small frames in one become objects all at once.
+        for start in range(0, len(data), _PIECE_BYTES):
+            super().data_received(data[start : start + _PIECE_BYTES])
+            if self.close_sent or self.transport.is_closing():
+                return
+
+    def handle_ping(self) -> None:
+        if self._counts_control_frame():
+            super().handle_ping()
+
+    def handle_pong(self, event: "Frame") -> None:
+        if self._counts_control_frame():
+            super().handle_pong(event)
+
+    def handle_cont(self, event: "Frame") -> None:
+        if len(self.frames) >= MAX_FRAGMENTS:
+            self.close_now(_TOO_BIG, "too many fragments")
+        else:
+            super().handle_cont(event)
+
+    def _counts_control_frame(self) -> bool:
+        """Count a ping or pong; False when the connection is closed because of their number."""
+        if self.close_sent:
+            return False
+        now_s = self.loop.time()
+        if now_s >= self._window_end_s:
+            self._control_frames, self._window_end_s = 0, now_s + CONTROL_WINDOW_S
+        self._control_frames += 1
+        if self._control_frames > MAX_CONTROL_FRAMES:
+            self.close_now(POLICY, "too many pings")
+        return not self.close_sent
 
     async def write(self, texts: Sequence[str]) -> None:
         """Send frames in one write, once the client has read most of the previous ones."""
@@ -142,10 +194,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 class GatewayAsgiApp:
-    """The ASGI application."""
+    """The ASGI application, and the connections that have no authenticated client."""
 
     def __init__(self, gateway: Gateway, *, page: bool = True, metrics: bool = False) -> None:
         self._gateway, self._page, self._metrics = gateway, page, metrics
+        is_proxy = gateway.authenticator.origin_policy.is_trusted_proxy
+        self.slots = ConnectionSlots(_is_busy, is_exempt=is_proxy)
 
     @cached_property
     def _pages(self) -> "HttpRoutes":
@@ -169,10 +223,6 @@ class GatewayAsgiApp:
                 return
             self._gateway.authenticator.check_request(request)
             if scope["type"] == "websocket":
-                if self._gateway.unauthenticated >= MAX_UNAUTHENTICATED:
-                    raise RequestBlockedError(
-                        503, "too many connections that say nothing", after_s=5
-                    )
                 wire = scope["extensions"][_WIRE]["wire"]
                 await Connection(self._gateway, wire, receive, send, scope).serve()
             else:
@@ -194,6 +244,16 @@ class GatewayAsgiApp:
             raise RequestBlockedError(503, exc.message, after_s=2) from None
         path: bytes = scope.get("raw_path") or scope["path"].encode()
         return channels.find_webhook(path.decode("latin-1"))
+
+
+def _slots(app: object) -> ConnectionSlots:
+    assert isinstance(app, GatewayAsgiApp)  # noqa: S101 - uvicorn has no type for it
+    return app.slots
+
+
+def _is_busy(transport: asyncio.Transport) -> bool:
+    protocol = transport.get_protocol()
+    return isinstance(protocol, HttpProtocol) and protocol.is_busy
 
 
 def open_sockets(listen: ListenAddress) -> list[socket.socket]:

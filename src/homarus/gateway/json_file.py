@@ -1,7 +1,8 @@
 """A small file with one JSON object, which other programs may read and write too.
 
 It is read again when its stamp has changed, replaced atomically, and readable by its owner alone.
-Unreadable content counts as empty, is logged, and is archived before the first write.
+Text that is not JSON counts as empty, is logged, and is archived before the first write. A file
+that cannot be read, or that is or would become too large, is an error and stays as it is.
 """
 
 import errno
@@ -15,7 +16,8 @@ from homarus.core.errors import DiskFullError, StoreError
 from homarus.core.message import Json
 from homarus.store.state_paths import FileStamp, make_private_dir, stat_stamp
 
-MAX_BYTES = 4 << 20
+MAX_BYTES = 4 << 20  # of what is written
+MAX_READ_BYTES = 16 << 20  # larger, so that a file that another program wrote can be pruned
 _log = logging.getLogger(__name__)
 
 
@@ -29,19 +31,32 @@ class JsonFile:
         self._is_damaged = False
 
     def read(self) -> dict[str, Json]:
-        """Return a copy of the object; its entries are shared and must not be changed."""
+        """Return a copy of the object; its entries are shared and must not be changed.
+
+        Raises StoreError when there is a file that cannot be read.
+        """
         stamp = stat_stamp(self.path)
         if stamp is None:
             self._tree, self._is_damaged = {}, os.path.lexists(self.path)
         elif stamp != self._stamp:
+            self._stamp = None
             self._tree = self._load(stamp)
         self._stamp = stamp
         return dict(self._tree)
 
     def write(self, tree: dict[str, Json]) -> None:
-        """Replace the file atomically with this object, fsynced before returning."""
+        """Replace the file atomically with this object, fsynced before returning.
+
+        Raises StoreError, and leaves the file as it is, when that fails or the object is too large.
+        """
         self.read()
         data = (json.dumps(tree, indent=2) + "\n").encode("ascii")
+        if len(data) > MAX_BYTES:
+            raise StoreError(
+                f"{self.path} was not changed: it would have {len(data)} bytes, and"
+                f" {MAX_BYTES >> 20} MB are the limit",
+                fix="remove entries that are no longer needed from it",
+            )
         try:
             make_private_dir(self.path.parent)
             if self._is_damaged:
@@ -56,19 +71,28 @@ class JsonFile:
         self._tree, self._stamp, self._is_damaged = dict(tree), stat_stamp(self.path), False
 
     def _load(self, stamp: FileStamp) -> dict[str, Json]:
+        if stamp.size > MAX_READ_BYTES:
+            raise self._unreadable(f"it is larger than {MAX_READ_BYTES >> 20} MB")
         self._is_damaged = True
         try:
-            if stamp.size > MAX_BYTES:
-                raise ValueError("it is too large")
             tree = json.loads(self.path.read_bytes())
         except FileNotFoundError:  # the file disappeared meanwhile
             self._is_damaged = False
             return {}
-        except (OSError, ValueError, RecursionError) as exc:
-            _log.warning("%s cannot be read and counts as empty: %s", self.path, exc)
+        except OSError as exc:
+            self._is_damaged = False
+            raise self._unreadable(exc.strerror or str(exc)) from exc
+        except (ValueError, RecursionError) as exc:
+            _log.warning("%s is not JSON and counts as empty: %s", self.path, exc)
             return {}
         if not isinstance(tree, dict):
             _log.warning("%s is no JSON object and counts as empty", self.path)
             return {}
         self._is_damaged = False
         return tree
+
+    def _unreadable(self, reason: str) -> StoreError:
+        return StoreError(
+            f"{self.path} cannot be read: {reason}",
+            fix="check its size and who may read it; remove entries, or move it away",
+        )

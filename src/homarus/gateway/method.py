@@ -21,7 +21,12 @@ from pydantic.alias_generators import to_camel
 from homarus.core.errors import ForbiddenError, InvalidRequestError, ProtocolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.gateway.frames import NEWEST_PROTOCOL, first_error
+from homarus.gateway.frames import (
+    MAX_FRAME_BYTES,
+    MAX_UNSCOPED_FRAME_BYTES,
+    NEWEST_PROTOCOL,
+    first_error,
+)
 
 if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
@@ -68,6 +73,11 @@ class Caller:
     protocol: int = 3
     ip: str = ""
     is_local: bool = False
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """The largest frame that the client may send."""
+        return MAX_FRAME_BYTES if self.scopes else MAX_UNSCOPED_FRAME_BYTES
 
     def may(self, scope: Scope) -> bool:
         """Return whether the caller's scopes cover this one: admin covers all, write read."""

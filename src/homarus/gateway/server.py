@@ -82,7 +82,6 @@ class Gateway:
         self.ready = asyncio.Event()
         self.stopping = False
         self.counts = GatewayCounters()
-        self.unauthenticated = 0  # connections that are not authenticated
         self.started_ms = self.clock.now_ms()
         self.presence = PresenceList(self.clock, __version__)
         self.runs, self.answers = RunTracker(self.clock), IdempotencyCache(self.clock)

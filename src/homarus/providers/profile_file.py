@@ -71,6 +71,8 @@ class ProfileFile:
                 )
             if found.refused:
                 raise StoreError(f"{self.path} was not changed: {found.refused}")
+            if len(after) > MAX_BYTES:
+                raise StoreError(f"{self.path} was not changed: it would become too large")
             self._write(after, aside=found.is_damaged)
 
     @contextlib.contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from homarus.gateway.connection_slots import ConnectionSlots
 from homarus.gateway.http_server import GatewayAsgiApp, HttpProtocol, HttpServer, open_sockets
 from homarus.gateway.listen_address import ListenAddress
 from tests.unit.gateway.harness import PORT, Harness, play
@@ -155,19 +156,17 @@ async def test_slow_client_within_the_timeout_is_answered(
         assert b"200 OK" in await client.read(b"}")
 
 
-async def test_concurrent_incomplete_requests_are_bounded(
+async def test_incomplete_request_beyond_the_bound_ends_the_oldest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HttpProtocol, "timeout_s", WAIT_S)
-    monkeypatch.setattr(HttpProtocol, "max_waiting", 3)
+    monkeypatch.setattr(ConnectionSlots, "max_per_address", 3)
     async with play(tmp_path) as stage, visit(stage) as first, AsyncExitStack() as others:
         address = first.address
-        for _ in range(2):
-            others.enter_context(closing(await knock(address)))
+        second, _third = [others.enter_context(closing(await knock(address))) for _ in range(2)]
         with closing(await knock(address)) as fourth:
-            assert await fourth.rest() == b""  # at once
-        await first.send(GET + b"\r\n")
-        assert b"200 OK" in await first.read(b"}")
-        with closing(await knock(address)) as fifth:  # the first waits for nothing any more
-            await fifth.send(GET + b"\r\n")
-            assert b"200 OK" in await fifth.read(b"}")
+            assert await first.rest() == b""  # at once
+            await fourth.send(GET + b"\r\n")
+            assert b"200 OK" in await fourth.read(b"}")
+            await second.send(GET + b"\r\n")
+            assert b"200 OK" in await second.read(b"}")

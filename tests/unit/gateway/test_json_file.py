@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from homarus.core.errors import DiskFullError, StoreError
-from homarus.gateway.json_file import MAX_BYTES, JsonFile
+from homarus.gateway.json_file import JsonFile
 
 
 def test_json_file_shares_changes_with_other_programs(tmp_path: Path) -> None:
@@ -80,8 +80,6 @@ def test_json_file_that_is_no_regular_file_counts_as_empty(tmp_path: Path) -> No
     assert JsonFile(tmp_path / "pipe.json").read() == {}
     (tmp_path / "folder.json").mkdir()
     assert JsonFile(tmp_path / "folder.json").read() == {}
-    (tmp_path / "huge.json").write_bytes(b" " * (MAX_BYTES + 1))
-    assert JsonFile(tmp_path / "huge.json").read() == {}
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError):
         JsonFile(tmp_path / "file" / "x.json").write({})
