@@ -18,6 +18,7 @@ from homarus.agent.commands.dispatcher import HANDLERS
 from homarus.channels.registry import available_channels, channel_label, load_channel
 from homarus.cli.main import group
 from homarus.config.channels import AccountSettings
+from homarus.config.known_keys import OWN_KEYS
 from homarus.config.memory import MemoryConfig, MemorySearchConfig
 from homarus.config.schema import Config
 from homarus.core import errors, event, message
@@ -108,10 +109,27 @@ def config() -> str:
         "of your own, `[]` for each entry of a list.\n\n"
         + _table(("key", "value", "default"), rows)
         + "\n\n"
+        + _own_keys()
+        + "\n\n"
         + _memory_keys()
         + "\n\n"
         + _channel_keys()
     )
+
+
+def _own_keys() -> str:
+    """Return the keys and values that belong into `homarus.json`."""
+    rows = []
+    for line in OWN_KEYS:
+        path, _, kind = line.partition(": ")
+        shown = kind.replace(" strict", "").replace(" | ", ", ").replace("map", "object")
+        rows.append((f"`{path.replace('<key>', '<name>')}`", shown.replace('"', "`")))
+    text = (
+        "These are not OpenClaw's, and are written to `homarus.json` next to `openclaw.json`\n"
+        "([Configuration](../configuration.md)). Where OpenClaw has a key and not the value, only\n"
+        "that value is."
+    )
+    return "\n\n".join(["## homarus.json", text, _table(("key", "value"), rows)])
 
 
 def _memory_keys() -> str:

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 from homarus.config import known_keys
 from homarus.config.json5_document import KeyPath, PathStep, Value
 from homarus.config.known_keys import ANY_KEY, KeyProblem
+from homarus.config.legacy_keys import legacy_paths
 from homarus.config.schema import Config
 from homarus.config.tree_edit import apply_merge_patch
 from homarus.core.fast_dataclass import dataclass
@@ -59,7 +60,7 @@ class ConfigCheck:
 
 def check_config(tree: Mapping[str, Value]) -> ConfigCheck:
     """Check a tree whose includes and variables are resolved."""
-    walk = _KeyWalker()
+    walk = _KeyWalker(plugins=_plugin_names(tree))
     implemented = walk.section(Config, migrate_legacy_agent(tree), ())
     config = None
     try:
@@ -70,7 +71,9 @@ def check_config(tree: Mapping[str, Value]) -> ConfigCheck:
                 check_channels,  # only imported for configs with channels
             )
 
-            walk.problems += check_channels(config.channels)
+            walk.problems += check_channels(
+                {name: each for name, each in config.channels.items() if _is_implemented(name)}
+            )
         walk.problems += _check_memory(config)
     except ValidationError as exc:
         walk.problems += [_problem(error) for error in exc.errors(include_url=False)]
@@ -127,7 +130,7 @@ def unimplemented_keys() -> dict[str, tuple[str, ...]]:
         else:
             groups[node.path] = list(_leaves(node))
     for channel in known_keys.root_key().children["channels"].children.values():
-        if not _is_implemented_channel(channel.path.removeprefix("channels.")):
+        if not _is_implemented(channel.path.removeprefix("channels.")):
             groups[channel.path] = list(_leaves(channel))
     return {group: tuple(paths) for group, paths in sorted(groups.items())}
 
@@ -207,6 +210,7 @@ class _KeyWalker:
 
     problems: list[KeyProblem] = field(default_factory=list)
     unbuilt: set[str] = field(default_factory=set)
+    plugins: frozenset[str] = frozenset()  # the plugins that the config names
 
     def section(self, section: type[BaseModel], tree: Value, path: KeyPath) -> Value:
         if not isinstance(tree, dict):
@@ -223,7 +227,8 @@ class _KeyWalker:
                 if section.model_config.get("extra") == "allow":
                     implemented[key] = value
                 else:
-                    self.problems.append(known_keys.unknown_key(key_path, tuple(fields)))
+                    paths = legacy_paths(key_path, value)
+                    self.problems += [known_keys.unknown_key(at, tuple(fields)) for at in paths]
         return implemented
 
     def _value(self, annotation: Any, tree: Value, path: KeyPath) -> Value:
@@ -236,14 +241,23 @@ class _KeyWalker:
             return [self._value(inner, value, (*path, index)) for index, value in enumerate(tree)]
         if section := _memory_section(path):
             return self.section(section, tree, path)
-        if path == ("channels",) and (known := known_keys.lookup(path)):
-            self.problems += known_keys.check_value(tree, known, path)
-            names = tree if isinstance(tree, dict) else ()
-            self.unbuilt |= {
-                f"channels.{name}" for name in names if not _is_implemented_channel(name)
-            }
-            self.unbuilt |= set(_without_effect(tree)) if isinstance(tree, dict) else set()
+        if path == ("channels",) and isinstance(tree, dict):
+            self._channels(tree)
         return tree
+
+    def _channels(self, tree: dict[str, Value]) -> None:
+        """Check the channels that have an adapter; the others receive and send nothing."""
+        known = known_keys.lookup(("channels",))
+        assert known  # noqa: S101 - a key of the list
+        names = known.names
+        for name in tree.keys() - {*names}:
+            is_plugin = _is_implemented(name) or name in self.plugins
+            if not is_plugin and (problem := known_keys.check_channel_name(name, names)):
+                self.problems.append(problem)
+        implemented = {name: each for name, each in tree.items() if _is_implemented(name)}
+        self.problems += known_keys.check_value(implemented, known, ("channels",))
+        self.unbuilt |= {f"channels.{name}" for name in tree if name not in implemented}
+        self.unbuilt |= set(_without_effect(tree))
 
     def _is_known(self, value: Value, path: KeyPath) -> bool:
         known = known_keys.lookup(path)
@@ -266,12 +280,12 @@ def _without_effect(channels: Mapping[str, Value]) -> Iterator[str]:
 
 def _is_unimplemented(path: str) -> bool:
     first, _, rest = path.partition(".")
-    return first == "channels" and not _is_implemented_channel(rest.partition(".")[0])
+    return first == "channels" and not _is_implemented(rest.partition(".")[0])
 
 
 @lru_cache(None)
-def _is_implemented_channel(name: str) -> bool:
-    """Return whether a section has a channel module or entry point, or is `defaults`."""
+def _is_implemented(name: str) -> bool:
+    """Return whether a section of `channels` has an adapter, or is `defaults`."""
     if name == "defaults" or not name.replace("-", "").isalnum():
         return name == "defaults"
     if find_spec(f"homarus.channels.{name.replace('-', '_')}"):
@@ -279,6 +293,13 @@ def _is_implemented_channel(name: str) -> bool:
     from importlib.metadata import entry_points  # slow to import and rarely needed
 
     return any(entry.name == name for entry in entry_points(group="homarus.channels"))
+
+
+def _plugin_names(tree: Mapping[str, Value]) -> frozenset[str]:
+    plugins = tree.get("plugins")
+    sections = plugins if isinstance(plugins, dict) else {}
+    found = [sections.get(name) for name in ("entries", "installs")]
+    return frozenset(name for each in found if isinstance(each, dict) for name in each)
 
 
 def _repeated_agents(config: Config) -> Iterator[KeyProblem]:

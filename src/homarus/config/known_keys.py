@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 
 from homarus.config.json5_document import KeyPath, PathStep, Value
+from homarus.config.legacy_keys import find_new_place
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import closest_names
 
@@ -66,6 +67,12 @@ OWN_KEYS = (
     "agents.list[].memorySearch.provider: string",
     "agents.list[].memorySearch.fallback: string",
 )
+# Channels of OpenClaw's plugins, bundled or published, which the list of keys does not have.
+_PLUGIN_CHANNELS = (
+    "matrix", "mattermost", "feishu", "line", "nextcloud-talk", "nostr", "tlon", "twitch", "zalo",
+    "zalouser", "webchat", "voice-call", "a2a", "reef", "buzz", "clickclack", "qqbot", "raft",
+    "sms", "synology-chat", "wechat", "wecom", "yuanbao", "zaloclawbot",
+)  # fmt: skip
 _NAME = re.compile(r"\[\]|[^.:\[]+")
 _LIMIT = re.compile(r" (min|max|gt)=(-?[0-9.]+)")
 _ALTERNATIVE = re.compile(r'"[^"]*"|\[[^\]]*\]|[^|\s]+')
@@ -96,9 +103,14 @@ class KnownKey:
         self.types = types or (["array"] if any(e[:2] == ENTRY for e in below) else [_CONTAINER])
 
     @property
+    def names(self) -> list[str]:
+        """The names of the keys below, which are not parsed for this."""
+        found = (match[0] for line in self._below if (match := _NAME.match(line)))
+        return list(dict.fromkeys(found))
+
+    @property
     def children(self) -> dict[str, "KnownKey"]:
-        names = dict.fromkeys(found[0] for line in self._below if (found := _NAME.match(line)))
-        return {name: below for name in names if (below := self._find_child(name))}
+        return {name: below for name in self.names if (below := self._find_child(name))}
 
     def child(self, step: PathStep) -> "KnownKey | None":
         if isinstance(step, int):
@@ -177,12 +189,36 @@ def lookup(path: Sequence[PathStep], root: KnownKey | None = None) -> KnownKey |
 
 
 def unknown_key(path: KeyPath, siblings: Sequence[str] = ()) -> KeyProblem:
-    """Return the problem of an unknown key, with the closest known keys."""
+    """Return the problem of an unknown key, with its new place or the closest known keys."""
+    if place := find_new_place(path):
+        return KeyProblem(path, UNKNOWN_KEY, f"it is a legacy key: use {place}")
     key = str(path[-1])
     parent = lookup(path[:-1])
-    known = [name for name in (parent.children if parent else ()) if name not in {ANY_KEY, ENTRY}]
+    known = [name for name in (parent.names if parent else ()) if name not in {ANY_KEY, ENTRY}]
     names = closest_names(key, [*dict.fromkeys([*siblings, *known])]) or _paths_named(key)
     return KeyProblem(path, UNKNOWN_KEY, f"did you mean {' or '.join(names)}?" if names else "")
+
+
+def check_channel_name(name: str, known: Iterable[str]) -> KeyProblem | None:
+    """Return the problem of a name in `channels` that is a mistyped one; None if it is not.
+
+    OpenClaw's plugins bring channels of their own, so that another name may be right.
+    """
+    names = closest_names(name.lower(), [*known, *_PLUGIN_CHANNELS], 1)
+    allowed = 2 if len(name) > 5 else 1
+    if not names or name == names[0] or _edit_distance(name.lower(), names[0]) > allowed:
+        return None
+    return KeyProblem(("channels", name), "unknown channel", f"did you mean {names[0]}?")
+
+
+def _edit_distance(first: str, second: str) -> int:
+    row = list(range(len(second) + 1))
+    for index, left in enumerate(first, 1):
+        above, row[0] = row[0], index
+        for at, right in enumerate(second, 1):
+            change = above + (left != right)
+            above, row[at] = row[at], min(change, row[at] + 1, row[at - 1] + 1)
+    return row[-1]
 
 
 def check_value(value: Value, known: KnownKey, path: KeyPath) -> Iterator[KeyProblem]:
@@ -196,7 +232,7 @@ def check_value(value: Value, known: KnownKey, path: KeyPath) -> Iterator[KeyPro
                 yield from check_value(inner, below, (*path, key))
             elif not known.is_open:
                 yield unknown_key((*path, key))
-    elif isinstance(value, list) and (entry := known.children.get(ENTRY)):
+    elif isinstance(value, list) and (entry := known.child(0)):
         for index, inner in enumerate(value):
             yield from check_value(inner, entry, (*path, index))
 

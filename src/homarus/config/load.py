@@ -18,6 +18,7 @@ from homarus.config.config_files import (
     read_text,
 )
 from homarus.config.json5_document import Value
+from homarus.config.legacy_keys import KEYS_VERSION, newer_version
 from homarus.config.own_config import overlay_own
 from homarus.config.paths import Paths, shorten
 from homarus.config.variables import (
@@ -31,6 +32,7 @@ from homarus.core.errors import ConfigError
 from homarus.core.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from homarus.config.known_keys import KeyProblem
     from homarus.config.schema import Config
 
 
@@ -114,11 +116,18 @@ def examine_config(
         for path, name in unset
     ]
     unset_paths = {path for path, _ in unset}
+    newer = newer_version(sources.tree)
     errors += [
-        sources.error(_as_written(problem.path, sources.tree), problem.message, problem.fix)
+        sources.error(
+            _as_written(problem.path, sources.tree),
+            problem.message,
+            _fix(problem, newer) if newer else problem.fix,
+        )
         for problem in (*foreign, *checked.problems)
         if problem.path not in unset_paths
     ]
+    if newer:
+        warnings += (_describe_newer(newer),)
     if checked.unbuilt:
         groups = ", ".join(checked.unbuilt)
         warnings += (f"settings that are known but not built yet have no effect: {groups}",)
@@ -171,6 +180,21 @@ def _as_written(path: tuple[str | int, ...], tree: Mapping[str, Value]) -> tuple
     newer = tree.get("agents", {})
     defaults = newer.get("defaults", {}) if isinstance(newer, dict) else {}
     return path if path[2:3] and path[2] in defaults else ("agent", *path[2:])
+
+
+def _describe_newer(version: str) -> str:
+    return (
+        f"this config was last written by OpenClaw {version}, which is newer than {KEYS_VERSION}, "
+        "whose settings are known"
+    )
+
+
+def _fix(problem: "KeyProblem", newer: str) -> str:
+    """Return the fix of a problem in the config of a newer OpenClaw."""
+    if problem.message != "unknown key":
+        return problem.fix
+    fix = f"if it is a setting of a later version, remove it: {_describe_newer(newer)}"
+    return f"{problem.fix} {fix}" if problem.fix else fix
 
 
 def _first(errors: tuple[ConfigError, ...]) -> ConfigError:

@@ -55,8 +55,7 @@ def split_own(
 
     An unchanged setting of our own stays in `openclaw.json` if it is there, unless `move` is True.
     """
-    stay: Mapping[str, Value] = {} if move else shared
-    new_shared, new_own = _split(new, own_root(), stay, own, ())
+    new_shared, new_own = _Splitter(move).split(new, own_root(), shared, own, ())
     known = {entry_id(entry) for tree in (shared, new) for entry in agent_entries(tree)}
     # The list of agents may be in an included file, whose entries are not in this tree.
     hidden = [entry for entry in agent_entries(own) if entry_id(entry) not in known]
@@ -75,7 +74,7 @@ def find_openclaw_problems(tree: Mapping[str, Value]) -> Iterator[KeyProblem]:
 
 def without_own(tree: Mapping[str, Value]) -> dict[str, Value]:
     """Return a tree without the settings that OpenClaw does not know."""
-    return _split(tree, own_root(), {}, {}, ())[0]
+    return _Splitter(move=True).split(tree, own_root(), {}, {}, ())[0]
 
 
 def describe_openclaw_problems(
@@ -90,55 +89,59 @@ def describe_openclaw_problems(
     )
 
 
-def _split(
-    new: Value, node: KnownKey, shared: Value, own: Value, path: KeyPath
-) -> tuple[dict[str, Value], dict[str, Value]]:
-    mine: dict[str, Value] = {}
-    theirs: dict[str, Value] = {}
-    before = shared if isinstance(shared, dict) else {}
-    written = own if isinstance(own, dict) else {}
-    for key, value in new.items():
-        below, at = node.child(key), (*path, key)
-        if below is None:
-            theirs[key] = value
-        elif below.is_listed and not _openclaw_reads(value, at):
-            stays = key in before and before[key] == value and key not in written
-            (theirs if stays else mine)[key] = value
-        elif at == ("agents", "list") and isinstance(value, list):
-            theirs[key], entries = _split_agents(value, before.get(key), written.get(key))
-            mine |= {key: entries} if entries else {}
-        elif isinstance(value, dict):
-            inner, inner_own = _split(value, below, before.get(key), written.get(key), at)
-            # A container that only held settings of our own is not left behind empty.
-            if inner or not inner_own:
-                theirs[key] = inner
-            mine |= {key: inner_own} if inner_own else {}
-        else:
-            theirs[key] = value
-    return theirs, mine
+@dataclass(frozen=True, slots=True)
+class _Splitter:
+    """Splits a tree into what OpenClaw reads and what it does not know."""
 
+    move: bool
 
-def _split_agents(
-    new: list[Value], shared: Value, own: Value
-) -> tuple[list[Value], list[dict[str, Value]]]:
-    node = own_root().child("agents")
-    entry_node = node and node.child("list")
-    entry_node = entry_node and entry_node.child(0)
-    before = {entry_id(entry): entry for entry in as_list(shared)}
-    written = {entry_id(entry): entry for entry in as_list(own)}
-    theirs: list[Value] = []
-    mine: list[dict[str, Value]] = []
-    for index, entry in enumerate(new):
-        agent = entry_id(entry)
-        if not agent or entry_node is None:
-            theirs.append(entry)
-            continue
-        path = ("agents", "list", index)
-        inner, inner_own = _split(entry, entry_node, before.get(agent), written.get(agent), path)
-        theirs.append(inner)
-        if inner_own:
-            mine.append({"id": entry["id"], **inner_own})
-    return theirs, mine
+    def split(
+        self, new: Value, node: KnownKey, shared: Value, own: Value, path: KeyPath
+    ) -> tuple[dict[str, Value], dict[str, Value]]:
+        """Return both parts; `shared` and `own` are the present ones."""
+        theirs: dict[str, Value] = {}
+        mine: dict[str, Value] = {}
+        before = shared if isinstance(shared, dict) else {}
+        written = own if isinstance(own, dict) else {}
+        for key, value in new.items():
+            below, at = node.child(key), (*path, key)
+            old, old_own = before.get(key), written.get(key)
+            if below is None:
+                theirs[key] = value
+            elif below.is_listed and not _openclaw_reads(value, at):
+                is_kept = key in before and old == value and key not in written and not self.move
+                (theirs if is_kept else mine)[key] = value
+            elif at == ("agents", "list") and isinstance(value, list):
+                theirs[key], entries = self._split_agents(value, old, old_own)
+                mine |= {key: entries} if entries else {}
+            elif isinstance(value, dict):
+                inner, inner_own = self.split(value, below, old, old_own, at)
+                # A container that only holds, or held, settings of our own is not left empty.
+                is_own = bool(inner_own) or (key in written and key not in before)
+                if inner or not is_own:
+                    theirs[key] = inner
+                mine |= {key: inner_own} if inner_own else {}
+            else:
+                theirs[key] = value
+        return theirs, mine
+
+    def _split_agents(
+        self, new: list[Value], shared: Value, own: Value
+    ) -> tuple[list[Value], list[dict[str, Value]]]:
+        node = lookup(("agents", "list", 0), own_root())
+        before = {entry_id(entry): entry for entry in as_list(shared)}
+        written = {entry_id(entry): entry for entry in as_list(own)}
+        theirs: list[Value] = []
+        mine: list[dict[str, Value]] = []
+        for index, entry in enumerate(new):
+            agent, path = entry_id(entry), ("agents", "list", index)
+            if not agent or node is None:
+                theirs.append(entry)
+                continue
+            parts = self.split(entry, node, before.get(agent), written.get(agent), path)
+            theirs.append(parts[0])
+            mine += [{"id": entry["id"], **parts[1]}] if parts[1] else []
+        return theirs, mine
 
 
 def _openclaw_reads(value: Value, path: KeyPath) -> bool:

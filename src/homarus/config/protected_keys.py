@@ -10,6 +10,7 @@ the file, on the machine itself. A client may send all of them back unchanged.
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from homarus.config.json5_document import KeyPath, Value
@@ -135,8 +136,8 @@ def classify_key(path: Sequence[str]) -> KeyAccess:
 
 def _classify_step(path: Sequence[str]) -> KeyAccess:
     key = path[-1]
-    for pattern, access in _SECTIONS:
-        if _is_section(path, pattern):
+    for steps, access in _sections_by_root().get(path[0], ()):
+        if _is_section(path, steps):
             return access
     if "env" in path[:-1] and key != "vars":
         return "free" if _CREDENTIALS.match(key) and not _LOADERS.match(key) else "machine"
@@ -180,11 +181,20 @@ def check_client_workspace(text: str, paths: Paths) -> None:
         )
 
 
-def _is_section(path: Sequence[str], pattern: str) -> bool:
-    steps = pattern.split(".")
+def _is_section(path: Sequence[str], steps: Sequence[str]) -> bool:
     return len(path) >= len(steps) and all(
-        step in {"*", found} for step, found in zip(steps, path, strict=False)
+        step in ("*", found) for step, found in zip(steps, path, strict=False)
     )
+
+
+@lru_cache(1)
+def _sections_by_root() -> dict[str, list[tuple[list[str], KeyAccess]]]:
+    """Return the sections by their first step: most keys are in none."""
+    found: dict[str, list[tuple[list[str], KeyAccess]]] = {}
+    for pattern, access in _SECTIONS:
+        steps = pattern.split(".")
+        found.setdefault(steps[0], []).append((steps, access))
+    return found
 
 
 def _settings(tree: Value, path: KeyPath = (), names: tuple[str, ...] = ()) -> Iterator[_Setting]:

@@ -38,6 +38,12 @@ ProviderApi: TypeAlias = Annotated[
     str, AfterValidator(PROVIDER_APIS.check), Field(json_schema_extra=PROVIDER_APIS.add_to)
 ]
 PositiveInt: TypeAlias = Annotated[int, Field(gt=0)]
+# Numbers that OpenClaw does not require to be whole; a fraction is cut off.
+WholeNumber: TypeAlias = Annotated[
+    int,
+    BeforeValidator(lambda value: int(value) if isinstance(value, float) else value),
+    Field(gt=0),
+]
 NonNegativeInt: TypeAlias = Annotated[int, Field(ge=0)]
 Hours: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # JSON has no tuples: Strict(False) converts a list, and its entries stay strict.
@@ -416,8 +422,8 @@ class ProviderModel(ConfigSection):
     reasoning: bool = False
     input: Annotated[tuple[Literal["text", "image"], ...], Strict(strict=False)] = ("text",)
     cost: CostConfig = CostConfig.model_construct()
-    context_window: PositiveInt | None = None
-    max_tokens: PositiveInt | None = None
+    context_window: WholeNumber | None = None
+    max_tokens: WholeNumber | None = None
     headers: Mapping[str, str] = {}
     compat: CompatConfig = CompatConfig.model_construct()
 
@@ -676,9 +682,9 @@ class LoggingConfig(ConfigSection):
 class RateLimitConfig(ConfigSection):
     """The rate limit for failed authentications, and the lockout after it."""
 
-    max_attempts: PositiveInt = 10
-    window_ms: PositiveInt = 60_000
-    lockout_ms: PositiveInt = 300_000
+    max_attempts: WholeNumber = 10
+    window_ms: WholeNumber = 60_000
+    lockout_ms: WholeNumber = 300_000
     exempt_loopback: bool = True
 
 

@@ -85,8 +85,10 @@ def write_config(
         is_own_changed = not json_equal(parts.own, own)
         if not is_shared_changed and not is_own_changed:
             return ConfigWrite(target, texts.hash, (), kept_layout=True, unbuilt=())
-        rewritten = _rewrite_if(texts.shared, _with_meta(parts.shared, at_ms), is_shared_changed)
-        own_rewritten = _rewrite_if(texts.own, parts.own, is_own_changed)
+        rewritten = _rewrite_if(
+            texts.shared, _with_meta(parts.shared, at_ms), is_changed=is_shared_changed
+        )
+        own_rewritten = _rewrite_if(texts.own, parts.own, is_changed=is_own_changed)
         written = ConfigTexts(rewritten.text, own_rewritten.text)
         changed = differing_paths(merged, new)
         examined = examine_config(paths, env, written, need_variables=False)
@@ -154,7 +156,7 @@ class _NewText:
     kept_layout: bool
 
 
-def _rewrite_if(text: str | None, tree: Value, is_changed: bool) -> _NewText:  # noqa: FBT001
+def _rewrite_if(text: str | None, tree: Value, *, is_changed: bool) -> _NewText:
     if not is_changed:
         return _NewText(text, kept_layout=True)
     if text is None:
