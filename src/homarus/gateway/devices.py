@@ -164,9 +164,7 @@ class DeviceRegistry:
         self.on_token_voided(device_id, role, except_conn_id)
         return rotated.tokens[role]
 
-    def revoke(
-        self, device_id: str, role: str, by: Collection[str], *, by_device: str = ""
-    ) -> int:
+    def revoke(self, device_id: str, role: str, by: Collection[str], *, by_device: str = "") -> int:
         """Void a device's token for a role and return when; the device must be approved again.
 
         `by` are the caller's scopes, which must cover the device's, unless it is its own.
