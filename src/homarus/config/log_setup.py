@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from homarus.config.schema import Config
 
 MAX_CHARS = 4_000
+_MAX_SHOWN_CHARS = 1_000  # of the message as OpenClaw's programs read it
 LEVELS = {
     "silent": logging.CRITICAL + 10,
     "fatal": logging.CRITICAL,
@@ -124,7 +125,7 @@ class JsonLineFormatter(logging.Formatter):
             "message": message,
             # The same once more as OpenClaw writes it, for its `logs` command and its pages.
             "0": name,
-            "1": message,
+            "1": message[:_MAX_SHOWN_CHARS],
             "_meta": {
                 "name": name,
                 "parentNames": ["homarus"],

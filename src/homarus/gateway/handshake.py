@@ -176,6 +176,12 @@ class _Handshake:
             self.authenticator.origin_policy.check(self.request)
         except RequestBlockedError as exc:
             raise connect_error(f"origin not allowed: {exc.message}") from None
+        if self._mode == "none" and self.authenticator.origin_policy.is_local_page(self.request):
+            raise connect_error(
+                "origin not allowed: a page of another port needs the gateway's token, and this "
+                "gateway has none (set gateway.auth.token, or add the page to "
+                "gateway.controlUi.allowedOrigins)"
+            )
 
     def _check_secret(self) -> tuple[AuthFailureReason | None, int]:
         """Return why the shared secret is refused, and how long the client must wait."""
@@ -301,6 +307,10 @@ class _Handshake:
         known_device = self.authenticator.devices.get(key.device_id)
         if known_device is None and self._is_local:
             return self.authenticator.devices.pair(request)
+        if known_device is not None and self._is_new_local_node(known_device, token):
+            return self.authenticator.devices.approve(
+                self.authenticator.devices.request(request), by=known_device.scopes
+            )
         beyond_token = token is not None and missing(request.scopes, token.scopes)
         if known_device is None or known_device.lacks(self.role, request.scopes) or beyond_token:
             request_id = self.authenticator.devices.request(request)
@@ -308,6 +318,16 @@ class _Handshake:
                 "pairing required", details={"requestId": request_id}, close_code=POLICY_VIOLATION
             )
         return known_device
+
+    def _is_new_local_node(self, device: Device, token: DeviceToken | None) -> bool:
+        """Return whether a program of this machine adds the node role to a device it has.
+
+        OpenClaw's node host has the device key of its command line. A node has no scopes, so the
+        shared secret is enough for it, as for a new device.
+        """
+        has_secret = token is None and self._mode != "none"
+        is_new = self.role == "node" and "node" not in device.roles
+        return is_new and has_secret and self._is_local
 
     def _caller(self, device_id: str, scopes: frozenset[str], *, has_secret: bool = True) -> Caller:
         client = self.params.client

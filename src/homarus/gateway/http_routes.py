@@ -18,6 +18,7 @@ from homarus.gateway.origin_policy import RequestBlockedError, RequestInfo
 from homarus.gateway.server import Gateway, memory_bytes
 
 _TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
+_PAGE_PATHS: Final = ("/", "/chat")  # the addresses of the page in OpenClaw's links
 _HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
@@ -43,7 +44,7 @@ class HttpRoutes:
         if page:
             names = page_files()
             routes += [Route(f"/{name}", self._page) for name in names]
-            routes.append(Route("/", self._page))
+            routes += [Route(path, self._page) for path in _PAGE_PATHS]
             routes.append(Route("/avatar/{agent}", self._avatar))
         self._router = Router(routes, default=self._not_found, redirect_slashes=False)
 
@@ -80,7 +81,8 @@ class HttpRoutes:
         return PlainTextResponse(metrics_text(self._gateway), headers=_HEADERS, media_type=kind)
 
     async def _page(self, request: Request) -> Response:
-        name = request.url.path.lstrip("/") or "index.html"
+        path = request.url.path
+        name = "index.html" if path in _PAGE_PATHS else path.lstrip("/")
         data = files("homarus.gateway").joinpath("static", name).read_bytes()
         return Response(data, headers=_HEADERS, media_type=_TYPES[name.rpartition(".")[2]])
 

@@ -3,7 +3,8 @@
 A web page anywhere can make its reader's browser call a gateway on the reader's machine. So every
 request must name one of the gateway's own addresses as its Host (a foreign name that resolves to
 this machine is refused), and what a browser sends must come from a page that the gateway served or
-that the config names (its Origin). Other programs send no Origin.
+that the config names (its Origin). Other programs send no Origin. Only a WebSocket may also be
+opened by a page of another port of this machine.
 """
 
 import re
@@ -76,6 +77,7 @@ class RequestInfo:
     is_malformed: bool = False
     target_bytes: int = 0
     user_agent: str = ""
+    is_upgrade: bool = False  # to a WebSocket
     headers: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -98,6 +100,7 @@ class RequestInfo:
             own=server[0] if server else "",
             path=scope.get("raw_path") or b"",
             query=scope.get("query_string", b""),
+            is_upgrade=scope.get("type") == "websocket",
         )
 
     @classmethod
@@ -109,6 +112,7 @@ class RequestInfo:
         own: str = "",
         path: bytes = b"/",
         query: bytes = b"",
+        is_upgrade: bool = False,
     ) -> "RequestInfo":
         """Return the facts of a request from its raw headers."""
         found: dict[str, list[str]] = {}
@@ -131,6 +135,7 @@ class RequestInfo:
             or found.keys() >= _TWO_LENGTHS,
             target_bytes=len(path) + len(query),
             user_agent=one["user-agent"],
+            is_upgrade=is_upgrade,
             headers=found,
         )
 
@@ -171,7 +176,9 @@ class OriginPolicy:
                 "the Host header does not name this gateway",
                 fix="use its address, or add the name to gateway.controlUi.allowedOrigins",
             )
-        if request.origin is not None and not self._is_allowed_origin(request.origin, host_port):
+        if request.origin is not None and not (
+            self._is_allowed_origin(request.origin, host_port) or self.is_local_page(request)
+        ):
             raise RequestBlockedError(
                 403,
                 "pages of this origin may not call the gateway",
@@ -200,6 +207,22 @@ class OriginPolicy:
     def _is_allowed_origin(self, origin: str, host_port: HostPort) -> bool:
         found = parse_origin(origin)
         return found is not None and (found == (self.scheme, *host_port) or found in self.origins)
+
+    def is_local_page(self, request: RequestInfo) -> bool:
+        """Return whether a page that another server of this machine serves opens a WebSocket.
+
+        As in OpenClaw, it may: a page in development is served on a port of its own. It still
+        needs the gateway's secret, so a gateway without one refuses it in the handshake.
+        """
+        found = parse_origin(request.origin or "")
+        return (
+            request.is_upgrade
+            and found is not None
+            and is_local_name(found[1])
+            and found[1:] != parse_host(request.host, self.scheme)
+            and found not in self.origins
+            and self.is_local(request)
+        )
 
     def client_ip(self, request: RequestInfo) -> str:
         """Return the client's address; forwarded addresses count only from trusted proxies."""

@@ -31,7 +31,8 @@ def test_page_scripts_never_turn_text_into_html_or_code(name: str) -> None:
 def test_page_url_sets_no_gateway_and_token_only_in_fragment() -> None:
     together = "".join(FILES[name] for name in SCRIPTS)
     assert re.findall(r"URLSearchParams\((.+?)\)\)?(\.\w+\([^)]*\))", together) == [
-        ("location.hash.slice(1", ".get('token')")
+        ("location.search", ".get('session')"),
+        ("location.hash.slice(1", ".get('token')"),
     ]
     assert together.count("location.hash") == 2  # where it is read, and where it is taken away
-    assert together.count("location.search") == 1  # where it is taken away
+    assert together.count("location.search") == 2  # likewise

@@ -143,15 +143,15 @@ def test_granted_scopes_are_approved_ones_and_upgrade_waits(
     assert accept(authenticator, client.signed(scopes=[READ]), door).caller.scopes == {READ}
 
 
-def test_second_role_needs_an_approval(client: Client) -> None:
+def test_second_role_of_remote_device_needs_an_approval(client: Client) -> None:
     authenticator = client.authenticator()
     accept(authenticator, client.signed())
     node = {"id": "node-host", "version": "1", "platform": "linux", "mode": "node"}
     asked = client.signed(client=node, role="node", scopes=[ADMIN])
-    error = refusal(authenticator, asked)
+    error = refusal(authenticator, asked, REMOTE)
     assert error.details
     authenticator.devices.approve(str(error.details["requestId"]), [ADMIN])
-    assert accept(authenticator, asked).caller.scopes == frozenset(), "a node has no scopes"
+    assert accept(authenticator, asked, REMOTE).caller.scopes == frozenset(), "a node has no scopes"
 
 
 def test_token_without_device_grants_no_scopes(client: Client) -> None:

@@ -13,7 +13,7 @@ from homarus.core.message import Json
 from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.params import Ms
 
-_MAX_LINE_CHARS = 16_000  # a line has its message twice
+_MAX_LINE_CHARS = 8_000
 
 
 class LogTailParams(Params):

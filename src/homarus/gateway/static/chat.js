@@ -14,6 +14,9 @@ const $ = (id) => document.getElementById(id);
 const log = $('log');
 const text = $('text');
 
+// OpenClaw's links name a conversation (`/chat?session=…`).
+const linkedSession = new URLSearchParams(location.search).get('session');
+if (linkedSession) sessionStorage.setItem('session', linkedSession);
 let session = sessionStorage.getItem('session') || '';
 let defaults = {};
 let refresh = 0;
@@ -306,8 +309,10 @@ function keepingPlace(change) {
 async function showHistory() {
   const asked = session;
   try {
-    const { messages = [] } = await wire.call('chat.history', { sessionKey: asked, limit: HISTORY });
+    const params = { sessionKey: asked, limit: HISTORY };
+    const { sessionKey = asked, messages = [] } = await wire.call('chat.history', params);
     if (asked !== session) return;
+    session = sessionKey; // a link may have its short form, events have the full one
     keepingPlace(() => {
       log.replaceChildren(transcript(messages));
       for (const { box } of runs.values()) log.append(box); // what began meanwhile
