@@ -1,4 +1,4 @@
-"""`make crash N=200`: rows 1 to 14 of the failure matrix, N kills at random moments for each.
+"""`make crash N=200`: rows 1 to 14 and 56 of the failure matrix, N random kills for each.
 
 Prints one line for each row and each kind of service; exits with status 1 when a message was lost,
 doubled, or executed twice. The seed is printed, so that a failing run can be repeated.

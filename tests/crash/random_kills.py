@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from homarus.store.sqlite import SqliteStore
-from tests.crash.harness import Flavour, Launch, Rig
+from tests.crash.harness import Flavour, Launch, Rig, wait_for
 
 CHATS = 3  # that write concurrently
 TURNS = 12  # messages of one chat before another replaces it
@@ -48,10 +48,11 @@ class KillScenario:
     marks: tuple[str, ...] = ("{nonce}",)
     text_limit: int = 4_000
     answer_s: float = 0.0  # how long the service takes to confirm a reply
+    queue_mode: str = ""  # then each chat sends a second message while the first is answered
 
 
 def kill_scenarios() -> list[KillScenario]:
-    """Return rows 1 to 14, once for each flavour of service where that matters."""
+    """Return rows 1 to 14, once for each flavour of service where that matters, and row 56."""
     tool = TOOL % "echo {nonce} >> {side}"
     slow_tool = TOOL % "echo {nonce} >> {side}; sleep 0.2"
     text, marks = long_reply()
@@ -72,6 +73,8 @@ def kill_scenarios() -> list[KillScenario]:
         *(KillScenario(13, flavour, window_s=0.15, answer_s=0.03) for flavour in flavours),
         KillScenario(14, "plain", text, 0.2, marks, PART_CHARS),
         KillScenario(14, "lookup", text, 0.2, marks, PART_CHARS),
+        KillScenario(56, text=slow_tool, window_s=0.9, marks=(), queue_mode="steer-backlog"),
+        KillScenario(56, "lookup", slow_tool, window_s=0.9, marks=(), queue_mode="steer"),
     ]
 
 
@@ -103,9 +106,14 @@ class RandomKills:
 
     def __init__(self, launch: Launch, folder: Path, scenario: KillScenario, seed: int) -> None:
         self.scenario, self._random = scenario, Random(f"{scenario.row}-{scenario.flavour}-{seed}")
-        self.rig = Rig(launch, folder, flavour=scenario.flavour, text_limit=scenario.text_limit)
+        queue = {"mode": scenario.queue_mode, "debounceMs": 10}
+        config = {"messages": {"queue": queue}} if scenario.queue_mode else {}
+        self.rig = Rig(
+            launch, folder, flavour=scenario.flavour, text_limit=scenario.text_limit, config=config
+        )
         self.results = KillResults()
         self._nonces: dict[str, str] = {}  # by message id
+        self._steering: set[str] = set()  # ids of messages that were sent while another ran
 
     def run(self, timings: int) -> KillResults:
         """Kill the gateway this many times at random moments, then check what is left."""
@@ -128,6 +136,9 @@ class RandomKills:
             text = scenario.text.replace("{side}", str(rig.side))
             message = rig.offer(text, name, marks=scenario.marks)
             self._nonces[message["id"]] = message["nonce"]
+        if scenario.queue_mode:
+            time.sleep(self._random.uniform(0, scenario.window_s / 3))
+            self._steer(number)
         time.sleep(self._random.uniform(0, scenario.window_s))
         self._kill()
         if self._random.random() < SECOND_KILL_SHARE:
@@ -136,6 +147,13 @@ class RandomKills:
         self.results.timings += 1
         self._wait()
 
+    def _steer(self, number: int) -> None:
+        """Send a second message in every chat."""
+        for chat in range(CHATS):
+            message = self.rig.offer(ECHO, f"chat-{chat}-{number // TURNS}", marks=())
+            self._nonces[message["id"]] = message["nonce"]
+            self._steering.add(message["id"])
+
     def _kill(self) -> None:
         self.rig.kill()
         self.results.kills += 1
@@ -143,10 +161,17 @@ class RandomKills:
 
     def _wait(self) -> None:
         """Wait until every message is answered, or marked as sent with no known outcome."""
-        if self.scenario.flavour != "plain":
+        if self.scenario.queue_mode:  # one reply may answer two messages: no mark identifies it
+            wait_for(self._is_settled, "every message is settled")
+        elif self.scenario.flavour != "plain":
             self.rig.settle()
         else:
             self.rig.settle(unknown=True)
+
+    def _is_settled(self) -> bool:
+        rows, outbox = self.rig.inbox(), self.rig.outbox()
+        sent = all(one.state == "sent" for one in outbox)
+        return sent and len(rows) == len(self._nonces) + 1 and all(row.settled_ms for row in rows)
 
     def _check_results(self) -> None:
         rig, results = self.rig, self.results
@@ -159,6 +184,7 @@ class RandomKills:
         results.lost = [one for one in (*verdict.lost, *verdict.waiting, *verdict.reported)
                       if self.scenario.flavour != "plain" or one not in unknown]  # fmt: skip
         results.faults = [*self._wrong_rows(), *self._wrong_questions(), *self._wrong_effects()]
+        results.faults += rig.read_store(_calls_without_result)
 
     def _wrong_rows(self) -> list[str]:
         rows = self.rig.inbox()
@@ -172,7 +198,13 @@ class RandomKills:
             return []
         text = "\n".join(self.rig.read_store(_questions))
         wrong = {one: text.count(f"T#{nonce}") for one, nonce in self._nonces.items()}
-        return [f"the question {one} is there {n} times" for one, n in wrong.items() if n != 1]
+        # Steering with a backlog means: now, and again in a run of its own.
+        most = {one: 2 for one in self._steering if self.scenario.queue_mode == "steer-backlog"}
+        return [
+            f"the question {one} is there {n} times"
+            for one, n in wrong.items()
+            if not 1 <= n <= most.get(one, 1)
+        ]
 
     def _wrong_effects(self) -> list[str]:
         counts = {one: self.rig.side_effects(nonce) for one, nonce in self._nonces.items()}
@@ -187,3 +219,20 @@ async def _questions(store: SqliteStore) -> Sequence[str]:
             if entry.type == "message" and message and message["role"] == "user":
                 questions.append(str(message["content"]))
     return questions
+
+
+async def _calls_without_result(store: SqliteStore) -> list[str]:
+    """Return the tool calls that have no result in their transcript."""
+    missing: list[str] = []
+    for record in await store.sessions():
+        calls, results = set[str](), set[str]()
+        for entry in await store.entries(record.session_id):
+            message = entry.data.get("message") or {}
+            if message.get("role") == "assistant":
+                parts = message["content"]
+                calls |= {part["id"] for part in parts if part.get("type") == "toolCall"}
+            results |= (
+                {str(message["toolCallId"])} if message.get("role") == "toolResult" else set()
+            )
+        missing += [f"the call {call} in {record.key} has no result" for call in calls - results]
+    return missing

@@ -30,7 +30,7 @@ from homarus.providers.concurrency_limiter import (
 )
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import GUARD_S, assistant_message
-from homarus.testing.model_server import Fail, HangUntilDisconnect, ModelServer, Say
+from homarus.testing.model_server import Fail, HangUntilDisconnect, ModelServer, Say, ScriptStep
 from tests.waiting import settle, until
 
 STUCK = 10  # more than the places of `main`
@@ -72,7 +72,8 @@ async def test_stuck_providers_do_not_delay_healthy_one(
     tmp_path: Path, first_words: list[Say]
 ) -> None:
     async with ModelServer() as stuck, ModelServer() as healthy:
-        stuck.script(*[[*first_words, HangUntilDisconnect()] for _ in range(STUCK)])
+        steps: list[ScriptStep] = [*first_words, HangUntilDisconnect()]
+        stuck.script(*[steps] * STUCK)
         healthy.script([Say("well")])
         async with program(tmp_path, stuck=stuck, healthy=healthy) as app, task_group() as group:
             waiting = [group.create_task(ask(app, f"stuck{n}", "stuck")) for n in range(STUCK)]
@@ -150,21 +151,24 @@ async def consume(
         seen.append((piece, place.is_held))  # noqa: PERF401 - the test reads it meanwhile
 
 
+async def wait_for_release(place: LanePlace) -> None:
+    await until(lambda: not place.is_held)
+
+
 async def test_place_is_held_only_while_an_answer_is_received() -> None:
     lanes, inner = Lanes({"main": 1}), PacedProvider()
     seen: list[tuple[Delta | Message, bool]] = []
     async with lanes.open_place("main") as place, task_group() as group:
         await place.acquire(resumes=False)
         task = group.create_task(consume(LaneReleasingProvider(inner, place), place, seen))
-        await until(lambda: not place.is_held)
+        await wait_for_release(place)
         inner.pieces.put_nowait(AttemptRetried("p", "m", "r", "e", "p/m"))
         await until(lambda: len(seen) == 1)
-        await settle()
-        assert not place.is_held  # between two attempts
+        await wait_for_release(place)  # between two attempts
         inner.pieces.put_nowait(TextDelta("a"))
         await until(lambda: len(seen) == 2)
         assert seen[-1] == (TextDelta("a"), True)
-        await until(lambda: not place.is_held)  # the answer stalls
+        await wait_for_release(place)  # the answer stalls
         inner.pieces.put_nowait(assistant_message("ab"))
         await task
         assert seen[-1][1] and place.is_held  # for the tool calls of the answer

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 
-from homarus.core.errors import ContextOverflowError, ProviderError
+from homarus.core.errors import AnswerTooLongError, ContextOverflowError, ProviderError
 from homarus.core.event import (
     AttemptFailed,
     EventData,
@@ -31,8 +31,10 @@ from homarus.core.message import (
     ToolCall,
     ToolResult,
 )
+from homarus.core.text import clip_middle
 from homarus.providers.base import AttemptRetried, ModelRequest, Provider, TextDelta, ThinkingDelta
 
+MAX_SAVED_CHARS = 8_000  # of an answer that did not end
 SKIPPED = "Skipped due to queued user message."  # clients match this text
 
 
@@ -87,30 +89,30 @@ def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
 
 async def _call_model(context: LoopContext, request: ModelRequest) -> Message:
     """Call the model once. Text before an error or a stop is saved, with how it ended."""
-    received: list[Part] = []
+    texts, thoughts = list[str](), list[str]()
     try:
         async for piece in context.provider.stream(request):
             fault_point("provider.streaming")
             match piece:
                 case TextDelta(text):
-                    received.append(Text(text))
+                    texts.append(text)
                     context.emit(TextAdded(text))
                 case ThinkingDelta(text):
-                    received.append(Thinking(text))
+                    thoughts.append(text)
                     context.emit(ThinkingAdded(text))
                 case AttemptRetried():
-                    received.clear()
+                    texts.clear()
+                    thoughts.clear()
                     context.emit(_failed(piece))
                 case Message():
                     return piece if piece.at_ms else replace(piece, at_ms=context.now_ms())
     except ProviderError as exc:
-        if received or not isinstance(
-            exc, ContextOverflowError
-        ):  # after an overflow the call is repeated
-            await _save_partial(context, received, "error", str(exc))
+        # After an overflow the call is repeated.
+        if texts or thoughts or not isinstance(exc, ContextOverflowError):
+            await _save_partial(context, texts, thoughts, "error", exc)
         raise
     except asyncio.CancelledError:
-        await _save_partial(context, received, "aborted")
+        await _save_partial(context, texts, thoughts, "aborted")
         raise
     raise AssertionError("a provider must end its stream with a Message")
 
@@ -127,15 +129,20 @@ def _failed(retried: AttemptRetried) -> AttemptFailed:
 
 
 async def _save_partial(
-    context: LoopContext, received: list[Part], stop: StopReason, error: str = ""
+    context: LoopContext,
+    texts: Sequence[str],
+    thoughts: Sequence[str],
+    stop: StopReason,
+    error: ProviderError | None = None,
 ) -> None:
-    """Save an answer that was cut short."""
-    thinking = "".join(part.text for part in received if isinstance(part, Thinking))
-    text = "".join(part.text for part in received if isinstance(part, Text))
+    """Save an answer that was cut short; of one that did not end, its beginning and end."""
+    text, thinking = "".join(texts), "".join(thoughts)
+    if isinstance(error, AnswerTooLongError):
+        text, thinking = clip_middle(text, MAX_SAVED_CHARS), clip_middle(thinking, MAX_SAVED_CHARS)
     parts: list[Part] = [Thinking(thinking)] if thinking else []
     if text:
         parts.append(Text(text))
-    origin = replace(context.origin, stop=stop, error=error)
+    origin = replace(context.origin, stop=stop, error=str(error or ""))
     await _save(context, Message("assistant", tuple(parts), context.now_ms(), origin))
 
 

@@ -42,6 +42,7 @@ from homarus.core.errors import (
     ProviderError,
     ProviderTimeoutError,
     RunCrashedError,
+    StoreError,
     UnavailableError,
 )
 from homarus.core.event import (
@@ -50,6 +51,7 @@ from homarus.core.event import (
     CompactionStarted,
     Emitter,
     EventData,
+    MessageSaved,
     RunEnded,
     RunStarted,
 )
@@ -166,7 +168,14 @@ class Run:
 
     async def _prepare_and_loop(self) -> RunOutcome:
         # Returns the outcome instead of setting it: a run that was abandoned must not change it.
-        reply = await self.loop(await self.prepare())
+        loop_context = await self.prepare()
+        try:
+            reply = await self.loop(loop_context)
+        except StoreError:
+            raise  # nothing can be saved, or another run does it
+        except Exception as exc:
+            await self._save_failure(loop_context, exc)
+            raise
         origin = reply.origin
         assert origin is not None  # noqa: S101 - a provider's Message says who wrote it
         return RunOutcome(
@@ -178,6 +187,20 @@ class Run:
             session_id=self._context.session.session_id,
             usage=origin.usage,
         )
+
+    async def _save_failure(self, loop_context: LoopContext, exc: Exception) -> None:
+        """Save an empty answer with the error, unless the loop has saved one.
+
+        Without it the next turn would leave out the question, as it does with one that a crash
+        left without an answer.
+        """
+        if self._context.session.messages[-1].role == "assistant":
+            return
+        text = str(exc) if isinstance(exc, HomarusError) else type(exc).__name__
+        origin = replace(loop_context.origin, stop="error", error=text)
+        failure = Message("assistant", (), loop_context.now_ms(), origin)
+        await loop_context.save([failure])
+        loop_context.emit(MessageSaved(failure))
 
     def _record_timeout(self) -> None:
         if self._is_stopped:
@@ -477,6 +500,7 @@ class Run:
     async def loop(self, loop_context: LoopContext) -> Message:
         """Run the model loop until it answers, compacting the context each time it overflows."""
         context = self._context
+        context.check_window()
         await self._flush_memory_if_due(loop_context)
         for _ in range(MAX_PER_TURN):
             try:

@@ -17,6 +17,7 @@ from homarus.core.faults import fault_point
 from homarus.core.message import Message, ToolResult
 from homarus.core.text import one_line
 from homarus.sessions.session import ExtraWrites, Session
+from homarus.sessions.transcript import NewEntry, steering_copy
 from homarus.store.base import Transaction, TranscriptEntry, UsageRecord
 from homarus.store.journal import InboxRecord, Lease, OutboxRecord
 
@@ -37,6 +38,7 @@ class RunJournal:
         self._runs = {record.run or record.id for record in records}  # that worked on them before
         self._open_calls: frozenset[str] = frozenset()
         self._steering: dict[int, InboxRecord] = {}  # by id() of the message made of it
+        self._copies: set[int] = set()  # id() of messages that get a run of their own
         self._usage: list[UsageRecord] = []  # of model calls, not yet written
         self.sender = ReplySender(
             records[0],
@@ -75,23 +77,32 @@ class RunJournal:
 
     def add_steering(self, record: InboxRecord, message: Message) -> Message:
         """Have this run answer a steering message from the moment it is saved."""
-        if record.id:  # else it only steers: a run of its own answers it
+        if record.id:
             self._steering[id(message)] = record
+        else:  # it only steers: a run of its own answers it
+            self._copies.add(id(message))
         return message
 
     async def save(self, session: Session, messages: Sequence[Message]) -> None:
         """Append messages of the run to the transcript, together with what is sent of them."""
         outbox = await self.sender.records_for_saved(messages)
         usage, self._usage = self._usage, []
+        items = list[Message | NewEntry]()
+        for message in messages:
+            if id(message) in self._copies:
+                items.append(steering_copy(self.run))
+            items.append(message)
 
         def extra_writes(transaction: Transaction, entries: Sequence[TranscriptEntry]) -> None:
             transaction.check_lease(self._ids, self._lease)
             transaction.add_usage(*usage)
-            for message, entry in zip(messages, entries, strict=True):
-                self._record_message(transaction, session, message, entry)
+            for item, entry in zip(items, entries, strict=True):
+                if isinstance(item, Message):
+                    self._record_message(transaction, session, item, entry)
             transaction.enqueue(*outbox)
 
-        await session.append(*messages, extra_writes=extra_writes)
+        await session.append(*items, extra_writes=extra_writes)
+        self._copies.difference_update(map(id, messages))
         self._wake_outbox(outbox)
         for message in messages:
             if record := self._steering.pop(id(message), None):

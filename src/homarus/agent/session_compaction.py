@@ -57,6 +57,7 @@ async def compact_session(
         context = await make_model_context(
             services, session, agent, provider, model, thinking="off", chat=chat, tools=tools
         )
+        context.check_window()
 
         def extra_writes(transaction: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
             at_ms = clock.now_ms()

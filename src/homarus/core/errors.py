@@ -13,6 +13,7 @@ HomarusError
 │   ├── ProviderTimeoutError     → retry, next target
 │   ├── UnreachableError         → retry, next target
 │   ├── StreamError              → retry (malformed or cut off)
+│   ├── AnswerTooLongError       → stop, report: the answer does not end
 │   ├── ContextOverflowError     → compact, retry
 │   ├── ImageTooLargeError       → report with the limit
 │   ├── ContentFilterError       → report
@@ -168,6 +169,12 @@ class StreamError(ProviderError):
     """The response was malformed, or cut off before its end."""
 
     code = "provider.stream"
+
+
+class AnswerTooLongError(ProviderError):
+    """The answer is longer than any model's limit: it would not end."""
+
+    code = "provider.answer_too_long"
 
 
 class ContextOverflowError(ProviderError):

@@ -39,6 +39,7 @@ class HttpConnection(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None  # done when more can be written
         self._buffered_bytes = 0
         self._is_paused = self._is_over = False
+        self._ends_at_s: float | None = None  # when the exchange is silent at the latest
         self._end_reason = ""
         self.free_since_s = 0.0
         self.closed = self._loop.create_future()
@@ -74,8 +75,13 @@ class HttpConnection(asyncio.Protocol):
             else:
                 return
 
+    def end_within(self, seconds: float) -> None:
+        """Wait for the rest of the exchange for at most this long from now."""
+        self._ends_at_s = self._loop.time() + seconds
+
     def release(self) -> bool:
         """End an exchange; return whether the connection can be reused."""
+        self._ends_at_s = None
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             self.abort()
             return False
@@ -173,7 +179,10 @@ class HttpConnection(asyncio.Protocol):
             await self._wait(self._writable)
 
     async def _wait(self, future: "asyncio.Future[None]") -> None:
-        alarm = self._loop.call_later(self._idle_s, _time_out, future)
+        wait_s = self._idle_s
+        if self._ends_at_s is not None:
+            wait_s = min(wait_s, max(0.0, self._ends_at_s - self._loop.time()))
+        alarm = self._loop.call_later(wait_s, _time_out, future)
         try:
             await future
         except TimeoutError as exc:

@@ -52,6 +52,10 @@ class HttpResponse:
             else self._connection.body()
         )
 
+    def end_within(self, seconds: float) -> None:
+        """Wait for more of the body for at most this long from now."""
+        self._connection.end_within(seconds)
+
     async def _decompressed(self) -> AsyncGenerator[bytes, None]:
         decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)
         async for piece in self._connection.body():

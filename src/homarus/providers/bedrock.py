@@ -139,6 +139,8 @@ class BedrockProvider(HttpProvider["_ConverseRequestBuilder"]):
                     for frame in reader.feed(piece):
                         for delta in reply.add(*_event(frame, subject)):
                             yield delta
+                    if reply.finish and await answer.is_over(done=reply.done):
+                        break
         except (StreamError, ProviderTimeoutError):
             if not reply.finish:
                 raise  # a connection lost after the end of the answer loses nothing

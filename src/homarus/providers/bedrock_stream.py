@@ -41,10 +41,9 @@ class _ConverseBlock:
 class ConverseStreamAssembler:
     """Assembles one streamed answer."""
 
-    done = False  # the service marks no last event
-
     def __init__(self) -> None:
         self.finish = ""  # the vendor's stop reason
+        self.done = False  # the usage was received, which is the last event
         self._blocks: list[_ConverseBlock] = []
         self._by_index: dict[int, _ConverseBlock] = {}
         self._usage: Mapping[str, Json] = {}
@@ -59,6 +58,7 @@ class ConverseStreamAssembler:
                 self.finish = get_text(event, "stopReason") or "end_turn"
             case "metadata":
                 self._usage = find_object(event, "usage")
+                self.done = bool(self.finish)
         return ()
 
     def message_parts(self, names: Mapping[str, str] | None = None) -> tuple[Part, ...]:

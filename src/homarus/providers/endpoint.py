@@ -6,6 +6,7 @@ retried, no redirect is followed (it would forward the key), and neither key nor
 """
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import field
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from homarus.core.clock import Clock
-from homarus.core.errors import AuthError, BadRequestError, ProviderError, StreamError
+from homarus.core.errors import AnswerTooLongError, AuthError, BadRequestError, ProviderError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
 from homarus.core.message import Json
@@ -31,10 +32,15 @@ if TYPE_CHECKING:
     from homarus.net.http_client import HttpClient, HttpResponse
 
 MAX_ERROR_BYTES = 64 * 1024
-# The limit of one streamed answer: up to 400 bytes per token, 128k tokens.
-MAX_ANSWER_BYTES = 256 * 1024 * 1024
+# The limits of one streamed answer: up to 400 bytes per token, 128k tokens; and the sum of what its
+# events have beyond the size of an event for one token, as those with pictures or arguments have.
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_LONG_EVENTS_BYTES = 24 * 1024 * 1024
+_SHORT_EVENT_BYTES = 512
 # How long to wait for the end of a finished answer, so that its connection can be reused.
 DRAIN_S = 0.1
+# How long an answer that says it is finished may still send its usage or its last event.
+END_S = 1.0
 NO_ADDRESS = "that is not an address (http://… or https://…)"
 
 
@@ -183,14 +189,14 @@ class StreamingResponse:
     """A successful response whose body is still arriving."""
 
     def __init__(self, reply: "HttpResponse", subject: ErrorContext) -> None:
-        self._subject = subject
+        self._subject, self._reply = subject, reply
         self._type = reply.headers.get("content-type", "").lower()
         self._pieces = reply.iter_body()
 
     async def events(self) -> AsyncGenerator[str, None]:
         """Yield the data of each event; a plain JSON body is one event."""
         self._refuse_page()
-        reader = EventReader()
+        reader, long_bytes = EventReader(), 0
         try:
             if "json" in self._type:
                 async for data in self._whole(reader):
@@ -199,6 +205,10 @@ class StreamingResponse:
             async with aclosing(self.iter_bytes()) as pieces:
                 async for piece in pieces:
                     for data in reader.feed(piece):
+                        if len(data) > _SHORT_EVENT_BYTES:
+                            long_bytes += len(data) - _SHORT_EVENT_BYTES
+                            if long_bytes > MAX_LONG_EVENTS_BYTES:
+                                raise self._too_long()
                         yield data
             for data in reader.end():
                 yield data
@@ -216,14 +226,22 @@ class StreamingResponse:
                     raise self._too_long()
                 yield piece
 
-    async def drain(self) -> None:
-        """Read the rest of a complete answer, if it ends at once."""
+    async def is_over(self, *, done: bool) -> bool:
+        """Return whether a finished answer is complete, which one whose last event came is.
+
+        The rest of that is read, if it ends at once. Another may take `END_S` to send more; then
+        it counts as silent.
+        """
+        if not done:
+            self._reply.end_within(END_S)
+            return False
         try:
             async with asyncio.timeout(DRAIN_S):
                 async for _ in self._pieces:
                     pass
         except TimeoutError:
             pass  # leaving the block disconnects
+        return True
 
     async def _whole(self, reader: EventReader) -> AsyncIterator[str]:
         body = bytearray()
@@ -231,6 +249,8 @@ class StreamingResponse:
             body += piece
             if len(body) > MAX_EVENT_BYTES:
                 raise self._too_long()
+            if _is_complete_json(body):
+                break  # the server may never close the connection
         # Events with a wrong content type.
         if body.lstrip().startswith((b"data:", b":", b"event:")):
             for data in (*reader.feed(bytes(body)), *reader.end()):
@@ -245,8 +265,21 @@ class StreamingResponse:
                 fix="check baseUrl: it often ends in /v1",
             )
 
-    def _too_long(self) -> StreamError:
-        return stream_error(self._subject, "the answer is too long to be one")
+    def _too_long(self) -> AnswerTooLongError:
+        return AnswerTooLongError(
+            self._subject.describe("its answer is too long to be one"),
+            fix="try again, or use another model",
+        )
+
+
+def _is_complete_json(body: bytearray) -> bool:
+    if not body.rstrip().endswith((b"}", b"]")):
+        return False
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 async def _beginning(reply: "HttpResponse") -> bytes:

@@ -122,8 +122,7 @@ class SseProvider(HttpProvider[BuilderT], Generic[BuilderT, ReplyT]):
                     if data.strip():
                         for delta in self._read(data, reply, subject):
                             yield delta
-                    if reply.done:
-                        await answer.drain()
+                    if (reply.finish or reply.done) and await answer.is_over(done=reply.done):
                         break
         except (StreamError, ProviderTimeoutError):
             if not (reply.done or reply.finish):

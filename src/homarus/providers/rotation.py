@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from homarus.core.errors import (
     AllAttemptsFailedError,
+    AnswerTooLongError,
     AuthError,
     BadRequestError,
     BillingError,
@@ -100,6 +101,7 @@ def reason_of(error: ProviderError) -> FailureReason | None:
             | ContentFilterError()
             | ImageTooLargeError()
             | AllAttemptsFailedError()
+            | AnswerTooLongError()
         ):
             return None  # another credential would get the same error
         case OverloadedError() | UnreachableError() | StreamError():

@@ -30,6 +30,7 @@ _STOPS: Final[Mapping[str, StopReason]] = {stop: stop for stop in get_args(StopR
 # The origin of an assistant message that no model wrote; clients know these names.
 INJECTED: Final = Origin("openai-responses", "openclaw", "gateway-injected")
 
+_STEERING = "homarus-steering"
 _SUMMARY = "What was said before, in short:\n\n<summary>\n{}\n</summary>"
 _BRANCH = "We tried something else and came back from it. In short:\n\n<summary>\n{}\n</summary>"
 
@@ -66,6 +67,11 @@ def model_snapshot(provider: str, api: str, model: str, at_ms: int) -> NewEntry:
     """Return the entry that OpenClaw writes with a change of model."""
     data = {"timestamp": at_ms, "provider": provider, "modelApi": api, "modelId": model}
     return NewEntry("custom", {"customType": "model-snapshot", "data": data})
+
+
+def steering_copy(run_id: str) -> NewEntry:
+    """Return the entry before a user message that only steers a run, and gets its own run later."""
+    return NewEntry("custom", {"customType": _STEERING, "data": {"runId": run_id}})
 
 
 def compaction(
@@ -470,13 +476,17 @@ def orphan_of(path: Sequence[TranscriptEntry]) -> OrphanedMessage | None:
 
 
 def questions_in(path: Iterable[TranscriptEntry]) -> set[str]:
-    """Return the ids of the entries with a user message."""
-    found = ((entry.id, entry.data.get("message")) for entry in path if entry.type == "message")
-    return {
-        name
-        for name, message in found
-        if isinstance(message, dict) and message.get("role") == "user"
-    }
+    """Return the ids of the entries with a user message that a run must answer.
+
+    A copy that only steers a run is none: its own run answers it (`steering_copy`).
+    """
+    found, is_copy = set[str](), False
+    for entry in path:
+        message = entry.data.get("message") if entry.type == "message" else None
+        if isinstance(message, dict) and message.get("role") == "user" and not is_copy:
+            found.add(entry.id)
+        is_copy = entry.type == "custom" and entry.data.get("customType") == _STEERING
+    return found
 
 
 def count_partial_answers(path: Sequence[TranscriptEntry]) -> int:

@@ -98,10 +98,10 @@ class ModelContext:
         same = self._rendered.params.model == model.id
         images = self._rendered.params.images if same else None
         self._params = RenderParams(model.id, model.window, fixed, max_turns, pruning, images)
-        self._check_window(fixed)
 
-    def _check_window(self, fixed: int) -> None:
-        fit = check_window(self.model.window, fixed)
+    def check_window(self) -> None:
+        """Raise UserError when the window has no room for a conversation."""
+        fit = check_window(self.model.window, self._params.fixed)
         if fit.verdict == "refused":
             raise UserError(fit.reason, fix="choose a model with a larger window")
         if fit.verdict == "tight":

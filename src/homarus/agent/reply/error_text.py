@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from homarus.core.errors import (
     AllAttemptsFailedError,
+    AnswerTooLongError,
     AuthError,
     BadRequestError,
     BillingError,
@@ -63,6 +64,10 @@ _SENTENCES: Mapping[type[HomarusError], str] = {
         "The model's service cannot be reached. If it runs on your own machine, is it started? "
         "`homarus models status` says what was tried."
     ),
+    AnswerTooLongError: (
+        "The model's answer did not end, and was stopped. Try again, or choose another model with "
+        "/model."
+    ),
     StreamError: "The model's answer broke off in the middle. Try again.",
     ContentFilterError: (
         "The model's service refused to answer this. Say it in another way, or choose another "
@@ -97,6 +102,7 @@ _SHORT: Mapping[type[ProviderError], str] = {
     OverloadedError: "a service is overloaded",
     ProviderTimeoutError: "no answer came in time",
     UnreachableError: "a service cannot be reached",
+    AnswerTooLongError: "an answer did not end",
     StreamError: "an answer broke off",
     ContentFilterError: "a service refused the content",
     BadRequestError: "a request was not accepted",
