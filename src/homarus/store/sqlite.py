@@ -535,6 +535,16 @@ class SqliteStore:
         )
         return {record_id: load_json(text) for record_id, text in rows}
 
+    def probe_disk(self) -> Future[None]:
+        if self._engine.writer is None:
+            raise StoreError(f"{self._engine.paths.database} was opened for reading only")
+        value = str(time.time_ns())
+
+        def write(db: apsw.Connection) -> None:
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('probe', ?)", (value,))
+
+        return self._engine.writer.submit(write)
+
     async def wait_for_disk_failure(self) -> StoreError:
         """Wait until the disk fails so that nothing more can be written, and return the reason.
 
