@@ -14,6 +14,7 @@ import click
 from homarus.agent.workspace import SEEDED, workspace_advice
 from homarus.cli.gateway_options import as_json_option
 from homarus.cli.memory_files import index_files
+from homarus.cli.state_check import check_state
 from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
 from homarus.config.check import unimplemented_keys
 from homarus.config.config_files import read_text
@@ -44,8 +45,9 @@ class DoctorFinding:
 
 
 @click.command("doctor")
+@click.option("--fix", is_flag=True, help="Repair a damaged database; a copy of it is kept.")
 @as_json_option
-def command(*, as_json: bool) -> None:
+def command(*, fix: bool, as_json: bool) -> None:
     """Look for what is wrong and say how to mend it."""
     paths = Paths.find(os.environ)
     examined, findings = _config(paths, os.environ)
@@ -53,7 +55,7 @@ def command(*, as_json: bool) -> None:
         findings += _agents(paths, examined.config)
         findings += _workspaces(paths, examined.config)
         findings.append(_model(paths, examined.config, examined.env))
-    findings += [_state(paths), *_memory(paths), _disk(paths), _git()]
+    findings += [*_state(paths, fix=fix), *_memory(paths), _disk(paths), _git()]
     if as_json:
         rows = [_row(finding) for finding in findings]
         healthy = all(finding.state != "bad" for finding in findings)
@@ -165,18 +167,17 @@ def _model(paths: Paths, config: Config, env: Mapping[str, str]) -> DoctorFindin
     return DoctorFinding("model", "ok", f"{choice.ref}: {choice.why}")
 
 
-def _state(paths: Paths) -> DoctorFinding:
+def _state(paths: Paths, *, fix: bool) -> Iterator[DoctorFinding]:
     shown = shorten(paths.state, paths.home)
     nearest = next(path for path in (paths.state, *paths.state.parents) if path.exists())
     if not os.access(nearest, os.W_OK):
-        return DoctorFinding("state", "bad", f"{nearest} cannot be written", "check who owns it")
-    if not paths.database.exists():
-        return DoctorFinding("state", "note", f"{shown} holds no conversations yet")
-    try:
-        check_database(paths.database)
-    except HomarusError as exc:
-        return DoctorFinding("state", "bad", exc.message, exc.fix)
-    return DoctorFinding("state", "ok", f"{shown}, database sound")
+        yield DoctorFinding("state", "bad", f"{nearest} cannot be written", "check who owns it")
+    elif not paths.database.exists():
+        yield DoctorFinding("state", "note", f"{shown} holds no conversations yet")
+    else:
+        for is_sound, text, how in check_state(paths, fix=fix):
+            state: FindingState = "bad" if not is_sound else "note" if how else "ok"
+            yield DoctorFinding("state", state, f"{shown}: {text}", how)
 
 
 def _memory(paths: Paths) -> Iterator[DoctorFinding]:

@@ -26,17 +26,21 @@ def command(gateway: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
 
 
 def print_health(gateway: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
-    """Fetch and print the health."""
+    """Fetch and print the health; exit with 1 when it is not good."""
     found = asyncio.run(_fetch(gateway, timeout_ms / 1000))
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))
-        return
+        raise click.exceptions.Exit(0 if found.get("ok") else 1)
     sessions = found.get("sessions")
     count = sessions.get("count", 0) if isinstance(sessions, dict) else 0
     agents = found.get("agents")
     names = [row["agentId"] for row in agents] if isinstance(agents, list) else []
-    state = "ok" if found.get("ok") else "something blocked it a moment ago (homarus logs)"
+    disk = found.get("disk")
+    problem = disk.get("problem") if isinstance(disk, dict) else None
+    blocked = "something blocked it a moment ago (homarus logs)"
+    state = "ok" if found.get("ok") else f"the disk fails: {problem}" if problem else blocked
     click.echo(f"{state}: {count} conversations, agents {', '.join(map(str, names))}")
+    raise click.exceptions.Exit(0 if found.get("ok") else 1)
 
 
 async def _fetch(gateway: GatewayOptions, timeout_s: float) -> dict[str, Json]:

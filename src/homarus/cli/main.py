@@ -13,6 +13,7 @@ from homarus.core.errors import HomarusError
 COMMANDS: dict[str, tuple[str, str]] = {
     "agent": ("agent", "Ask an agent one thing and print its answer."),
     "agents": ("agents", "List agents; add, remove or introduce one, say what it answers."),
+    "backup": ("backup", "Save everything to one file, check such a file, and bring it back."),
     "channels": (
         "channels",
         "See to the chat services you are reached by; alone, say how they are.",

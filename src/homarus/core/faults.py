@@ -2,7 +2,8 @@
 
 `HOMARUS_FAULT=point:action[:n][,…]` enables some; without it a point costs one lookup in an empty
 dict. The action happens when the point is passed for the `n`-th time (default 1), with `n+` then
-and every later time. Actions: kill9, raise, delay (a second), slow (5 ms), enospc, eio.
+and every later time. Actions: kill9, raise, delay (a second), slow (5 ms), hang (as a dead disk
+may), enospc, eio.
 """
 
 import errno
@@ -15,9 +16,10 @@ from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 
 VARIABLE: Final = "HOMARUS_FAULT"
-ACTIONS: Final = ("kill9", "raise", "delay", "slow", "enospc", "eio")
+ACTIONS: Final = ("kill9", "raise", "delay", "slow", "hang", "enospc", "eio")
 DELAY_S: Final = 1.0
 SLOW_S: Final = 0.005
+HANG_S: Final = 3_600.0
 
 # Every fault point, with the state of the program when it is passed.
 POINTS: Final = {
@@ -89,6 +91,8 @@ def _perform(point: str, action: str) -> None:
             time.sleep(DELAY_S)
         case "slow":
             time.sleep(SLOW_S)
+        case "hang":
+            time.sleep(HANG_S)
         case "enospc":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         case "eio":

@@ -1,20 +1,71 @@
-"""The health summary that `health` returns and that clients receive every minute."""
+"""The health summary that `health` returns and that clients receive every minute.
+
+A health request writes to the disk: a disk that died while nothing was written shows only so.
+Nothing is written without a request.
+"""
+
+import asyncio
+from typing import Final
 
 from homarus.config.agent_settings import agent_ids, default_agent_id
+from homarus.core.clock import Clock
+from homarus.core.errors import StoreError
 from homarus.core.loop_monitor import LoopMonitor
 from homarus.core.message import Json
 from homarus.gateway.channel_status import encode_channels_status
 from homarus.gateway.services import GatewayServices
 from homarus.gateway.session_rows import index_path
+from homarus.store.base import Store
 
 FRESH_MS = 60_000
+PROBE_INTERVAL_S: Final = 5.0
+PROBE_TIMEOUT_S: Final = 2.0
 _RECENT = 5
 
 
-async def collect_health(services: GatewayServices, monitor: LoopMonitor) -> dict[str, Json]:
+class DiskProbe:
+    """Whether the store can write. One write at a time, and at most one each few seconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pending: asyncio.Future[None] | None = None
+        self._next_at_s = clock.monotonic()
+        self.problem = ""  # as of the last probe
+
+    async def check(self, store: Store) -> str:
+        """Write, unless that was done a moment ago; return what is wrong, "" for nothing.
+
+        A write that hangs is not waited for longer than PROBE_TIMEOUT_S, and not repeated.
+        """
+        if self._pending is None:
+            if self._clock.monotonic() < self._next_at_s:
+                return self.problem
+            self._next_at_s = self._clock.monotonic() + PROBE_INTERVAL_S
+            try:
+                self._pending = asyncio.wrap_future(store.probe_disk())
+            except StoreError as exc:  # it was closed, as after a disk failure
+                self.problem = exc.message
+                return self.problem
+            self._pending.add_done_callback(self._end)
+        pending = self._pending
+        await asyncio.wait([pending], timeout=PROBE_TIMEOUT_S)
+        if not pending.done():
+            self.problem = f"a write takes longer than {PROBE_TIMEOUT_S:.0f} s"
+        return self.problem
+
+    def _end(self, done: asyncio.Future[None]) -> None:
+        self._pending = None
+        error = None if done.cancelled() else done.exception()
+        self.problem = str(error) if error else ""
+
+
+async def collect_health(
+    services: GatewayServices, monitor: LoopMonitor, disk_problem: str = ""
+) -> dict[str, Json]:
     """Return counts and the newest sessions, without reading transcripts or calling services.
 
-    It is not `ok` while, and for a minute after, the event loop was blocked.
+    It is not `ok` while, and for a minute after, the event loop was blocked, and while the disk
+    cannot be written.
     """
     started = services.clock.monotonic()
     config = services.loaded.config
@@ -24,7 +75,7 @@ async def collect_health(services: GatewayServices, monitor: LoopMonitor) -> dic
     ]
     own = next(row for row in rows if row["isDefault"])
     return {
-        "ok": not monitor.is_stalled,
+        "ok": not monitor.is_stalled and not disk_problem,
         "ts": services.clock.now_ms(),
         "durationMs": round((services.clock.monotonic() - started) * 1000),
         **_channels(services),
@@ -33,6 +84,7 @@ async def collect_health(services: GatewayServices, monitor: LoopMonitor) -> dic
         "agents": rows,
         "sessions": own["sessions"],
         "loop": loop_lag(monitor),
+        "disk": {"ok": not disk_problem, **({"problem": disk_problem} if disk_problem else {})},
     }
 
 

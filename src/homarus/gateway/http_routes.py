@@ -70,9 +70,14 @@ class HttpRoutes:
         await send({"type": "websocket.http.response.body", "body": response.body})
 
     async def _health(self, _request: Request) -> Response:
-        ready, blocked = self._gateway.ready.is_set(), self._gateway.monitor.is_stalled
-        state = "starting" if not ready else "blocked" if blocked else "live"
-        ok = ready and not blocked
+        gateway, state = self._gateway, "live"
+        if not gateway.ready.is_set():
+            state = "starting"
+        elif await gateway.disk.check(gateway.services.store):
+            state = "disk"  # why is for those who may read `health`
+        elif gateway.monitor.is_stalled:
+            state = "blocked"
+        ok = state == "live"
         return JSONResponse({"ok": ok, "status": state}, 200 if ok else 503, _HEADERS)
 
     async def _metrics(self, request: Request) -> Response:

@@ -26,7 +26,7 @@ from homarus.gateway.connection import POLICY, RESTART, Connection
 from homarus.gateway.events import BUS_SIZE, EventBroadcaster
 from homarus.gateway.frames import TICK_S
 from homarus.gateway.handshake import AuthenticatedClient, ConnectionAuthenticator
-from homarus.gateway.health import FRESH_MS, collect_health
+from homarus.gateway.health import FRESH_MS, DiskProbe, collect_health
 from homarus.gateway.hello import hello
 from homarus.gateway.idempotency import IdempotencyCache
 from homarus.gateway.method import Caller, Method, Scope
@@ -97,7 +97,7 @@ class Gateway:
         )
         self.usage = UsageCache()
         self.health: Mapping[str, Json] = {}
-        self.monitor = LoopMonitor()
+        self.monitor, self.disk = LoopMonitor(), DiskProbe(self.clock)
         self.config_problem = ""  # why the file on disk is not the config in use
         self.config_watcher: ConfigWatcher | None = None  # of the config
         self._connections: dict[str, Connection] = {}
@@ -312,8 +312,9 @@ class Gateway:
 
     async def _refresh_health(self) -> None:
         """Collect the health summary again when it is old."""
-        if self.clock.now_ms() - int(self.health.get("ts", 0)) >= FRESH_MS:
-            self.update_health(await collect_health(self.services, self.monitor))
+        if not 0 <= self.clock.now_ms() - int(self.health.get("ts", 0)) < FRESH_MS:
+            problem = self.disk.problem  # a disk that sleeps is not woken
+            self.update_health(await collect_health(self.services, self.monitor, problem))
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         async def wait() -> None:

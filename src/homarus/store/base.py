@@ -14,6 +14,7 @@ Every row carries a principal; `scoped` narrows a store to one of them.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Literal, Protocol
@@ -178,6 +179,13 @@ class Store(Protocol):
 
     async def leaf(self, session_id: str) -> str | None:
         """Return the id of the entry that the next one will follow."""
+        ...
+
+    def probe_disk(self) -> "Future[None]":
+        """Start a small durable write, for a health check; the future has its outcome.
+
+        It may never be done: a dead disk can block a write without an error.
+        """
         ...
 
     async def record(self, kind: str, id: str) -> Mapping[str, Json] | None: ...  # noqa: A002 - the word for it

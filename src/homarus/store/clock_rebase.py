@@ -41,6 +41,10 @@ def rebase_at_start(db: apsw.Connection) -> int:
         _record_clock(db)
     else:
         shift_times(db, step_ms)
+        db.execute(  # else recovery would park them as too old
+            "UPDATE accepted SET at_ms = at_ms + max(?, 0) WHERE state IN ('accepted', 'running')",
+            (step_ms,),
+        )
     return step_ms
 
 

@@ -36,6 +36,7 @@ class _Task:
     loop: asyncio.AbstractEventLoop | None  # None: a thread waits
     future: "asyncio.Future[Any] | Future[Any]"
     late: "asyncio.Future[None] | None" = None  # for a waiter that was cancelled
+    is_exclusive: bool = False  # runs alone and without a transaction
     is_settled: bool = False  # the outcome was delivered
 
 
@@ -67,6 +68,7 @@ class DatabaseWriter:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._later: dict[str, Job[object]] = {}
         self._lock = threading.Lock()
+        self._exclusive: _Task | None = None
         self._closed = False
         self._broken_reason = ""
         self.broken: Future[StoreError] = Future()
@@ -100,6 +102,15 @@ class DatabaseWriter:
         self._put(_Task(job, None, future))
         return future
 
+    def submit_exclusive(self, job: Job[T]) -> Future[T]:
+        """Run a job alone and without a transaction; deferred jobs before it are dropped.
+
+        For a repair, which replaces all contents. The caller must not be the writer's thread.
+        """
+        future: Future[T] = Future()
+        self._put(_Task(job, None, future, is_exclusive=True))
+        return future
+
     def run_deferred(self, name: str, job: Job[object]) -> None:
         """Run a job with the next batch; a newer job of the same name replaces it.
 
@@ -128,7 +139,9 @@ class DatabaseWriter:
         try:
             while not closing and not self._broken_reason:
                 batch, closing = self._next_batch()
-                if batch or self._later:
+                if batch and batch[-1].is_exclusive:
+                    _settle([self._run_alone(batch[-1])])
+                elif batch or self._later:
                     _settle(self._commit(batch))
                 batch = []
         finally:  # every waiting caller gets an answer
@@ -139,13 +152,29 @@ class DatabaseWriter:
 
     def _next_batch(self) -> tuple[list[_Task], bool]:
         batch: list[_Task] = []
+        if self._exclusive:
+            batch, self._exclusive = [self._exclusive], None
+            return batch, False
         while True:
             task = self._tasks.get()
             if task is None:
                 return batch, True
+            if task.is_exclusive and batch:
+                self._exclusive = task  # after what was submitted before it
+                return batch, False
             batch.append(task)
+            if task.is_exclusive:
+                return batch, False
             if len(batch) >= MAX_BATCH or self._tasks.empty():
                 return batch, False
+
+    def _run_alone(self, task: _Task) -> _Outcome:
+        with self._lock:
+            self._later = {}
+        try:
+            return _Outcome(task, task.job(self._db))
+        except (*_EXPECTED, OSError) as exc:
+            return _Outcome(task, error=self._error(exc))
 
     def _commit(self, batch: Sequence[_Task]) -> list[_Outcome]:
         with self._lock:
@@ -210,6 +239,8 @@ class DatabaseWriter:
     def _refuse(self, rest: list[_Task]) -> None:
         with self._lock:
             self._closed = True
+        if self._exclusive:
+            rest.append(self._exclusive)
         while not self._tasks.empty():
             task = self._tasks.get()
             if task is not None:

@@ -8,13 +8,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import apsw
 
-from homarus.core.errors import HomarusError, StoreError
+from homarus.core.errors import CorruptDataError, HomarusError, StoreError
 from homarus.store.database_writer import DatabaseWriter
 from homarus.store.sessions_file import SessionsFiles
 from homarus.store.sqlite_errors import TranslateErrors
@@ -31,14 +32,22 @@ RETRY_S = 5.0
 _NEVER = float("inf")
 _EXPECTED = (OSError, HomarusError, ValueError)
 
-_Request: TypeAlias = tuple[Callable[[], None], "Future[None]"]
+_Request: TypeAlias = tuple[Callable[[], Exception | None], "Future[Exception | None]"]
 
 
 class FileMirror:
     """Writes `sessions.json` and the transcripts in the background; imports what others changed."""
 
-    def __init__(self, paths: StatePaths, db: apsw.Connection, writer: DatabaseWriter) -> None:
-        self._paths, self._db = paths, db
+    def __init__(
+        self,
+        paths: StatePaths,
+        db: apsw.Connection,
+        writer: DatabaseWriter,
+        on_damage: Callable[[Exception], object] = lambda _exc: None,
+    ) -> None:
+        self._paths, self._db, self._on_damage = paths, db, on_damage
+        self._busy = threading.Lock()  # held while it uses the database
+        self._damage: Exception | None = None
         self._transcripts = TranscriptFiles(paths, db, writer)
         self._indexes = SessionsFiles(paths, db, writer)
         self._wake = threading.Condition()
@@ -55,6 +64,19 @@ class FileMirror:
     def repairs(self) -> tuple[Repair, ...]:
         """Return the files that held unreadable lines, since the store was opened."""
         return tuple(self._transcripts.repairs)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop using the database while the block lasts, and then read everything anew.
+
+        The caller must not be the mirror's thread while it works.
+        """
+        with self._busy:
+            try:
+                yield
+            finally:
+                self._transcripts.forget()
+                self._indexes.forget()
 
     def mark_dirty(self, transcripts: Iterable[str], agents: Iterable[str]) -> None:
         """Schedule these files: a commit made them stale."""
@@ -74,23 +96,23 @@ class FileMirror:
     def index_changed(self, agent: str) -> bool:
         return self._indexes.changed(agent)
 
-    def import_transcript(self, session_id: str) -> Future[None]:
-        """Import a transcript that another program wrote."""
+    def import_transcript(self, session_id: str) -> Future[Exception | None]:
+        """Import a transcript that another program wrote; the result is damage that was met."""
         return self._ask(lambda: self._try(("transcript", session_id)))
 
-    def import_index(self, agent: str) -> Future[None]:
+    def import_index(self, agent: str) -> Future[Exception | None]:
         """Import a `sessions.json` that another program wrote."""
         return self._ask(lambda: self._take_in_index(agent))
 
-    def import_indexes(self) -> Future[None]:
+    def import_indexes(self) -> Future[Exception | None]:
         """Import the `sessions.json` of every agent."""
         return self._ask(self._take_in_indexes)
 
-    def import_all(self) -> Future[None]:
+    def import_all(self) -> Future[Exception | None]:
         """Import every `sessions.json` after a start, and schedule what was left unwritten."""
         return self._ask(self._catch_up)
 
-    def flush(self) -> Future[None]:
+    def flush(self) -> Future[Exception | None]:
         """Write everything that is scheduled, now."""
         return self._ask(lambda: self._work(_NEVER))
 
@@ -101,8 +123,8 @@ class FileMirror:
             self._wake.notify()
         self._thread.join()
 
-    def _ask(self, work: Callable[[], None]) -> Future[None]:
-        future: Future[None] = Future()
+    def _ask(self, work: Callable[[], Exception | None]) -> Future[Exception | None]:
+        future: Future[Exception | None] = Future()
         with self._wake:
             if self._closing:
                 raise self._closed()
@@ -127,10 +149,15 @@ class FileMirror:
                     self._requests.clear()
                     closing = self._closing
                 for request in requests:
-                    _answer(request)
-                if closing:
-                    self._answer_last()
-                self._work(_NEVER if closing else time.monotonic())
+                    with self._busy:
+                        _answer(request)
+                with self._busy:
+                    if closing:
+                        self._answer_last()
+                    self._work(_NEVER if closing else time.monotonic())
+                if self._damage and not closing:
+                    damage, self._damage = self._damage, None
+                    self._on_damage(damage)
         finally:  # every waiting caller gets an answer, whatever happened above
             with self._wake:
                 self._closing = True
@@ -158,10 +185,10 @@ class FileMirror:
             for what in ready:
                 del self._due[what]
         for what in ready:
-            self._try(what)
+            self._damage = self._try(what) or self._damage
 
-    def _try(self, what: tuple[str, str]) -> None:
-        """Sync one file; log a failure once and retry."""
+    def _try(self, what: tuple[str, str]) -> Exception | None:
+        """Sync one file; log a failure once and retry. Return it if the database is the cause."""
         kind, name = what
         try:
             with TranslateErrors(self._paths.database):
@@ -175,8 +202,9 @@ class FileMirror:
             self._failed.add(what)
             with self._wake:
                 self._due.setdefault(what, time.monotonic() + RETRY_S)
-        else:
-            self._failed.discard(what)
+            return exc if isinstance(exc, CorruptDataError | ValueError) else None
+        self._failed.discard(what)
+        return None
 
     def _sync_index(self, agent: str) -> None:
         started = time.perf_counter()
@@ -207,8 +235,8 @@ def _answer(request: _Request) -> None:
     if not future.set_running_or_notify_cancel():
         return  # the caller was cancelled and no longer waits
     try:
-        work()
+        result = work()
     except _EXPECTED as exc:
         future.set_exception(exc)
     else:
-        future.set_result(None)
+        future.set_result(result)

@@ -62,6 +62,10 @@ class SessionsFiles:
         seen = self._seen.get(agent)
         return seen is None or stat_stamp(self._paths.index(agent)) != seen.stamp
 
+    def forget(self) -> None:
+        """Drop what is known of files: the database was replaced."""
+        self._seen.clear()
+
     def agents(self) -> list[str]:
         """Return every agent that has sessions, in the database or in a file."""
         found = select(
@@ -174,6 +178,13 @@ def _merge(agent: str, taken: list[SessionRow], written: int) -> Job[int]:
         return changes
 
     return merge
+
+
+def import_file(path: Path, agent: str, db: apsw.Connection) -> None:
+    """Import a `sessions.json` into a database that is being repaired. Raises OSError."""
+    entries = _read(path, agent)
+    if entries:
+        _merge(agent, [_row(key, agent, entry) for key, entry in entries.items()], 0)(db)
 
 
 def _takes(theirs: SessionRow, ours: tuple[int, int, int, str] | None, written: int) -> bool:

@@ -6,6 +6,9 @@
 
 Writes go through one thread (database_writer.py), files through another (file_mirror.py). A read
 of one row runs on the event loop: readers of a write-ahead log never wait.
+
+A damaged database is repaired (repair.py) when it is opened, or by the first call that meets the
+damage, which is then made again.
 """
 
 import asyncio
@@ -13,13 +16,14 @@ import gc
 import logging
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import apsw
 
@@ -44,8 +48,13 @@ from homarus.store.lock import StateLock
 from homarus.store.query import WhereClause, select
 from homarus.store.schema import BUSY_MS, MIGRATIONS, check_version, configure, migrate
 from homarus.store.sqlite_errors import TranslateErrors
-from homarus.store.sqlite_journal import SqliteJournal, SqliteJournalTransaction, WriteStep
-from homarus.store.state_paths import StatePaths, is_agent_id, is_session_id
+from homarus.store.sqlite_journal import (
+    SqliteJournal,
+    SqliteJournalTransaction,
+    WriteStep,
+    repairing,
+)
+from homarus.store.state_paths import REPAIRED, StatePaths, is_agent_id, is_session_id
 from homarus.store.transcript_codec import (
     archive_suffix,
     decode_entry,
@@ -62,6 +71,7 @@ log = logging.getLogger(__name__)
 # A read of more entries than this leaves the event loop.
 _QUICK_ENTRIES = 200
 _EPOCH_SIZE = 1 << 32
+_RECHECK_S = 60.0  # how long a check that found nothing holds
 
 _Read = TypeVar("_Read")
 _T = TypeVar("_T")
@@ -116,25 +126,24 @@ class _SqliteEngine:
     epoch: int = 0
     tokens: int = 0
     closed: bool = False
+    sound_at_s: float | None = None  # when a check found no damage, or a repair ended
+    repaired_at_s: float = -_RECHECK_S
     bulk_lock: threading.Lock = field(default_factory=threading.Lock)
+    repair_lock: threading.Lock = field(default_factory=threading.Lock)
     leases: Lanes = field(default_factory=Lanes)
 
     @classmethod
     def to_write(cls, paths: StatePaths, lock: StateLock, *, mirror: bool) -> Self:
         path = paths.database
-        _make_private(path)
-        with TranslateErrors(path), ExitStack() as opened:
-            writing = _connect(path, opened)
-            configure(writing)
-            migrate(writing, path)
-            epoch = _next_epoch(writing)
-            quick, bulk, mirroring = (_reader(path, opened) for _ in range(3))
-            opened.pop_all()  # success: the user of a connection closes it
+        with TranslateErrors(path):
+            writing, quick, bulk, mirroring, epoch = _open_or_repair(paths)
         writer = DatabaseWriter(writing, path)
-        view = FileMirror(paths, mirroring, writer) if mirror else None
-        if view is None:
+        engine = cls(paths, quick, bulk, lock, writer, epoch=epoch)
+        if mirror:
+            engine.mirror = FileMirror(paths, mirroring, writer, engine.repair)
+        else:
             mirroring.close()
-        return cls(paths, quick, bulk, lock, writer, view, epoch)
+        return engine
 
     @classmethod
     def to_read(cls, paths: StatePaths) -> Self:
@@ -147,6 +156,36 @@ class _SqliteEngine:
                 migrate(quick, path)
             opened.pop_all()
         return cls(paths, quick, bulk)
+
+    def repair(self, failure: Exception) -> bool:
+        """Repair the database if it is damaged; return whether the failed call may be repeated.
+
+        Blocks. To be called from any thread but the writer's.
+        """
+        from homarus.store.damage import find_bad_rows, find_damage
+
+        if self.writer is None or self.closed:
+            return False
+        with self.repair_lock:
+            now_s = time.monotonic()
+            if self.sound_at_s is not None and now_s - self.sound_at_s < _RECHECK_S:
+                return now_s - self.repaired_at_s < _RECHECK_S
+            with ExitStack() as opened:
+                db = _reader(self.paths.database, opened)
+                reason = find_damage(db, None) or find_bad_rows(db)
+            if reason:
+                self._repair(reason, failure)
+                self.repaired_at_s = time.monotonic()
+            self.sound_at_s = time.monotonic()
+            return bool(reason)
+
+    def _repair(self, reason: str, failure: Exception) -> None:
+        from homarus.store.repair import repair_open
+
+        log.error("the database is damaged, it is repaired now: %s", failure)
+        assert self.writer is not None  # noqa: S101 - checked by the caller
+        with self.mirror.paused() if self.mirror else nullcontext():
+            self.writer.submit_exclusive(lambda db: repair_open(self.paths, reason, db)).result()
 
     def next_token(self) -> int:
         """Return a token larger than any before it, also across restarts."""
@@ -167,6 +206,49 @@ class _SqliteEngine:
         self.quick.close()
         if self.lock:
             self.lock.release()
+
+
+_Connections: TypeAlias = tuple[
+    apsw.Connection, apsw.Connection, apsw.Connection, apsw.Connection, int
+]
+
+
+def _open_or_repair(paths: StatePaths) -> _Connections:
+    """Open the connections of a store and return them with the epoch of this start."""
+    from homarus.store.damage import DAMAGE, has_unknown_format
+
+    if (paths.state / REPAIRED).exists():
+        from homarus.store.repair import finish_repair
+
+        finish_repair(paths)
+    _make_private(paths.database)
+    try:
+        return _open_connections(paths.database)
+    except DAMAGE as exc:
+        reason = str(exc)
+    except apsw.ReadOnlyError as exc:
+        if not has_unknown_format(paths.database):
+            raise
+        reason = str(exc)
+    from homarus.store.repair import repair_offline
+
+    repair_offline(paths, reason)
+    return _open_connections(paths.database)
+
+
+def _open_connections(path: Path) -> _Connections:
+    from homarus.store.damage import find_damage
+
+    with ExitStack() as opened:
+        writing = _connect(path, opened)
+        configure(writing)
+        if damage := find_damage(writing):
+            raise CorruptDataError(damage)
+        migrate(writing, path)
+        epoch = _next_epoch(writing)
+        quick, bulk, mirroring = (_reader(path, opened) for _ in range(3))
+        opened.pop_all()  # success: the user of a connection closes it
+    return writing, quick, bulk, mirroring, epoch
 
 
 def _connect(path: Path, opened: ExitStack) -> apsw.Connection:
@@ -288,13 +370,17 @@ class SqliteStore:
         # Files have no place for a team: only the owner's sessions are mirrored.
         self._mirror = engine.mirror if principal == OWNER else None
         self._journal = SqliteJournal(
-            principal, self._read, self._write, self.transaction, self.lease
+            principal, self._read, self._write, self.transaction, self.lease, repair=self._repair
         )
 
     async def __aenter__(self) -> Self:
+        await self._import_files()
+        return self
+
+    @repairing
+    async def _import_files(self) -> None:
         if self._mirror:
             await asyncio.wrap_future(self._mirror.import_all())
-        return self
 
     async def __aexit__(
         self,
@@ -335,14 +421,15 @@ class SqliteStore:
         async with self._engine.leases.enter(dump_json([*self._scope, name])):
             yield Lease(name, self._engine.next_token())
 
+    @repairing
     async def session(self, key: str) -> SessionRecord | None:
         await self._refresh_index(key)
         record = self._session(key)
-        if record and self._mirror and self._mirror.transcript_changed(record.session_id):
-            await asyncio.wrap_future(self._mirror.import_transcript(record.session_id))
+        if record and await self._refresh_transcript(record.session_id):
             record = self._session(key)
         return record
 
+    @repairing
     async def sessions(
         self,
         *,
@@ -376,6 +463,7 @@ class SqliteStore:
             self._bulk, lambda db: [_record(row) for row in select(db, sql, values)]
         )
 
+    @repairing
     async def count_sessions(self, *, agent: str | None = None) -> int:
         rows = self._read(
             "SELECT count(*) FROM sessions"
@@ -384,6 +472,7 @@ class SqliteStore:
         )
         return int(rows[0][0])
 
+    @repairing
     async def usage_records(
         self, *, since_ms: int = 0, session: str | None = None
     ) -> Sequence[UsageRecord]:
@@ -391,6 +480,7 @@ class SqliteStore:
             self._bulk, lambda db: sqlite_sql.usage_records(db, self._principal, since_ms, session)
         )
 
+    @repairing
     async def header(self, session_id: str) -> TranscriptHeader | None:
         await self._refresh_transcript(session_id)
         rows = self._read(
@@ -399,6 +489,7 @@ class SqliteStore:
         )
         return decode_header(rows[0][0], session_id, rows[0][1]) if rows else None
 
+    @repairing
     async def entries(
         self, session_id: str, *, after: int = 0, limit: int | None = None, newest: bool = False
     ) -> Sequence[TranscriptEntry]:
@@ -419,6 +510,7 @@ class SqliteStore:
             self._bulk, lambda db: self._entries(db, session_id, after, count)
         )
 
+    @repairing
     async def leaf(self, session_id: str) -> str | None:
         await self._refresh_transcript(session_id)
         rows = self._read(
@@ -427,6 +519,7 @@ class SqliteStore:
         )
         return rows[0][0] if rows else None
 
+    @repairing
     async def record(self, kind: str, id: str) -> Mapping[str, Json] | None:  # noqa: A002 - the word for it
         rows = self._read(
             "SELECT json FROM records WHERE team = ? AND user = ? AND kind = ? AND id = ?",
@@ -434,12 +527,23 @@ class SqliteStore:
         )
         return load_json(rows[0][0]) if rows else None
 
+    @repairing
     async def records(self, kind: str) -> Mapping[str, Mapping[str, Json]]:
         rows = self._read(
             "SELECT id, json FROM records WHERE team = ? AND user = ? AND kind = ? ORDER BY id",
             (*self._scope, kind),
         )
         return {record_id: load_json(text) for record_id, text in rows}
+
+    def probe_disk(self) -> Future[None]:
+        if self._engine.writer is None:
+            raise StoreError(f"{self._engine.paths.database} was opened for reading only")
+        value = str(time.time_ns())
+
+        def write(db: apsw.Connection) -> None:
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('probe', ?)", (value,))
+
+        return self._engine.writer.submit(write)
 
     async def wait_for_disk_failure(self) -> StoreError:
         """Wait until the disk fails so that nothing more can be written, and return the reason.
@@ -461,7 +565,15 @@ class SqliteStore:
     async def _write(self, job: Callable[[apsw.Connection], _T]) -> _T:
         if self._engine.writer is None:
             raise StoreError(f"{self._engine.paths.database} was opened for reading only")
-        return await self._engine.writer.run(job)
+        try:
+            return await self._engine.writer.run(job)
+        except (CorruptDataError, UnicodeDecodeError) as exc:
+            if not await self._repair(exc):
+                raise
+            return await self._engine.writer.run(job)
+
+    async def _repair(self, failure: Exception) -> bool:
+        return await asyncio.to_thread(self._engine.repair, failure)
 
     def _read(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         self._check_open()
@@ -503,9 +615,14 @@ class SqliteStore:
         if self._mirror and is_agent_id(agent) and self._mirror.index_changed(agent):
             await asyncio.wrap_future(self._mirror.import_index(agent))
 
-    async def _refresh_transcript(self, session_id: str) -> None:
-        if self._mirror and self._mirror.transcript_changed(session_id):
+    async def _refresh_transcript(self, session_id: str) -> bool:
+        """Import a file that changed, and return whether it did."""
+        if not self._mirror or not self._mirror.transcript_changed(session_id):
+            return False
+        damage = await asyncio.wrap_future(self._mirror.import_transcript(session_id))
+        if damage and await self._repair(damage):
             await asyncio.wrap_future(self._mirror.import_transcript(session_id))
+        return True
 
 
 @contextmanager

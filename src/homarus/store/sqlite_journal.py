@@ -1,11 +1,13 @@
 """The journal in state.sqlite: inbox records, started calls and outbox records (see journal.py)."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeAlias, TypeVar
+from functools import wraps
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import apsw
 
+from homarus.core.errors import CorruptDataError
 from homarus.core.message import Inbound, Json
 from homarus.core.principal import Principal
 from homarus.store import sqlite_journal_sql, sqlite_sql
@@ -34,9 +36,27 @@ from homarus.store.query import WhereClause
 from homarus.store.transcript_codec import dump_json, load_json
 
 T = TypeVar("T")
+MethodT = TypeVar("MethodT", bound=Callable[..., Coroutine[Any, Any, object]])
 WriteStep: TypeAlias = Callable[[apsw.Connection], None]
 
 _CURSOR = "cursor"  # the kind of record that holds a channel's cursor
+
+
+def repairing(method: MethodT) -> MethodT:
+    """Wrap a method that reads: when a row is damaged, repair the database and read again."""
+
+    @wraps(method)
+    async def read(self: Any, *args: Any, **options: Any) -> object:
+        try:
+            return await method(self, *args, **options)
+        except UnicodeEncodeError:  # the caller's value, not a row
+            raise
+        except (CorruptDataError, ValueError, TypeError, LookupError) as exc:
+            if not (self._repair and await self._repair(exc)):
+                raise
+            return await method(self, *args, **options)
+
+    return cast("MethodT", read)
 
 
 class SqliteJournalTransaction:
@@ -155,7 +175,10 @@ class SqliteJournal:
         write: RunOnWriter,
         commit: Callable[[], AbstractAsyncContextManager[JournalTransaction]],
         lease: Callable[[str], AbstractAsyncContextManager[Lease]],
+        *,
+        repair: Callable[[Exception], Awaitable[bool]] | None = None,
     ) -> None:
+        self._repair = repair
         self._principal, self._scope = principal, (principal.team, principal.user)
         self._read, self._write = read, write
         self.transaction, self.lease = commit, lease
@@ -173,6 +196,7 @@ class SqliteJournal:
 
         return await self._write(job)
 
+    @repairing
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
         rows = self._read(
             "SELECT json FROM records WHERE team = ? AND user = ? AND kind = ? AND id = ?",
@@ -180,10 +204,12 @@ class SqliteJournal:
         )
         return load_json(rows[0][0]) if rows else None
 
+    @repairing
     async def inbox_record(self, id: str) -> InboxRecord | None:  # noqa: A002 - the word for it
         rows = self._read(sqlite_journal_sql.BY_ID, (*self._scope, to_storable(id)))
         return decode_inbox_record(rows[0]) if rows else None
 
+    @repairing
     async def inbox_records(
         self, *states: InboxState, session: str | None = None, limit: int | None = None
     ) -> Sequence[InboxRecord]:
@@ -198,6 +224,7 @@ class SqliteJournal:
         records = [decode_inbox_record(row) for row in rows]
         return records if limit is None else records[::-1]
 
+    @repairing
     async def open_calls(self, run: str) -> frozenset[str]:
         rows = self._read(
             "SELECT call_id FROM calls WHERE team = ? AND user = ? AND run = ?",
@@ -205,6 +232,7 @@ class SqliteJournal:
         )
         return frozenset(call_id for (call_id,) in rows)
 
+    @repairing
     async def outbox_record(self, id: str) -> OutboxRecord | None:  # noqa: A002 - the word for it
         rows = self._read(
             f"{SELECT_OUTBOX} WHERE team = ? AND user = ? AND id = ?",
@@ -212,6 +240,7 @@ class SqliteJournal:
         )
         return decode_outbox_record(rows[0]) if rows else None
 
+    @repairing
     async def outbox_records(
         self, *states: OutboxState, channel: str | None = None, limit: int | None = None
     ) -> Sequence[OutboxRecord]:

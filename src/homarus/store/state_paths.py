@@ -19,6 +19,7 @@ _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _KEEP = "!'()*"  # what encodeURIComponent does not encode, in addition to letters, digits and -._~
 
 DATABASE = "state.sqlite"
+REPAIRED = "state.sqlite.repaired"  # complete: only its rename is missing
 LOCK = "state.lock"
 INDEX = "sessions.json"
 

@@ -92,6 +92,10 @@ class TranscriptFiles:
             return True
         return not view.archived and stat_stamp(view.path) != view.stamp
 
+    def forget(self) -> None:
+        """Drop what is known of files: the database was replaced."""
+        self._views.clear()
+
     def unwritten(self) -> list[str]:
         """Return the transcripts whose file is behind the database."""
         found = select(

@@ -1,6 +1,7 @@
 """A Store in memory, for tests and for runs that must leave nothing on disk."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from types import TracebackType
@@ -275,6 +276,11 @@ class MemoryStore:
     async def records(self, kind: str) -> Mapping[str, Mapping[str, Json]]:
         matching = self._rows.records
         return {name[1]: matching[name] for name in sorted(matching) if name[0] == kind}
+
+    def probe_disk(self) -> Future[None]:
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
 
     async def close(self) -> None:
         """Do nothing: no resource is open."""

@@ -111,16 +111,19 @@ def test_store_link_as_database_or_lock_is_not_followed(tmp_path: Path) -> None:
         assert target.read_text() == "mine"
 
 
-def test_store_damaged_database_raises_and_releases_lock(tmp_path: Path) -> None:
-    (tmp_path / "state.sqlite").write_bytes(b"this is not a database" * 500)
-    for _ in range(2):
-        with pytest.raises(CorruptDataError, match=r"state\.sqlite is damaged") as caught:
-            open_store(tmp_path)
-        assert "homarus doctor" in caught.value.fix
-    with pytest.raises(CorruptDataError):
+async def test_store_damaged_database_is_kept_and_replaced(tmp_path: Path) -> None:
+    database, garbage = tmp_path / "state.sqlite", b"this is not a database" * 500
+    database.write_bytes(garbage)
+    with pytest.raises(CorruptDataError, match=r"state\.sqlite is damaged") as caught:
         open_store(tmp_path, read_only=True)
+    assert "homarus doctor" in caught.value.fix
     with pytest.raises(CorruptDataError):
-        check_database(tmp_path / "state.sqlite")
+        check_database(database)
+    await fill(tmp_path)
+    assert await label(tmp_path) == "kept"
+    check_database(database)
+    (kept,) = tmp_path.glob("state.sqlite.damaged-*")
+    assert kept.read_bytes() == garbage
 
 
 def test_store_damaged_page_is_found_by_check_and_by_read(tmp_path: Path) -> None:
@@ -140,7 +143,7 @@ def test_store_damaged_page_is_found_by_check_and_by_read(tmp_path: Path) -> Non
         check_database(path)
 
     async def read() -> None:
-        async with open_store(tmp_path, mirror=False) as store:
+        async with open_store(tmp_path, read_only=True) as store:
             with pytest.raises(CorruptDataError, match="damaged"):
                 await store.entries("s1")
 

@@ -30,10 +30,11 @@ async def health(call: MethodCall, params: HealthParams) -> Json:
     cached = call.gateway.health
     age_ms = call.services.clock.now_ms() - int(cached.get("ts", 0))
     monitor = call.gateway.monitor
-    same = cached.get("ok") is not monitor.is_stalled
-    if cached and same and not params.probe and age_ms < pictures.FRESH_MS:
+    problem = await call.gateway.disk.check(call.services.store)
+    same = cached.get("ok") is (not monitor.is_stalled and not problem)
+    if cached and same and not params.probe and 0 <= age_ms < pictures.FRESH_MS:
         return dict(cached)
-    found = await pictures.collect_health(call.services, monitor)
+    found = await pictures.collect_health(call.services, monitor, problem)
     call.gateway.update_health(found)
     return found
 
