@@ -20,7 +20,7 @@ from homarus.cli.gateway_options import (
     warn,
 )
 from homarus.config.paths import Paths, shorten
-from homarus.core.errors import UnavailableError, UserError
+from homarus.core.errors import HomarusError, UnavailableError, UserError
 from homarus.core.message import Json
 
 if TYPE_CHECKING:
@@ -48,7 +48,13 @@ def command(ctx: click.Context, port: int | None, bind: str | None) -> None:
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 takes any free one.")
 @click.option("--bind", metavar="WHERE", help="loopback, lan or custom.")
 def run(port: int | None, bind: str | None) -> None:
-    """Run the gateway in the foreground."""
+    """Run the gateway in the foreground.
+
+    Exit status: 0 after a stop that was asked for, 2 for a wrong configuration, which a new start
+    would not mend, 75 while a new start may succeed (the port or the state directory is in use,
+    the disk is full, the address is not there yet), 1 for every other failure. The service that
+    `gateway install` sets up starts again after all of these but 2.
+    """
     _run(port, bind)
 
 
@@ -59,7 +65,14 @@ def _run(port: int | None, bind: str | None) -> None:
     def ready(url: str) -> None:
         click.echo(f"The gateway is ready on {url} (process {os.getpid()}).")
 
-    ending = asyncio.run(serve(os.environ, port=port, bind=bind, ready=ready, warn=warn))
+    try:
+        ending = asyncio.run(serve(os.environ, port=port, bind=bind, ready=ready, warn=warn))
+    except HomarusError as exc:
+        from homarus.gateway.exit_status import TRANSIENT, is_transient
+
+        if is_transient(exc):
+            exc.exit_status = TRANSIENT
+        raise
     if ending == "restart":
         click.echo("Restarting.")
         restart_self()
