@@ -110,7 +110,7 @@ def test_row_44_second_gateway_on_state_directory_is_refused(
     home: Home, gateway: "subprocess.Popen[str]"
 ) -> None:
     done = start_gateway(home)
-    assert done.status == 2
+    assert done.status == 75
     assert f"process {gateway.pid}" in done.err and str(home.state) in done.err
     with pytest.raises(StateInUseError, match=f"process {gateway.pid} uses"):
         open_store(home.state)

@@ -63,20 +63,6 @@ def test_model_that_draws_a_question_gets_no_answer_for_its_command(
     deny(home, chat)
 
 
-def test_key_of_the_first_second_is_ignored_and_said_so(
-    home: Home, model_url: str, open_chat: Open
-) -> None:
-    chat = open_question(home, model_url, open_chat, COMMAND)
-    chat.wait_for("Run this command?")
-    chat.type("y")
-    chat.wait_for("typed before this line was ignored")
-    chat.wait_for("Allow? [y/N]")
-    assert not (home.workspace / "made.txt").exists()
-    chat.type("yex\x7fs")
-    chat.wait_for("Hello from the mock model.")
-    assert (home.workspace / "made.txt").exists()
-
-
 def test_pasted_text_is_no_answer(home: Home, model_url: str, open_chat: Open) -> None:
     chat = open_question(home, model_url, open_chat, COMMAND)
     chat.wait_for("[y/N]")

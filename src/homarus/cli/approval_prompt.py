@@ -35,13 +35,16 @@ class ApprovalPrompt:
 
     async def ask(self, question: ApprovalRequest) -> bool:
         """Show the question and return whether the person allows it."""
+        import termios
+
         async with self._lines.terminal:
-            with _raw_terminal() as descriptor:
+            with suppress(termios.error), _raw_terminal() as descriptor:
                 self._view.open_question(question.title, question.detail)
                 try:
                     return await self._wait(descriptor)
                 finally:
                     self._view.close_question()
+        return False  # the terminal is gone
 
     def cancel(self) -> None:
         """Deny the open question, if there is one."""

@@ -21,7 +21,7 @@ from homarus.cli.gateway_options import (
     warn,
 )
 from homarus.config.paths import Paths, shorten
-from homarus.core.errors import UnavailableError, UserError
+from homarus.core.errors import HomarusError, UnavailableError, UserError
 from homarus.core.message import Json
 
 if TYPE_CHECKING:
@@ -66,7 +66,13 @@ def command(
 @_bind_option
 @_auth_option
 def run(port: int | None, bind: str | None, auth_mode: "AuthMode | None") -> None:
-    """Run the gateway in the foreground."""
+    """Run the gateway in the foreground.
+
+    Exit status: 0 after a stop that was asked for, 2 for a wrong configuration, which a new start
+    would not mend, 75 while a new start may succeed (the port or the state directory is in use,
+    the disk is full, the address is not there yet), 1 for every other failure. The service that
+    `gateway install` sets up starts again after all of these but 2.
+    """
     _run(port, bind, auth_mode)
 
 
@@ -93,16 +99,24 @@ def _run(port: int | None, bind: str | None, auth_mode: "AuthMode | None") -> No
         if secrets and sys.stdout.isatty():  # never into a log
             click.echo(f"The page: {page_address(url, secrets[0])}")
 
-    serving = serve(
-        os.environ,
-        port=port,
-        bind=bind,
-        auth_mode=auth_mode,
-        ready=ready,
-        on_auth=on_auth,
-        warn=warn,
-    )
-    ending = asyncio.run(serving)
+    try:
+        ending = asyncio.run(
+            serve(
+                os.environ,
+                port=port,
+                bind=bind,
+                auth_mode=auth_mode,
+                ready=ready,
+                on_auth=on_auth,
+                warn=warn,
+            )
+        )
+    except HomarusError as exc:
+        from homarus.gateway.exit_status import TRANSIENT, is_transient
+
+        if is_transient(exc):
+            exc.exit_status = TRANSIENT
+        raise
     if ending == "restart":
         click.echo("Restarting.")
         restart_self()

@@ -57,7 +57,7 @@ class HomarusError(Exception):
     """The base of every error that is raised deliberately."""
 
     code: ClassVar[str] = "internal"
-    exit_status: ClassVar[int] = 1
+    exit_status: int = 1
 
     def __init__(self, message: str, *, fix: str = "") -> None:
         super().__init__(message)

@@ -13,6 +13,7 @@ from homarus.config.paths import Paths
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
+from homarus.gateway.exit_status import WRONG_CONFIG
 
 # Copied from the shell; no name that may hold a secret is among them.
 COPIED_VARIABLES: Final = (
@@ -21,7 +22,6 @@ COPIED_VARIABLES: Final = (
 )  # fmt: skip
 STOP_S: Final = 30  # an active run has ten seconds to end, then the shutdown completes
 _RESTART_S: Final = 5
-_FORBIDDEN: Final = 2  # the exit status of an invalid config, which a restart cannot fix
 _SH: Final = ("/bin/sh", "-c", 'exec "$0" "$@"')
 
 
@@ -79,6 +79,8 @@ def systemd_unit(program: ServiceDefinition) -> str:
             "# Written by `homarus gateway install`, which also replaces it.",
             "[Unit]",
             f"Description=Homarus gateway{suffix}",
+            # A port that stays in use for an hour is no reason to give up.
+            "StartLimitIntervalSec=0",
             "",
             "[Service]",
             "Type=exec",
@@ -86,7 +88,7 @@ def systemd_unit(program: ServiceDefinition) -> str:
             *(f"Environment={_quote(f'{k}={v}')}" for k, v in sorted(program.environment.items())),
             "Restart=always",
             f"RestartSec={_RESTART_S}",
-            f"RestartPreventExitStatus={_FORBIDDEN}",
+            f"RestartPreventExitStatus={WRONG_CONFIG}",
             # Processes that an agent started end with the gateway, not before it.
             "KillMode=mixed",
             "KillSignal=SIGTERM",

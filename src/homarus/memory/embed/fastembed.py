@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from homarus.core.errors import MissingExtraError, StoreError, UnknownNameError, UnreachableError
+from homarus.core.private_files import make_private_dir
 from homarus.core.text import closest_names, one_line
 from homarus.memory.embed.backends import AvailableEmbedder, EmbedderRequest
 from homarus.memory.embed.base import EmbeddingModel, to_embeddable
@@ -106,6 +107,8 @@ class FastEmbedEmbedder:
                     raise StoreError(f"there is no {self._folder / name}", fix=fix)
             options["specific_model_path"] = str(self._folder)
         try:
+            if self._folder is None:
+                make_private_dir(self._cache_dir)
             with TranslateModelErrors(self._folder or self._cache_dir):
                 opened: Any = TextEmbedding(described["model"], str(self._cache_dir), **options)
                 if self._folder is None:
