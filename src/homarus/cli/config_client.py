@@ -180,14 +180,27 @@ class LocalGatewayConfigClient(FileConfigClient):
         raise _changed_meanwhile_error(str(self._paths.config))
 
     async def _write_and_wait(self, client: "GatewayClient", edit: Edit) -> ConfigChangeResult:
-        """Write the file, and wait for the gateway's result."""
+        """Write the file, and wait for the gateway's result; undo what it refuses.
+
+        A config that was refused before may be mended step by step, so it is not undone.
+        """
+        from homarus.config.config_files import read_config_texts
+        from homarus.config.write import undo_write
+
+        status = await client.call("status")
+        had_problem = isinstance(status, dict) and bool(status.get("configProblem"))
+        before = read_config_texts(self._paths)
         written = self._write(edit)
-        action = ""
-        if written.changed:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_NOTICE_S):
-                    action = await _applied_change(client)
-        return replace(_changed(written), effect=_EFFECTS[action] if written.changed else "")
+        if not written.changed:
+            return _changed(written)
+        action = problem = ""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_NOTICE_S):
+                action, problem = await _applied_change(client)
+        if action == "refused" and not had_problem:
+            undo_write(self._paths, before, read_config_texts(self._paths))
+            raise ConfigError(f"the gateway could not run with this: {problem}")
+        return replace(_changed(written), effect=_EFFECTS[action])
 
 
 class RemoteConfigClient:
@@ -274,14 +287,15 @@ async def _apply(
     )
 
 
-async def _applied_change(client: "GatewayClient") -> str:
-    """Return what the gateway says of a file that it found changed."""
+async def _applied_change(client: "GatewayClient") -> tuple[str, str]:
+    """Return what the gateway did with a file that it found changed, and why it refused it."""
     async for name, payload in client.events():
-        if name == "config.reloaded" and isinstance(payload, dict):
-            return str(payload.get("action"))
+        fields = payload if isinstance(payload, dict) else {}
+        if name == "config.reloaded":
+            return str(fields.get("action")), ""
         if name == "config.rejected":
-            return "refused"
-    return ""
+            return "refused", str(fields.get("message"))
+    return "", ""
 
 
 def _is_guarded(old: Json, new: Json, paths: Paths) -> bool:

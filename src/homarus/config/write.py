@@ -110,6 +110,22 @@ def write_config(
     )
 
 
+def undo_write(paths: Paths, before: ConfigTexts, written: ConfigTexts) -> None:
+    """Restore the files before a write. Raises ConflictError if they were changed since."""
+    for file, old, new in (
+        (paths.config, before.shared, written.shared),
+        (paths.own_config, before.own, written.own),
+    ):
+        target = Path(os.path.realpath(file))
+        if old == new:
+            continue
+        if old is not None:
+            _replace(target, old, new)
+        elif read_text(target) == new:
+            target.unlink()
+            sync_folder(target.parent)
+
+
 def move_own_settings(paths: Paths, env: Mapping[str, str]) -> list[str]:
     """Move settings that OpenClaw does not know to `homarus.json`; returns their paths."""
 
