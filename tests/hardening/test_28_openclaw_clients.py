@@ -163,6 +163,13 @@ def test_node_host_on_loopback_adds_its_role_to_a_paired_device(tmp_path: Path) 
     assert device is not None and {*device.roles} == {"operator", "node"}
 
 
+def test_command_line_on_loopback_follows_its_node_host(tmp_path: Path) -> None:
+    door = Door(tmp_path)
+    door.enter(LOCAL, "node-host", "node")
+    operator = replace(LOCAL, origin=f"http://127.0.0.1:{PORT}", is_browser=True)
+    assert door.enter(operator, "openclaw-control-ui", "operator").caller.may("read")
+
+
 def test_node_host_elsewhere_or_revoked_waits_for_approval(tmp_path: Path) -> None:
     door = Door(tmp_path)
     operator = replace(LOCAL, origin=f"http://127.0.0.1:{PORT}", is_browser=True)

@@ -8,7 +8,7 @@ import pytest
 from homarus.testing.model_server import ModelServer
 from tests.peers.browser import Browser, chromium
 from tests.peers.gateway import Running, model_server, new_home, running_gateway
-from tests.peers.install import Original, debian, original_client
+from tests.peers.install import NEWEST, Original, debian, original_client
 from tests.peers.synapse import People, Synapse, running_synapse
 
 
@@ -37,6 +37,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def original() -> Original:
     return original_client()
+
+
+@pytest.fixture(scope="session")
+def newest() -> Original:
+    return original_client(NEWEST)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from websockets.sync.client import connect
+
+from homarus.core.message import Json
 from homarus.testing.model_server import ModelServer
 from tests.e2e.program import Home
 
@@ -94,6 +97,22 @@ def _wait_for(
             assert left_s > 0, f"no {pattern!r} in {''.join(lines)}"
             more.wait(min(left_s, 0.5))
     return found
+
+
+def call(gateway: Running, method: str, **params: Json) -> Json:
+    """Call a method as a program of this machine that has the token."""
+    with connect(gateway.url, proxy=None) as socket:
+        socket.recv()
+        client = {"id": "test", "version": "1", "platform": "linux", "mode": "test"}
+        asked: dict[str, Json] = {"minProtocol": 4, "maxProtocol": 4, "client": client}
+        asked |= {"auth": {"token": TOKEN}, "scopes": ["operator.admin"]}
+        for number, (name, given) in enumerate([("connect", asked), (method, params)]):
+            frame = {"type": "req", "id": str(number), "method": name, "params": given}
+            socket.send(json.dumps(frame))
+            while (answer := json.loads(socket.recv())).get("id") != str(number):
+                pass
+            assert answer["ok"], answer
+    return answer["payload"]
 
 
 @contextmanager

@@ -33,6 +33,12 @@ class Screen:
     def press(self, key: str) -> None:
         self.tmux("send-keys", key)
 
+    def enter(self, text: str) -> None:
+        """Type a line and send it, once the program shows what was typed."""
+        self.type(text)
+        self.wait_for(text)
+        self.press("Enter")
+
     def wait_for(self, text: str) -> str:
         """Return the complete screen, as soon as `text` is on it."""
         deadline_s = time.monotonic() + DEADLINE_S

@@ -25,7 +25,7 @@ from homarus.testing.model_server import (
     ScriptedCall,
 )
 from tests.e2e.program import Done
-from tests.peers.gateway import TOKEN, Running
+from tests.peers.gateway import TOKEN, Running, call
 from tests.peers.install import Original, bare_env, debian
 from tests.peers.screen import shown
 
@@ -41,6 +41,7 @@ READS: dict[str, dict[str, Any]] = {
     "agents.files.list": {"agentId": "main"},
     "agents.list": {},
     "channels.status": {},
+    "commands.list": {},
     "chat.history": {"sessionKey": KEY},
     "config.get": {},
     "config.schema": {},
@@ -54,7 +55,12 @@ READS: dict[str, dict[str, Any]] = {
     "models.list": {},
     "node.list": {},
     "node.pair.list": {},
+    "sessions.describe": {"key": KEY},
     "sessions.list": {},
+    "sessions.messages.subscribe": {"key": KEY},
+    "sessions.messages.unsubscribe": {"key": KEY},
+    "sessions.subscribe": {},
+    "sessions.unsubscribe": {},
     "sessions.preview": {"keys": [KEY]},
     "sessions.resolve": {"key": KEY},
     "sessions.usage": {},
@@ -75,8 +81,8 @@ WRITES = {
     "agent", "agent.wait", "agents.create", "agents.delete", "agents.files.set", "agents.update",
     "chat.abort", "chat.inject", "chat.send", "config.apply", "config.patch", "config.set",
     "device.pair.approve", "device.pair.reject", "device.token.revoke", "device.token.rotate",
-    "sessions.compact", "sessions.delete", "sessions.patch", "sessions.reset", "set-heartbeats",
-    "channels.logout", "send", "system-event", "wake",
+    "sessions.compact", "sessions.create", "sessions.delete", "sessions.patch", "sessions.reset",
+    "set-heartbeats", "channels.logout", "send", "system-event", "wake",
 }  # fmt: skip
 
 Ask: TypeAlias = Callable[..., Done]
@@ -262,3 +268,26 @@ def test_openclaw_terminal_restores_history_and_stops_run(
         screen.wait_for(second)
         screen.press("Escape")
         screen.wait_for("aborted")
+
+
+def test_openclaw_terminal_shows_tools_status_models_and_sessions(
+    tui: list[str], env: dict[str, str], model: ModelServer, gateway: Running, tmp_path: Path
+) -> None:
+    session, answer = f"p{uuid4().hex[:8]}", word()  # short: it is shown cut
+    call(gateway, "sessions.patch", key=session, verboseLevel="full")
+    (gateway.home.workspace / "lamp.txt").write_text("green\n")
+    with shown([*tui, "--session", session], env, tmp_path) as screen:
+        screen.wait_for("connected | idle")
+        model.script([THINK, CallTools(ScriptedCall("read", {"path": "lamp.txt"}))], [Say(answer)])
+        screen.enter("Which colour has the lamp?")
+        assert "Read" in screen.wait_for(answer), "the card of the tool"
+        screen.enter("/status")
+        screen.wait_for("Recent sessions")
+        screen.enter("/model")
+        screen.wait_for("mock/mock-1  Mock")
+        screen.press("Enter")
+        screen.wait_for("model set to mock/mock-1")
+        screen.enter("/sessions")
+        screen.wait_for("Filter")
+        screen.wait_for(f"({session})")
+        assert "failed" not in screen.text

@@ -307,9 +307,9 @@ class _Handshake:
         known_device = self.authenticator.devices.get(key.device_id)
         if known_device is None and self._is_local:
             return self.authenticator.devices.pair(request)
-        if known_device is not None and self._is_new_local_node(known_device, token):
+        if known_device is not None and self._is_new_local_role(known_device, token):
             return self.authenticator.devices.approve(
-                self.authenticator.devices.request(request), by=known_device.scopes
+                self.authenticator.devices.request(request), by=(ADMIN,)
             )
         beyond_token = token is not None and missing(request.scopes, token.scopes)
         if known_device is None or known_device.lacks(self.role, request.scopes) or beyond_token:
@@ -319,15 +319,14 @@ class _Handshake:
             )
         return known_device
 
-    def _is_new_local_node(self, device: Device, token: DeviceToken | None) -> bool:
-        """Return whether a program of this machine adds the node role to a device it has.
+    def _is_new_local_role(self, device: Device, token: DeviceToken | None) -> bool:
+        """Return whether a program of this machine uses a paired device in its other role.
 
-        OpenClaw's node host has the device key of its command line. A node has no scopes, so the
-        shared secret is enough for it, as for a new device.
+        OpenClaw's node host has the device key of its command line. The shared secret is enough
+        for a role that the device never had, as it is for a new device.
         """
         has_secret = token is None and self._mode != "none"
-        is_new = self.role == "node" and "node" not in device.roles
-        return is_new and has_secret and self._is_local
+        return has_secret and self.role not in device.roles and self._is_local
 
     def _caller(self, device_id: str, scopes: frozenset[str], *, has_secret: bool = True) -> Caller:
         client = self.params.client
