@@ -32,6 +32,7 @@ from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.config.timezone import local_date, zone_name
+from homarus.core.atomic_file import remove_leftovers
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError
@@ -260,6 +261,8 @@ class App:
     async def preload(self) -> None:
         """Do in advance what the first run would wait for; errors are left to that run."""
         with suppress(HomarusError):
+            folders = [self.agent(each).workspace for each in agent_ids(self._config())]
+            await asyncio.to_thread(remove_leftovers, [*folders, self.paths.state / "agents"])
             agent = self.agent(default_agent_id(self._config()))
             self.tools(agent.id)
             await self.models.preload(ModelSelection(agent.id, agent.model))

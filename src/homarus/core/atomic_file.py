@@ -1,10 +1,20 @@
 """Replace small files atomically: a reader sees the old content or the new, never a part of it."""
 
 import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+# Names that `temporary_name` makes, and those of the store, with the id of their process.
+_TEMPORARY: Final = re.compile(r"\.[0-9a-f]{16}\.tmp|sessions\.json\.\d+\.tmp")
+_SKIPPED_FOLDERS: Final = frozenset({".git", "node_modules", ".venv"})
+_MAX_ENTRIES: Final = 100_000
+_STARTED_S: Final = time.time()
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -41,3 +51,34 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def temporary_name() -> str:
+    """Return the name of a file that is written next to another one and then replaces it."""
+    return f".{secrets.token_hex(8)}.tmp"
+
+
+def remove_leftovers(folders: Iterable[Path], before_s: float = _STARTED_S) -> int:
+    """Delete temporary files that a crash left in these folders; return their number.
+
+    `before_s` is when this process started: later ones are in use. Links are not followed.
+    """
+    removed = 0
+    for path in _temporary_files(folders):
+        with suppress(OSError):
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and status.st_mtime < before_s:
+                path.unlink()
+                removed += 1
+    return removed
+
+
+def _temporary_files(folders: Iterable[Path]) -> Iterator[Path]:
+    seen = 0
+    for top in folders:
+        for folder, names, files in os.walk(top):
+            names[:] = [name for name in names if name not in _SKIPPED_FOLDERS]
+            seen += len(names) + len(files)
+            if seen > _MAX_ENTRIES:
+                return
+            yield from (Path(folder, name) for name in files if _TEMPORARY.fullmatch(name))

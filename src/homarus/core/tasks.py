@@ -1,6 +1,7 @@
 """Run long-lived tasks so that a failure is logged and does not cancel their siblings."""
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -39,7 +40,7 @@ async def supervise(
             failures = 1 if clock.monotonic() - started >= STEADY_S else failures + 1
             delay_s = backoff.delay_s(failures)
             values = (name, failures, delay_s)
-            if isinstance(exc, HomarusError):  # its message suffices without a traceback
+            if _is_plain(exc):  # its message suffices without a traceback
                 log.warning("%s failed (%d in a row); again in %.1f s: %s", *values, exc)
             else:
                 log.exception("%s failed (%d in a row); again in %.1f s", *values)
@@ -47,6 +48,12 @@ async def supervise(
             await clock.sleep(delay_s)
         else:
             return
+
+
+def _is_plain(exc: Exception) -> bool:
+    """Return whether an error is no bug: one of ours, or that a resource is used up."""
+    used_up = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+    return isinstance(exc, HomarusError) or (isinstance(exc, OSError) and exc.errno in used_up)
 
 
 def _is_or_contains(exc: Exception, kinds: tuple[type[Exception], ...]) -> bool:
@@ -63,7 +70,10 @@ async def run_contained(
     try:
         await run()
     except Exception as exc:
-        log.exception("%s failed", name)
+        if _is_plain(exc):
+            log.warning("%s failed: %s", name, exc)
+        else:
+            log.exception("%s failed", name)
         failed(exc)
 
 

@@ -24,6 +24,7 @@ from homarus.gateway.connection import POLICY, Connection
 from homarus.gateway.connection_slots import ConnectionSlots
 from homarus.gateway.frames import HANDSHAKE_S, MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from homarus.gateway.listen_address import ListenAddress
+from homarus.gateway.listening_socket import ListeningSocket
 from homarus.gateway.origin_policy import RequestBlockedError, RequestInfo
 from homarus.gateway.server import Gateway
 
@@ -270,7 +271,7 @@ def open_sockets(listen: ListenAddress) -> list[socket.socket]:
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With an explicit TCP protocol asyncio sets TCP_NODELAY; else small frames wait for ACKs.
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock = ListeningSocket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

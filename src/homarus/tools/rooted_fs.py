@@ -11,7 +11,6 @@ Every failure is a ToolError with a text for the model.
 
 import errno
 import os
-import secrets
 import stat
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -20,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from homarus.core.atomic_file import temporary_name
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.private_files import FILE_MODE
@@ -303,7 +303,7 @@ def _replace(
     target: _ResolvedPath, data: bytes, before: os.stat_result | None, check: Callable[[], None]
 ) -> None:
     """Write a temporary file next to the target, then rename it."""
-    temporary = f".{secrets.token_hex(8)}.tmp"
+    temporary = temporary_name()
     fd = target.folder.create(temporary, FILE_MODE)
     try:
         with os.fdopen(fd, "wb") as file:

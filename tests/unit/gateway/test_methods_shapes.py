@@ -44,7 +44,7 @@ OPTIONAL: dict[str, set[str]] = {
 }  # fmt: skip
 # What ours says beside. Open maps of the config are compared by their first level only.
 EXTRA: dict[str, set[str]] = {
-    "health": {"loop"},
+    "health": {"loop", "disk"},
     "status": {"notBuilt", "loop", "lanes"},
     "sessions.list": {"sessions[].chatType"},
     "sessions.usage": {"sessions[].chatType"},
