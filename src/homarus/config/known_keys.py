@@ -14,9 +14,10 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import closest_names
 
 ANY_KEY, ENTRY = "<key>", "[]"
-# Our own keys: enabling heartbeat and compaction, and how much compaction keeps; spend limits;
-# secrets from files, variables and commands; OAuth clients; the gateway's bind address and
-# metrics; a queue mode for any channel; the server of a Telegram bot; messages of other bots.
+# Our own keys: enabling heartbeat and compaction, and how much compaction keeps; spend limits; who
+# may have bootstrap files written; secrets from files, variables and commands; OAuth clients; the
+# gateway's bind address and metrics; a queue mode for any channel; the server of a Telegram bot;
+# messages of other bots.
 _ADDED = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -26,6 +27,7 @@ _ADDED = (
     "agents.defaults.spend: object strict",
     "agents.defaults.spend.perRunUsd: number gt=0",
     "agents.defaults.spend.perDayUsd: number gt=0",
+    'agents.defaults.promptFileWriters: "owner" | "everyone"',
     "models.providers.<key>.apiKeyFrom: object strict",
     'models.providers.<key>.apiKeyFrom.source: "env" | "file" | "exec"',
     "models.providers.<key>.apiKeyFrom.name: string",
