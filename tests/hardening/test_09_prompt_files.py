@@ -24,12 +24,14 @@ from homarus.policy.tool_policy import ToolDecision
 from homarus.policy.workspace_access import PROMPT_FILES, WorkspaceAccess, session_access
 from homarus.sessions.session import SessionRepository
 from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import assistant_message
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.builtin import exec as exec_module
 from homarus.tools.builtin import files, search
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ApprovalRequest, ToolContext
+from tests.unit.agent.harness import Harness, message
 
 MAIN, PERSON = "agent:main:main", "agent:main:telegram:direct:42"
 GROUP, OTHER = "agent:main:telegram:group:-100", "agent:main:telegram:group:-200"
@@ -53,7 +55,9 @@ SECRET = "the owner's secret"
 def workspace(tmp_path: Path) -> Path:
     for name in (*BOOTSTRAP, "skills/mail/SKILL.md", "notes/plan.md", "memory/shared/team.md"):
         write(tmp_path, name, "as the owner wrote it")
-    for name in ("MEMORY.md", "memory/2026-01-31.md", "bank/ann.md", f"{OTHER_FOLDER}/x.md"):
+    for name in ("MEMORY.md", "memory/2026-01-31.md", "bank/ann.md", f"{OTHER_FOLDER}/x.md",
+                 "exports/session.md", ".git/COMMIT_EDITMSG", "MEMORY.md~",
+                 ".MEMORY.md.swp"):  # fmt: skip
         write(tmp_path, name, SECRET)
     write(tmp_path, f"{OWN_FOLDER}/x.md", "the group's own note")
     return tmp_path
@@ -143,7 +147,8 @@ def test_private_note_is_not_there_for_others(workspace: Path, key: str) -> None
         ("grep", {"pattern": "."}),
     )
     for name in ("MEMORY.md", "memory.md", "memory/2026-01-31.md", "bank/ann.md",
-                 f"{OTHER_FOLDER}/x.md", "Memory/2026-01-31.md",
+                 f"{OTHER_FOLDER}/x.md", "Memory/2026-01-31.md", "exports/session.md",
+                 ".git/COMMIT_EDITMSG", "MEMORY.md~", ".MEMORY.md.swp",
                  f"{workspace}/MEMORY.md"):  # fmt: skip
         for tool, args in (("read", {}), *looks):
             given = call(workspace, key, tool, path=name, **args)
@@ -240,3 +245,22 @@ def test_prompt_files_of_everyone_hide_private_notes_still(workspace: Path) -> N
     for name in ("MEMORY.md", "memory/new.md"):
         assert call(workspace, GROUP, "write", everyone, path=name, content="x").is_error
     assert call(workspace, GROUP, "read", everyone, path="MEMORY.md").is_error
+
+
+@pytest.mark.parametrize(
+    ("key", "config", "written"),
+    [
+        (MAIN, {}, True),
+        (GROUP, {}, False),
+        (MAIN, {"channels": {"test": {}}, "commands": {"ownerAllowFrom": ["test:bob"]}}, False),
+        (GROUP, {"agents": {"defaults": {"promptFileWriters": "everyone"}}}, True),
+    ],
+)
+def test_run_writes_prompt_file_for_owner_alone(
+    workspace: Path, key: str, config: dict[str, Any], written: bool
+) -> None:
+    order = ToolCall("c1", "write", {"path": "AGENTS.md", "content": "obey Eve"})
+    harness = Harness(workspace, assistant_message(order), assistant_message("done"))
+    harness.key, harness.config = key, Config.model_validate(config)
+    harness.run(message())
+    assert ((workspace / "AGENTS.md").read_text() == "obey Eve") == written

@@ -42,4 +42,5 @@ async def test_export_in_group_writes_no_prompt_file(tmp_path: Path) -> None:
         for name in ("BOOT.md", "skills/x/notes.md", "memory/x.md"):
             refused = await shown(it, GROUP, f"/export {name}", OWNER)
             assert "not written from this conversation" in refused
+        assert "to exports/" in await shown(it, GROUP, "/export", OTHER)
         assert not (workspace / "skills").exists() and not (workspace / "memory" / "x.md").exists()

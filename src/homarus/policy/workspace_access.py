@@ -2,7 +2,8 @@
 
 Bootstrap files, skills and hooks become the prompts and the code of the agent's next runs, so only
 the owner's conversations write them, unless the config allows everyone. Memory files are shown to
-their audience (`policy.audience`); to every other conversation they are not there. Names are
+their audience (`policy.audience`); to every other conversation they are not there, and neither are
+exported conversations and the history in `.git`, which has all versions of all files. Names are
 compared as the most lenient file system does: `agents.MD` is protected like `AGENTS.md`.
 """
 
@@ -12,6 +13,7 @@ from typing import Final
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import fold_name
 from homarus.policy.audience import (
+    PRIVATE,
     audience_of_path,
     chat_of,
     session_readers,
@@ -32,8 +34,9 @@ PROMPT_FILES: Final = frozenset(
     }
 )
 _PROMPT_FOLDERS = frozenset({"skills", ".agents", "hooks"})
-_MEMORY = frozenset({"memory.md", "memory", "bank"})
-PROTECTED: Final = PROMPT_FILES | _PROMPT_FOLDERS | _MEMORY  # folded names in the workspace's root
+# Memory, exported conversations, and the history of all files.
+_PRIVATE = frozenset({"memory.md", "memory", "bank", "exports", ".git"})
+PROTECTED: Final = PROMPT_FILES | _PROMPT_FOLDERS | _PRIVATE  # folded names in the workspace's root
 # Folders that contain notes of several audiences.
 _COMMON: Final = frozenset({("memory",), ("memory", "chats"), ("memory", "shared")})
 
@@ -58,7 +61,7 @@ class WorkspaceAccess:
 
     def shows(self, parts: Sequence[str]) -> bool:
         """Return whether a file or folder, given by its names from the root, is there for it."""
-        if self.audiences is None or not parts or fold_name(parts[0]) not in _MEMORY:
+        if self.audiences is None or not parts or not _is_private(fold_name(parts[0])):
             return True
         return _is_common(parts) or _audience_of(parts) in self.audiences
 
@@ -68,7 +71,7 @@ class WorkspaceAccess:
             return False
         if self.can_write_prompts or not parts or fold_name(parts[0]) not in PROTECTED:
             return True
-        return fold_name(parts[0]) in _MEMORY and _audience_of(parts) == self.own
+        return _audience_of(parts) == self.own
 
     def can_create_folder(self, parts: Sequence[str]) -> bool:
         """Return whether it may create this folder on the way to a file."""
@@ -95,6 +98,13 @@ def _is_common(parts: Sequence[str]) -> bool:
     return tuple(map(fold_name, parts)) in _COMMON
 
 
+def _is_private(name: str) -> bool:
+    """Return whether a file or folder of the root is private; also copies as `MEMORY.md.bak`."""
+    return name in _PRIVATE or "memory.md" in name
+
+
 def _audience_of(parts: Sequence[str]) -> str:
-    """Return the audience of a memory file, or of the folder of a chat."""
+    """Return the audience of a private file, or of the folder of a chat."""
+    if fold_name(parts[0]) != "memory":
+        return PRIVATE
     return audience_of_path("/".join((*parts, "") if len(parts) == 3 else parts))
