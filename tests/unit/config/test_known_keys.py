@@ -18,7 +18,7 @@ def test_key_list_is_complete() -> None:
         node = level.pop()
         count += len(node.types)
         level += node.children.values()
-    assert count == 2664 + 33 + 1  # the original's, ours, the root
+    assert count == 2664 + 34 + 1  # the original's, ours, the root
 
 
 @pytest.mark.parametrize(
