@@ -1,6 +1,16 @@
 """The table of categories with an entry point; the report lists the others as missing."""
 
-from tests.attacks import commands, frames, keys, logs, paths, senders, settings, webhooks
+from tests.attacks import (
+    commands,
+    frames,
+    groups,
+    keys,
+    logs,
+    paths,
+    senders,
+    settings,
+    webhooks,
+)
 from tests.attacks import origins as doors
 from tests.attacks.cases import World
 
@@ -15,4 +25,5 @@ WORLDS: dict[str, World] = {
     "client_settings": settings.world,
     "exec_environment": commands.environment_world,
     "exec_question": commands.question_world,
+    "group_chats": groups.world,
 }

@@ -22,6 +22,7 @@ CATEGORIES = (
     "client_settings",
     "exec_environment",
     "exec_question",
+    "group_chats",
 )
 
 

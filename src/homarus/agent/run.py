@@ -60,6 +60,7 @@ from homarus.core.faults import fault_point
 from homarus.core.lanes import LanePlace
 from homarus.core.message import (
     Inbound,
+    Media,
     Message,
     Origin,
     StopInfo,
@@ -363,9 +364,13 @@ class Run:
             name = self._journal.attempt if is_new_name else self._journal.run
             interval_s = builder.settings.typing_interval_s
             self._live = services.start_live_reply(self._inbounds, name, get_preview, interval_s)
-        messenger = services.messenger
-        attach = partial(messenger.attach, workspace=agent.workspace) if messenger else None
+        attach = partial(self._attach, agent) if services.messenger else None
         self._journal.sender.configure(builder, self._live, attach, is_muted=is_muted)
+
+    async def _attach(self, agent: Agent, names: Sequence[str]) -> tuple[Media, ...]:
+        """Resolve the files of a reply, by the access that the chat has when it is sent."""
+        messenger, access = self._services.messenger, self._chat.file_access(agent.rules)
+        return await messenger.attach(names, agent.workspace, access) if messenger else ()
 
     async def _resume(self, session: Session) -> frozenset[str] | None:
         """Resume an earlier attempt; return the tool calls it started that have no result.
@@ -436,7 +441,7 @@ class Run:
             journal=self._journal,
             repeats=LoopDetector(agent.loops),
             interrupted_calls=interrupted_calls,
-            get_chat_rules=lambda: self._chat.rules,
+            get_chat=lambda: self._chat,
             ask=services.get_approver(inbound),
             messenger=None if is_muted else services.messenger,
             hooks=services.hooks,
@@ -490,7 +495,7 @@ class Run:
                 chat = session_chat_context(
                     config, session, [record.inbound], find_traits=self._services.find_traits
                 )
-                self._chat = self._chat.with_rules(chat.rules)
+                self._chat = self._chat.join(chat)
                 question = self._make_question(record.inbound)
                 messages.append(self._journal.add_steering(record, question))
         return messages

@@ -13,12 +13,11 @@ from homarus.core.message import Inbound
 from homarus.providers.base import Provider, ThinkLevel
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelSelection
+from homarus.sessions.envelope import MULTIPLE_SENDERS
 from homarus.sessions.levels import think_level, think_levels
 from homarus.sessions.session import Session
 from homarus.store.journal import InboxRecord
 from homarus.tools.registry import ToolRegistry
-
-MULTIPLE_SENDERS = "several people"  # no service has such an id
 
 
 def merge_messages(records: Sequence[InboxRecord], text: str) -> Inbound:
@@ -87,4 +86,5 @@ async def make_model_context(
         cache=services.rendered,
         now_ms=services.clock.now_ms,
         max_turns=turn_limit(services.get_config().channels, session.key),
+        access=chat.file_access(agent.rules),
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from homarus.agent.agent import Agent
 from homarus.agent.loop_detection import LoopDetector
+from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.run_journal import RunJournal
 from homarus.core.event import EventData, ToolProgressed
 from homarus.core.fast_dataclass import dataclass
@@ -12,7 +13,7 @@ from homarus.core.faults import fault_point
 from homarus.core.message import Inbound, Text, ToolCall, ToolResult
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import HookContext, Refusal
-from homarus.policy.tool_policy import ToolDecision, ToolRules, decide_tool_call
+from homarus.policy.tool_policy import ToolDecision, decide_tool_call
 from homarus.sessions.transcript import interrupted_result
 from homarus.tools.execute import execute_tool_call as call_tool
 from homarus.tools.registry import ToolRegistry
@@ -24,7 +25,7 @@ class ToolRunner:
     """Runs tool calls for one run.
 
     `interrupted_calls` were started by an earlier attempt and have no result: they are not run
-    again. `get_chat_rules` are the rules of the chat, which grow when other senders steer the run.
+    again. `get_chat` returns the settings of the chat: other senders who steer the run narrow them.
     """
 
     agent: Agent
@@ -34,7 +35,7 @@ class ToolRunner:
     journal: RunJournal
     repeats: LoopDetector
     interrupted_calls: frozenset[str]
-    get_chat_rules: Callable[[], tuple[ToolRules, ...]]
+    get_chat: Callable[[], ChatContext]
     ask: AskApproval
     messenger: Messenger | None
     hooks: Hooks
@@ -64,7 +65,7 @@ class ToolRunner:
                 await self.journal.mark_call_started(call.id)
 
         async def decide(requested: ToolCall) -> ToolDecision:
-            return decide_tool_call(requested.name, *self.agent.rules, *self.get_chat_rules())
+            return decide_tool_call(requested.name, *self.agent.rules, *self.get_chat().rules)
 
         context = ToolContext(
             self.where.session_key,
@@ -77,5 +78,6 @@ class ToolRunner:
             run_id=self.where.run_id,
             call_id=call.id,
             messenger=self.messenger,
+            run_access=self.get_chat().file_access(self.agent.rules),
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

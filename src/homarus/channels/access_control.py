@@ -4,8 +4,9 @@
 
 A message of an unknown sender costs a check of the config and of two small files: nothing of it is
 fetched, stored or answered, except with how to be paired. The authority for commands is decided
-here too, from ids that the service authenticates and never from what a message claims: forwarded
-text is never a command, and an edited message is never answered again.
+here too, from ids that the service authenticates and never from what a message claims: text that
+the sender did not write (forwarded, by an inline bot, the label of a pressed button) is never a
+command, and an edited message is never answered again.
 """
 
 import hashlib
@@ -262,7 +263,7 @@ class AccessControl:
     def _authority(self, request: AccessRequest, matches: tuple[AllowlistMatch, ...]) -> Authority:
         """Return the sender's authority; "" when the text is not the sender's own."""
         commands, sender = request.config.commands, request.inbound
-        if sender.metadata.forwarded:
+        if sender.metadata.is_foreign_text:
             return ""
         owners = AllowlistMatch(
             bool(commands.owner_allow_from), request.is_named(commands.owner_allow_from)

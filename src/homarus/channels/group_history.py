@@ -97,7 +97,8 @@ def _format_line(inbound: Inbound) -> str:
     if len(body) > MAX_LINE_CHARS:
         body = f"{body[: MAX_LINE_CHARS - 1]}…"
     media_tags = " ".join(f"<{media.kind}>" for media in inbound.media)
-    prefix = "(forwarded) " if inbound.metadata.forwarded else ""
+    metadata = inbound.metadata
+    prefix = "(forwarded) " if metadata.forwarded else "(by a bot) " if metadata.via_bot else ""
     return f"{sender_label(inbound)}: {prefix}{indent(' '.join(filter(None, (body, media_tags))))}"
 
 

@@ -20,6 +20,7 @@ from homarus.core.message import Address, Extras, Media, Outbound
 from homarus.core.text import one_line
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import Refusal
+from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.sessions.last_route import last_address
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
@@ -65,10 +66,12 @@ class ChannelMessenger:
             target, self.accounts(), channel=channel, account=account, thread=thread, here=here
         )
 
-    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+    async def attach(
+        self, names: Sequence[str], workspace: Path, access: WorkspaceAccess
+    ) -> tuple[Media, ...]:
         from homarus.tools.attachments import AttachmentStore
 
-        return await AttachmentStore(self._state / "media")(names, workspace)
+        return await AttachmentStore(self._state / "media")(names, workspace, access)
 
     async def is_known_chat(self, agent: str, to: Address) -> bool:
         from homarus.channels.pairing import PairingStore

@@ -54,6 +54,7 @@ def build_outbox_records(
                 as_voice=extras.as_voice and file is not None,
                 buttons=extras.buttons if index == len(bodies) - 1 else (),
                 silent=extras.silent,
+                recipient=extras.recipient,
             ),
         )
         for index, (record_id, (part, file)) in enumerate(zip(ids, bodies, strict=True))
@@ -63,8 +64,10 @@ def build_outbox_records(
 def with_reply_to(
     inbound: Inbound, extras: Extras, settings: "AccountSettings", first: int
 ) -> Extras:
-    """Return a reply's extras, with `reply_to` by the account's `replyToMode` if unset."""
+    """Return a reply's extras, with its recipient, and `reply_to` by `replyToMode` if unset."""
     mode = settings.reply_to_mode
+    if inbound.metadata.kind == "direct" and inbound.metadata.holder:
+        extras = replace(extras, recipient=inbound.metadata.holder)
     if extras.reply_to or mode == "off" or (mode == "first" and first):
         return extras
     return replace(extras, reply_to=inbound.id)

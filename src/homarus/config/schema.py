@@ -244,6 +244,7 @@ class AgentDefaults(ConfigSection):
     context_pruning: ContextPruningConfig = ContextPruningConfig.model_construct()
     compaction: CompactionConfig = CompactionConfig.model_construct()
     spend: SpendConfig = SpendConfig.model_construct()
+    prompt_file_writers: Literal["owner", "everyone"] = "owner"
     # Not validated here: config/memory.py does, for agents that use memory.
     memory_search: Mapping[str, Any] = {}
 

@@ -5,6 +5,8 @@ it.
 """
 
 import re
+import unicodedata
+from collections.abc import Callable
 from typing import Final
 
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -27,15 +29,21 @@ _FACTS = re.compile(
     r"(?:Conversation info|Sender) \(untrusted metadata\):\n```json\n[^`]{0,4000}\n```\s*"
 )
 _MESSAGE_ID = re.compile(r"\n?[ \t]{0,8}\[message_id: [^\[\]\n]{1,200}\][ \t]{0,8}(?=\n|\Z)")
-# How a line can start for a reader, and the starts of the lines that we add.
-LINE: Final = r"(?:\A|(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]))[ \t\u200b-\u200f\u2060\ufeff]*"
-OURS: Final = (
-    r"(?:[\[\uff3b]\s*(?:Chat messages since|Current message|Replying to|/Replying|Forwarded"
+_BREAK = re.compile(r"([\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
+# The starts of lines that we add, as a reader sees them, and those of a header of any service; not
+# those of merged messages, which have them in their text (`sessions.queue_policy`). Slow to compile
+# and only needed with channels: `re` compiles it at the first text.
+_OURS: Final = (
+    r"\[\s*(?:Chat messages since|Current message|Replying to|/Replying|Forwarded"
     rf"|media (?:attached|missing)|message_id:|(?:{'|'.join(_CHANNELS)})\b"
-    r"|[^\[\]\n]{0,100}?\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})|System:)"
+    r"|[^\[\]]{0,100}?\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}"
+    r"|(?!Queued messages |Queue overflow\])[^\W\d_][^\[\]]{1,400}\](?![(\[:]))"
+    r"|System\s*:"
 )
-# Slow to compile and not always needed, so that `re` compiles it on first use.
-_ESCAPED = rf"({LINE})\\(\\*{OURS})"
+_SENDER: Final = r"[^\s\-*#>|:()][^:()]{0,160}?\s?\([^()]{1,160}\)\s*:"  # as `Ann (42):`
+# Characters without a shape of their own, which may stand before the first visible one.
+_UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_UNSEEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Mn", "Zs", "Zl", "Zp"})
 _ATTACHED = re.compile(r"\n\[(?:media (?:attached|missing):|Replying to) ")
 
 
@@ -55,8 +63,54 @@ def strip_envelope(text: str) -> str:
     return _MESSAGE_ID.sub("", text)
 
 
+def escape_header_lines(text: str, *, senders: bool = False) -> str:
+    r"""Put a `\` before the lines that look like a header of ours.
+
+    With `senders`, also before those that start like a message of a group, as `Ann (42):`. The
+    first line is the sender's own and may.
+    """
+    return _map_lines(text, lambda line, at: f"{line[:at]}\\{line[at:]}", senders=senders)
+
+
 def _without_attachments(text: str) -> str:
     """Return a channel message without its media and quote lines, and unescaped."""
     attached = _ATTACHED.search(text)
     body = text[: attached.start()] if attached else text
-    return re.sub(_ESCAPED, r"\1\2", body, flags=re.IGNORECASE)
+    return _map_lines(body, _unescape, senders=True)
+
+
+def _unescape(line: str, at: int) -> str:
+    return f"{line[:at]}{line[at + 1 :]}" if line[at] == "\\" else line
+
+
+def _map_lines(text: str, change: Callable[[str, int], str], *, senders: bool) -> str:
+    """Return the text with its header lines changed; `change` gets where each starts visibly."""
+    if ":" not in text and "[" not in text and text.isascii():
+        return text
+    parts = _BREAK.split(text)
+    for number in range(0, len(parts), 2):
+        line = parts[number]
+        at = next((index for index, ch in enumerate(line) if _is_seen(ch)), -1)
+        if at >= 0 and _is_header(line[at:], sender=senders and number > 0):
+            parts[number] = change(line, at)
+    return "".join(parts)
+
+
+def _is_header(line: str, *, sender: bool) -> bool:
+    seen = line.lstrip("\\")
+    if not seen.isascii():
+        seen = unicodedata.normalize("NFKC", "".join(ch for ch in seen if not _is_joined(ch)))
+    if re.match(_OURS, seen, flags=re.IGNORECASE):
+        return True
+    return sender and re.match(_SENDER, seen) is not None
+
+
+def _is_seen(ch: str) -> bool:
+    if ch.isascii():
+        return ch > " " and ch != "\x7f"
+    return ch not in _UNSEEN and unicodedata.category(ch) not in _UNSEEN_CATEGORIES
+
+
+def _is_joined(ch: str) -> bool:
+    """Return whether a character inside a word is invisible."""
+    return ch in _UNSEEN or unicodedata.category(ch) in {"Cf", "Cs"}

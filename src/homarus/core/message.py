@@ -201,7 +201,9 @@ class InboundMetadata:
     `handle` are the sender's. `mentioned`: the message mentions us; `mentions_others`: it mentions
     others; `detects_mentions` is False where the service cannot tell. `reply_to` is the message
     it replies to, whose text is `quoted` and which was ours if `replies_to_us`. `forwarded` is
-    the original author, `parent` the chat of a thread, `album` the id of a group of messages.
+    the original author, `via_bot` the bot that supplied the text; `is_press`: the text is the label
+    of a button that the sender pressed. `parent` is the chat of a thread, `album` the id of a group
+    of messages. `holder` is who has the sender's name, where names change hands.
     `guild`, `team` and `roles` are how some services group people.
     """
 
@@ -223,6 +225,14 @@ class InboundMetadata:
     guild: str = ""
     team: str = ""
     roles: tuple[str, ...] = ()
+    via_bot: str = ""
+    is_press: bool = False
+    holder: str = ""
+
+    @property
+    def is_foreign_text(self) -> bool:
+        """Whether others wrote the text: it has none of the sender's authority."""
+        return bool(self.forwarded or self.via_bot or self.is_press)
 
 
 DIRECT: Final = InboundMetadata()
@@ -255,7 +265,10 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """A button under a message; pressing it sends `data` as a message."""
+    """A button under a message: a press sends the visible label as the presser's message.
+
+    `data` identifies the button to the service, and is never the text of a message.
+    """
 
     label: str
     data: str
@@ -266,7 +279,8 @@ class Extras:
     """What a sent message has besides its text.
 
     `reply_to` is the message it replies to, `replaces` a message of ours that it edits; `buttons`
-    are rows of buttons.
+    are rows of buttons. `recipient` is the holder of the chat's name that it is for: it is not
+    delivered to another.
     """
 
     reply_to: str = ""
@@ -275,6 +289,7 @@ class Extras:
     as_voice: bool = False
     buttons: tuple[tuple[Button, ...], ...] = ()
     silent: bool = False
+    recipient: str = ""
 
 
 NO_EXTRAS: Final = Extras()

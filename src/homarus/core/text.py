@@ -11,6 +11,7 @@ _BLANKS = frozenset(
     + "".join(chr(code) for code in range(0xFE00, 0xFE10))
 )
 _TAGS = range(0xE0000, 0xE1000)
+JOINERS = "\u200c\u200d"  # used in ordinary words of some scripts, and in emoji
 
 
 def clip_middle(text: str, max_chars: int) -> str:
@@ -43,6 +44,12 @@ def one_line(text: str, max_chars: int = 80) -> str:
     """Return the text on one line, escaped and cut with an ellipsis."""
     flat = " ".join(escape_invisible(text).split())
     return flat if len(flat) <= max_chars else flat[: max_chars - 1] + "…"
+
+
+def fold_name(name: str) -> str:
+    """Return a file name as the most lenient file system compares it: no case or final dots."""
+    plain = "".join(ch for ch in name if ch not in JOINERS)
+    return unicodedata.normalize("NFKC", plain).casefold().rstrip(" .")
 
 
 def closest_names(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import apsw
 
 from homarus.core.fast_dataclass import dataclass
-from homarus.memory.note_files import NoteContent, NoteFile, SkippedFile, read_note
+from homarus.memory.note_files import HARD_LINK, NoteContent, NoteFile, SkippedFile, read_note
 from homarus.store.query import select
 
 _RECENT_NS = 2_000_000_000  # a newer file may change again within its timestamp
@@ -62,11 +62,20 @@ class ChangeScan:
         self, known: Mapping[str, IndexedFile], found: Sequence[NoteFile | SkippedFile]
     ) -> None:
         self._known = known
-        self.notes = [one for one in found if isinstance(one, NoteFile)]
+        self.notes, self.suspects = list[NoteFile](), list[NoteFile]()
         self.skipped = [one for one in found if isinstance(one, SkippedFile)]
+        for note in found:
+            if isinstance(note, SkippedFile):
+                continue
+            status = _status(note)
+            if status and status.st_nlink > 1:
+                self.skipped.append(SkippedFile(note.path, HARD_LINK))
+                continue
+            self.notes.append(note)
+            if not _is_same(note, known.get(note.path), status):
+                self.suspects.append(note)
         current = {note.path for note in self.notes}
         self.removed = [path for path in known if path not in current]
-        self.suspects = [note for note in self.notes if not _is_same(note, known.get(note.path))]
 
     def read(self, note: NoteFile) -> ChangedNote | TouchedFile | SkippedFile:
         """Read one of the suspects as it is now."""
@@ -87,14 +96,20 @@ class ChangeScan:
                 yield found
 
 
-def _is_same(note: NoteFile, known: IndexedFile | None) -> bool:
+def _status(note: NoteFile) -> os.stat_result | None:
+    """Return the status of a note's file; None when it is missing or the note is derived."""
+    try:
+        return None if note.made else os.lstat(note.file)
+    except OSError:
+        return None
+
+
+def _is_same(note: NoteFile, known: IndexedFile | None, status: os.stat_result | None) -> bool:
     if known is None:
         return False
     if note.made:
         return note.made.is_same(known.size, known.mtime_ns) and _is_seen_alike(note, known)
-    try:
-        status = os.lstat(note.file)
-    except OSError:
+    if status is None:
         return False
     return (
         status.st_mtime_ns == known.mtime_ns

@@ -20,6 +20,7 @@ Source: TypeAlias = Literal["memory", "sessions"]
 
 MAX_FILE_BYTES: Final = 32 << 20
 MAX_FILE_LINES: Final = 1_000_000
+HARD_LINK: Final = "has a second name (a hard link)"
 ROOTS: Final = ("MEMORY.md", "memory.md")
 FOLDERS: Final = ("memory", "bank")
 _SNIFFED = 8192
@@ -191,6 +192,8 @@ def _read(note: NoteFile, descriptor: int) -> NoteContent | SkippedFile:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return SkippedFile(note.path, "is not a file")
+    if status.st_nlink > 1:  # as `memory_get` refuses it: its other name may be outside
+        return SkippedFile(note.path, HARD_LINK)
     data = _read_bytes(descriptor, status.st_size) if status.st_size <= MAX_FILE_BYTES else b""
     if max(status.st_size, len(data)) > MAX_FILE_BYTES:
         return SkippedFile(note.path, f"is larger than {MAX_FILE_BYTES >> 20} MB")

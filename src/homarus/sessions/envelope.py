@@ -8,26 +8,33 @@ last answer come first. What changes from message to message is here and not in 
 so that the prompt stays the same. Histories for people remove it (`strip_envelope`).
 
 Names, titles, file names and quotes are untrusted: they cannot start a line of their own. A line
-of the message that looks like a header gets a `\` before it.
+of the message that looks like a header, or like the message of another person in the group, gets a
+`\` before it.
 """
 
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from homarus.core.channel_traits import FindTraits, channel_title, no_traits
-from homarus.core.envelope import BEFORE, CURRENT, DATED, LINE, NOTES, NOTES_END, OURS, WEEKDAYS
+from homarus.core.envelope import (
+    BEFORE,
+    CURRENT,
+    DATED,
+    NOTES,
+    NOTES_END,
+    WEEKDAYS,
+    escape_header_lines,
+)
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Inbound, Media
+from homarus.core.message import Inbound, InboundMetadata, Media
 from homarus.core.text import clip_middle, one_line
 
 _KNOWS_TIME = "Current time:"
 _GATEWAY_CHANNELS = frozenset({"boot", "wake", "webchat", "agent"})
 _MAX_PART = 80
 _MAX_QUOTED_CHARS: Final = 1_000
-# Slow to compile and only needed with channels: `re` compiles it at the first text.
-_OPEN = rf"({LINE})(\\*{OURS})"
+MULTIPLE_SENDERS: Final = "several people"  # of merged messages; no service has such an id
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ def format_envelope(
     line = header(
         channel_title(address.channel, find_traits(address.channel)),
         _describe_group(inbound) if group else _describe_sender(inbound, "{} id:{}"),
-        forwarded=inbound.metadata.forwarded,
+        origin=_describe_origin(inbound.metadata),
         at_ms=inbound.at_ms,
         previous_ms=previous_ms,
         rules=rules,
@@ -82,17 +89,14 @@ def format_envelope(
 def message_body(inbound: Inbound, *, group: bool) -> str:
     """Return text and attachments of a message; in a group the sender too."""
     text = f"{sender_label(inbound)}: {inbound.text}" if group else inbound.text
-    return "\n".join([escape_header_lines(text), *_attachments(inbound)])
+    # Merged messages of several senders have each their label, and indented lines.
+    escaped = escape_header_lines(text, senders=inbound.sender != MULTIPLE_SENDERS)
+    return "\n".join([escaped, *_attachments(inbound)])
 
 
 def sender_label(inbound: Inbound) -> str:
     """Return the sender as `Ann (42)`."""
     return _describe_sender(inbound, "{} ({})")
-
-
-def escape_header_lines(text: str) -> str:
-    """Escape the lines of a text that look like a header."""
-    return re.sub(_OPEN, r"\1\\\2", text, flags=re.IGNORECASE)
 
 
 def indent(text: str) -> str:
@@ -103,6 +107,14 @@ def indent(text: str) -> str:
 def _describe_sender(inbound: Inbound, form: str) -> str:
     name, sender = _name(inbound.metadata.name), _part(inbound.sender)
     return form.format(name, sender) if name and name != sender else sender
+
+
+def _describe_origin(metadata: InboundMetadata) -> str:
+    """Return where a text comes from that its sender did not write."""
+    if metadata.is_press:
+        return "pressed a button"
+    via = f"by the bot {_part(metadata.via_bot)}" if metadata.via_bot else ""
+    return f"forwarded from {_part(metadata.forwarded)}" if metadata.forwarded else via
 
 
 def _describe_group(inbound: Inbound) -> str:
@@ -120,7 +132,8 @@ def _attachments(inbound: Inbound) -> Iterator[str]:
         target = "you" if metadata.replies_to_us else "a message"
         named = f" id:{_part(metadata.reply_to)}" if metadata.reply_to else ""
         quoted = clip_middle(metadata.quoted.strip(), _MAX_QUOTED_CHARS)
-        yield f"[Replying to {target}{named}]\n{escape_header_lines(quoted)}\n[/Replying]"
+        escaped = escape_header_lines(f"\n{quoted}", senders=True)
+        yield f"[Replying to {target}{named}]{escaped}\n[/Replying]"
 
 
 def _file(media: Media) -> str:
@@ -139,15 +152,14 @@ def header(
     *,
     host: str = "",
     ip: str = "",
-    forwarded: str = "",
+    origin: str = "",
     at_ms: int = 0,
     previous_ms: int = 0,
     rules: EnvelopeOptions = NO_RULES,
 ) -> str:
     """Return the header: `[Channel sender host ip +elapsed weekday time]`."""
     parts = [_part(channel) or "Channel", _part(sender, 2 * _MAX_PART), _part(host), _part(ip)]
-    if forwarded:
-        parts.append(f"forwarded from {_part(forwarded)}")
+    parts.append(origin)
     if rules.elapsed and at_ms and previous_ms and at_ms >= previous_ms:
         parts.append(f"+{elapsed(at_ms - previous_ms)}")
     if rules.timestamp and at_ms:

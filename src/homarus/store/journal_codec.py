@@ -59,6 +59,9 @@ _METADATA_KEYS: Final = {
     "guild": "guild",
     "team": "team",
     "roles": "roles",
+    "via_bot": "via_bot",
+    "is_press": "is_press",
+    "holder": "holder",
 }
 _MEDIA_KEYS: Final = {
     "kind": "kind",
@@ -76,6 +79,7 @@ _EXTRAS_KEYS: Final = {
     "as_voice": "as_voice",
     "buttons": "buttons",
     "silent": "silent",
+    "recipient": "recipient",
 }
 # In the order of the fields of InboxRecord and OutboxRecord.
 SELECT_INBOX: Final = (

@@ -1,7 +1,8 @@
 """Resolve the files an agent attaches to a message, and copy them.
 
 A name is resolved beneath the agent's workspace or the state's media directory, and nowhere else;
-nothing is downloaded. Files are copied, because a message may be sent much later, and again, and
+nothing is downloaded. In the workspace the rules of the file tools hold: what the conversation may
+not read is not attached. Files are copied, because a message may be sent much later, and again, and
 must then carry the bytes that were checked. A file that cannot be attached gives its reason.
 """
 
@@ -20,6 +21,7 @@ from homarus.core.errors import ToolError
 from homarus.core.message import Media, MediaKind
 from homarus.core.mime import HEAD_BYTES, sniff_mime
 from homarus.core.private_files import make_private_dir
+from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.tools.pathname import format_path
 from homarus.tools.rooted_fs import OpenFile, RootedFs
 
@@ -37,17 +39,23 @@ class AttachmentStore:
     def __init__(self, media: Path) -> None:
         self._media, self._kept = media, media / "outbound"
 
-    async def __call__(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
-        return await asyncio.to_thread(self._attach, tuple(names), workspace)
+    async def __call__(
+        self, names: Sequence[str], workspace: Path, access: WorkspaceAccess
+    ) -> tuple[Media, ...]:
+        files = RootedFs(workspace, access=access) if access.can_attach else None
+        return await asyncio.to_thread(self._attach, tuple(names), files)
 
-    def _attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+    def _attach(self, names: Sequence[str], workspace: RootedFs | None) -> tuple[Media, ...]:
         found = [self._find(name, workspace) for name in names[:MAX_FILES]]
         left = [_lost(name, "too many files at once") for name in names[MAX_FILES:]]
         return (*found, *left)
 
-    def _find(self, name: str, workspace: Path) -> Media:
+    def _find(self, name: str, workspace: RootedFs | None) -> Media:
+        root = RootedFs(self._media) if self._is_media(name) else workspace
+        if root is None:
+            return _lost(name, "files of the workspace may not be read in this conversation")
         try:
-            with RootedFs(self._root(name, workspace)).open_read(name) as opened:
+            with root.open_read(name) as opened:
                 if opened.stat.st_size > MAX_BYTES:
                     return _lost(name, f"it is larger than {MAX_BYTES // 1_000_000} MB")
                 if not opened.stat.st_size:
@@ -58,14 +66,10 @@ class AttachmentStore:
         except OSError as exc:
             return _lost(name, f"it could not be copied: {exc.strerror or exc}")
 
-    def _root(self, name: str, workspace: Path) -> Path:
-        """Return which of the two directories a name belongs to.
-
-        The walk decides whether it stays there.
-        """
+    def _is_media(self, name: str) -> bool:
+        """Return whether a name belongs to the media directory; the walk checks that it stays."""
         roots = {self._media, Path(os.path.realpath(self._media))}
-        named = Path(name)
-        return self._media if any(named.is_relative_to(root) for root in roots) else workspace
+        return any(Path(name).is_relative_to(root) for root in roots)
 
     def _keep(self, opened: OpenFile) -> Media:
         make_private_dir(self._kept)

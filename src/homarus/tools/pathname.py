@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from homarus.core.errors import ToolDeniedError, ToolError
-from homarus.core.text import one_line
+from homarus.core.text import JOINERS, fold_name, one_line
 
 MAX_BYTES = 4000
 MAX_NAME_BYTES = 255
@@ -24,7 +24,6 @@ PRIVATE = frozenset({".openclaw", ".clawdbot", ".moltbot"})
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DRIVE = re.compile(r"[A-Za-z]:($|[/\\])")
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(\..*)?", re.IGNORECASE)
-_JOINERS = "\u200c\u200d"  # used in ordinary words of some scripts, and in emoji
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
@@ -108,10 +107,4 @@ def _beneath(path: str, whole: str, roots: Iterable[Path]) -> str:
 
 
 def _is_hidden(ch: str) -> bool:
-    return unicodedata.category(ch) in _HIDDEN and ch not in _JOINERS
-
-
-def fold_name(name: str) -> str:
-    """Return the name as the most lenient file system compares it: no case or final dots."""
-    plain = "".join(ch for ch in name if ch not in _JOINERS)
-    return unicodedata.normalize("NFKC", plain).casefold().rstrip(" .")
+    return unicodedata.category(ch) in _HIDDEN and ch not in JOINERS

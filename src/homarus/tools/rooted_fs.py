@@ -4,7 +4,8 @@
 one before it, following links itself as long as they stay inside. There is no moment between a
 check and an open that another program could use. Refused: paths that leave the root, absolute
 links, files with a second name (that name may be outside), and everything that is not a plain file
-or directory.
+or directory. With a `WorkspaceAccess`, files that its conversation does not see are not there, and
+those that it may not write are read-only, under every name that leads to them.
 
 Every failure is a ToolError with a text for the model.
 """
@@ -13,7 +14,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,8 @@ from homarus.core.atomic_file import temporary_name
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.private_files import FILE_MODE
+from homarus.core.text import fold_name
+from homarus.policy.workspace_access import FULL_ACCESS, PROTECTED, WorkspaceAccess
 from homarus.tools.folder import DirEntry, EntryKind, Folder, open_folder
 from homarus.tools.pathname import MAX_DEPTH, PRIVATE, check_name, format_path, split_path
 
@@ -94,9 +97,11 @@ class RootedFs:
         open_root: Callable[[Path], Folder] = open_folder,
         *,
         links: bool = True,
+        access: WorkspaceAccess = FULL_ACCESS,
     ) -> None:
         self.root = root
         self._open_root, self._links = open_root, links
+        self._access = _AccessCheck(root, access)
 
     @contextmanager
     def open_read(self, path: str) -> Iterator[OpenFile]:
@@ -124,6 +129,7 @@ class RootedFs:
         with _translate_errors(path), self._resolve(path.rstrip("/"), writing=True) as target:
             if not target.name or path.endswith("/"):
                 raise ToolError(f"{format_path(path)} is a folder", fix="name a file in it")
+            self._access.check_write(target.path.split("/"), path)
             before = _stat(target)
             if before:
                 _check_plain(before, path)
@@ -140,7 +146,7 @@ class RootedFs:
     def listdir(self, path: str, limit: int) -> DirListing:
         """Return the entries of a directory, in order of name."""
         with _translate_errors(path), self.open_dir(path) as directory:
-            entries = _sorted(directory.folder, MAX_ENTRIES)
+            entries = self._access.visible(directory.path, _sorted(directory.folder, MAX_ENTRIES))
             return DirListing(tuple(entries[:limit]), max(0, len(entries) - limit))
 
     def walk(
@@ -155,7 +161,7 @@ class RootedFs:
                 yield WalkEntry(target.path, "file")
                 return
         with _translate_errors(path), self.open_dir(path) as directory:
-            yield from _walk(directory, {*skip, *PRIVATE}, max_entries)
+            yield from _walk(directory, {*skip, *PRIVATE}, max_entries, self._access)
 
     @contextmanager
     def open_dir(self, path: str) -> Iterator[OpenDir]:
@@ -174,7 +180,9 @@ class RootedFs:
         home = Path.home() if path.startswith("~") else self.root
         parts = split_path(path, (self.root, Path(os.path.realpath(self.root))), home)
         with ExitStack() as closing:
-            steps = _PathWalk(self._open(), closing, path, writing=writing, links=self._links)
+            steps = _PathWalk(
+                self._open(), closing, path, self._access, writing=writing, links=self._links
+            )
             yield steps.resolve(parts)
 
     def _open(self) -> Folder:
@@ -187,6 +195,63 @@ class RootedFs:
             ) from exc
 
 
+class _AccessCheck:
+    """Applies the access of a conversation to resolved paths.
+
+    A protected name may be a link to another file of the workspace: that file is protected too.
+    """
+
+    def __init__(self, root: Path, access: WorkspaceAccess) -> None:
+        self._root, self._access = root, access
+        self._links: dict[tuple[str, ...], str] | None = None
+
+    def check_visible(self, parts: Sequence[str]) -> None:
+        """Raise FileNotFoundError for a file that the conversation does not see."""
+        if not self._access.is_full and not self._access.shows(self._canonical(parts)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), parts[-1])
+
+    def check_write(self, parts: Sequence[str], path: str, *, folder: bool = False) -> None:
+        """Raise ToolDeniedError for a file or folder that the conversation may not write."""
+        if self._access.is_full:
+            return
+        may = self._access.can_create_folder if folder else self._access.can_write
+        if not may(self._canonical(parts)):
+            raise ToolDeniedError(
+                f"{format_path(path)} is not written from this conversation",
+                fix="only the agent's owner changes it, in a conversation of their own",
+            )
+
+    def visible(self, folder: str, entries: Sequence[DirEntry]) -> list[DirEntry]:
+        """Return the entries of a directory that the conversation sees."""
+        if self._access.is_full:
+            return list(entries)
+        base = [] if folder in ("", ".") else folder.rstrip("/").split("/")
+        return [
+            entry for entry in entries if self._access.shows(self._canonical([*base, entry.name]))
+        ]
+
+    def _canonical(self, parts: Sequence[str]) -> Sequence[str]:
+        """Return the protected name of a file that a link with that name leads to."""
+        if self._links is None:
+            self._links = _protected_links(self._root)
+        for target, name in self._links.items():
+            if tuple(map(fold_name, parts[: len(target)])) == target:
+                return (name, *parts[len(target) :])
+        return parts
+
+
+def _protected_links(root: Path) -> dict[tuple[str, ...], str]:
+    """Return the targets in the workspace of links with protected names: folded parts → name."""
+    found: dict[tuple[str, ...], str] = {}
+    real = os.path.realpath(root)
+    with suppress(OSError), os.scandir(root) as entries:
+        for entry in entries:
+            if fold_name(entry.name) in PROTECTED and entry.is_symlink():
+                inner = os.path.relpath(os.path.realpath(entry.path), real)
+                found[tuple(map(fold_name, Path(inner).parts))] = entry.name
+    return found
+
+
 class _PathWalk:
     """A walk from the root to a name.
 
@@ -194,11 +259,18 @@ class _PathWalk:
     """
 
     def __init__(
-        self, root: Folder, closing: ExitStack, path: str, *, writing: bool, links: bool
+        self,
+        root: Folder,
+        closing: ExitStack,
+        path: str,
+        access: _AccessCheck,
+        *,
+        writing: bool,
+        links: bool,
     ) -> None:
         self._stack = [root]
         self._names: list[str] = []
-        self._path = path
+        self._path, self._access = path, access
         self._writing, self._links = writing, links
         closing.callback(self._close)
 
@@ -218,6 +290,8 @@ class _PathWalk:
             elif todo:
                 self._enter(name)
             elif name:
+                if not self._writing:
+                    self._access.check_visible((*self._names, name))
                 return _ResolvedPath(self._stack[-1], name, "/".join((*self._names, name)))
         return _ResolvedPath(self._stack[-1], "", "/".join(self._names) or ".")
 
@@ -240,7 +314,11 @@ class _PathWalk:
     def _enter(self, name: str) -> None:
         if len(self._stack) > 2 * MAX_DEPTH:
             raise ToolError(f"{format_path(self._path)}: too deep")
-        current = self._stack[-1]
+        current, parts = self._stack[-1], (*self._names, name)
+        if self._writing:
+            self._access.check_write(parts, self._path, folder=True)
+        else:
+            self._access.check_visible(parts)
         try:
             inner = current.enter(name)
         except FileNotFoundError:
@@ -332,9 +410,12 @@ def _keep_mode(fd: int, before: os.stat_result) -> None:
     os.fchmod(fd, stat.S_IMODE(before.st_mode) & 0o777)
 
 
-def _walk(top: OpenDir, skip: Collection[str], max_entries: int) -> Iterator[WalkEntry]:
+def _walk(
+    top: OpenDir, skip: Collection[str], max_entries: int, access: _AccessCheck
+) -> Iterator[WalkEntry]:
     """Walk depth first, with one open directory per level."""
-    levels = [_WalkLevel(top.folder, "" if top.path == "." else f"{top.path}/", max_entries)]
+    prefix = "" if top.path == "." else f"{top.path}/"
+    levels = [_WalkLevel(top.folder, prefix, max_entries, access)]
     seen = 0
     try:
         while seen < max_entries:
@@ -348,7 +429,7 @@ def _walk(top: OpenDir, skip: Collection[str], max_entries: int) -> Iterator[Wal
                 seen += 1
                 yield WalkEntry(level.prefix + entry.name, entry.kind)
                 if entry.kind == "folder" and len(levels) < MAX_DEPTH:
-                    levels += _inner(level, entry.name, max_entries)
+                    levels += _inner(level, entry.name, max_entries, access)
     finally:
         for level in levels[1:]:
             level.folder.close()
@@ -357,23 +438,25 @@ def _walk(top: OpenDir, skip: Collection[str], max_entries: int) -> Iterator[Wal
 class _WalkLevel:
     """An open directory on a walk, and the position in it."""
 
-    def __init__(self, folder: Folder, prefix: str, max_entries: int) -> None:
+    def __init__(self, folder: Folder, prefix: str, max_entries: int, access: _AccessCheck) -> None:
         self.folder = folder
         self.prefix = prefix
-        self._left = list(reversed(_sorted(folder, max_entries)))
+        self._left = access.visible(prefix, _sorted(folder, max_entries))[::-1]
 
     def next(self) -> DirEntry | None:
         return self._left.pop() if self._left else None
 
 
-def _inner(level: _WalkLevel, name: str, max_entries: int) -> list[_WalkLevel]:
+def _inner(
+    level: _WalkLevel, name: str, max_entries: int, access: _AccessCheck
+) -> list[_WalkLevel]:
     """Return the next level down, or None when it is unreadable or no longer a directory."""
     try:
         folder = level.folder.enter(name)
     except OSError:
         return []
     try:
-        return [_WalkLevel(folder, f"{level.prefix}{name}/", max_entries)]
+        return [_WalkLevel(folder, f"{level.prefix}{name}/", max_entries, access)]
     except OSError:
         folder.close()
         return []

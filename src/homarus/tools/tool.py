@@ -12,14 +12,27 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Extras, Image, Json, Media, Text
+from homarus.policy.workspace_access import WorkspaceAccess, session_access
 from homarus.providers.base import ToolSpec
+
+if TYPE_CHECKING:
+    from homarus.tools.rooted_fs import RootedFs
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +88,13 @@ class Messenger(Protocol):
         """Return whether an agent has used the chat, or its owner has named the chat or person."""
         ...
 
-    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
-        """Resolve files of the workspace by name; those that cannot be attached give a reason."""
+    async def attach(
+        self, names: Sequence[str], workspace: Path, access: WorkspaceAccess
+    ) -> tuple[Media, ...]:
+        """Resolve files of the workspace by name, as far as the conversation may read them.
+
+        Those that cannot be attached give a reason.
+        """
         ...
 
     async def send(self, to: Address, text: str, extras: Extras, key: str) -> SendResult:
@@ -97,7 +115,8 @@ class ToolContext:
     """What a tool knows about its run.
 
     `here` is the chat that is answered, `message_id` the message in it. `messenger` is None where
-    no chat can be reached.
+    no chat can be reached. `run_access` is what the senders of the run's messages may do with the
+    workspace; without it, the session key decides.
     """
 
     session_key: str
@@ -110,6 +129,18 @@ class ToolContext:
     run_id: str = ""
     call_id: str = ""
     messenger: Messenger | None = None
+    run_access: WorkspaceAccess | None = None
+
+    @property
+    def access(self) -> WorkspaceAccess:
+        return self.run_access or session_access(self.session_key)
+
+    @property
+    def files(self) -> "RootedFs":
+        """The workspace, as far as this conversation may read and write it."""
+        from homarus.tools.rooted_fs import RootedFs
+
+        return RootedFs(self.workspace, access=self.access)
 
 
 @dataclass(frozen=True, slots=True)

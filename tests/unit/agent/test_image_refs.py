@@ -17,6 +17,7 @@ from homarus.agent.context.image_refs import (
     workspace_reader,
 )
 from homarus.core.message import Image, Message, Text, user_message
+from homarus.policy.workspace_access import FULL_ACCESS
 from tests.unit.agent.builders import summary
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -49,7 +50,7 @@ def test_image_paths_any_text_is_accepted(text: str) -> None:
 def test_attach_named_images_adds_images_of_workspace(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     asked = attach_named_images(
-        user_message("what is in a.png, b.png and a.png?"), workspace_reader(tmp_path)
+        user_message("what is in a.png, b.png and a.png?"), workspace_reader(tmp_path, FULL_ACCESS)
     )
     assert asked.parts[1:] == (Image(base64.b64encode(PNG).decode(), "image/png"),)
 
@@ -62,7 +63,7 @@ def test_attach_named_images_ignores_other_files(tmp_path: Path) -> None:
     (home / "link.png").symlink_to(tmp_path / "secret.png")
     (home / "huge.png").write_bytes(PNG + b"\0" * 5_000_000)
     (home / "folder.png").mkdir()
-    read = workspace_reader(home)
+    read = workspace_reader(home, FULL_ACCESS)
     named = f"text.png link.png huge.png folder.png ../secret.png {tmp_path}/secret.png"
     question = user_message(named)
     assert attach_named_images(question, read) is question
@@ -71,7 +72,7 @@ def test_attach_named_images_ignores_other_files(tmp_path: Path) -> None:
 def test_attach_named_images_keeps_message_with_images(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     question = user_message("like a.png", Image("aGk=", "image/png"))
-    assert attach_named_images(question, workspace_reader(tmp_path)) is question
+    assert attach_named_images(question, workspace_reader(tmp_path, FULL_ACCESS)) is question
 
 
 def test_load_named_images_prefers_newest_messages() -> None:

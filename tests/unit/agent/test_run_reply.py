@@ -21,6 +21,7 @@ from homarus.core.message import (
 )
 from homarus.plugins.hooks import hook
 from homarus.plugins.values import Refusal
+from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.providers.base import Provider
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelSelection
@@ -252,7 +253,9 @@ def test_human_delay_sets_not_before_of_later_blocks(tmp_path: Path) -> None:
 class Post:
     """A messenger that finds every file."""
 
-    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+    async def attach(
+        self, names: Sequence[str], workspace: Path, access: WorkspaceAccess
+    ) -> tuple[Media, ...]:
         return tuple(Media(name=name, path=f"{workspace}/{name}") for name in names)
 
 

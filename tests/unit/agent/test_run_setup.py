@@ -1,7 +1,8 @@
 """Merging the messages of a run: no sender's text is attributed to another."""
 
-from homarus.agent.run_setup import MULTIPLE_SENDERS, merge_messages
+from homarus.agent.run_setup import merge_messages
 from homarus.core.message import Address, Inbound, InboundMetadata, Media
+from homarus.sessions.envelope import MULTIPLE_SENDERS
 from homarus.store.journal import InboxRecord
 
 

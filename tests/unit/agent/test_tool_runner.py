@@ -6,6 +6,7 @@ from typing import Any
 
 from homarus.agent.agent import Agent
 from homarus.agent.loop_detection import NOT_RUN, LoopDetector
+from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.run_journal import RunJournal
 from homarus.agent.tool_runner import ToolRunner
 from homarus.config.schema import LoopDetectionConfig
@@ -61,7 +62,7 @@ class RunnerHarness:
             journal=self.journal,
             repeats=changes.get("repeats") or LoopDetector(LoopDetectionConfig()),
             interrupted_calls=changes.get("interrupted_calls", frozenset()),
-            get_chat_rules=lambda: tuple(rules),
+            get_chat=lambda: ChatContext(rules=tuple(rules)),
             ask=deny_approval,
             messenger=None,
             hooks=self.hooks,

@@ -377,7 +377,7 @@ async def test_telegram_button_press_is_received_and_answered(leaves: bool) -> N
             press = telegram.press(ADA, int(receipt.message_id), "do:it")
             await desk.received(2)
             await telegram.until_called("answerCallbackQuery")
-        assert desk.got[1].text == "do:it" and desk.got[1].id == f"callback:{press}"
+        assert desk.got[1].text == "Yes" and desk.got[1].id == f"callback:{press}"
         assert telegram.world.queries == {press: True}
 
 

@@ -307,31 +307,32 @@ def test_to_inbound_message_without_content_returns_none(fields: dict[str, Any])
 
 
 def press(**more: Any) -> dict[str, Any]:
+    keyboard = [[{"text": "Yes, do it", "callback_data": "yes"}, {"text": "No"}], [None], 5]
     under = {"message_id": 4, "date": 1, "chat": GROUP, "from": US, "text": "shall I?"}
+    under["reply_markup"] = {"inline_keyboard": keyboard}
     return {"id": "77", "from": ADA, "message": under, "chat_instance": "1", "data": "yes", **more}
 
 
-def test_to_inbound_button_press_has_data_and_mention() -> None:
+def test_to_inbound_button_press_has_label_and_mention() -> None:
     update = {"callback_query": press()}
     found = READER.to_inbound(update, NOW_MS)
     assert found is not None
     assert (found.id, found.text, found.sender, found.address.chat, found.at_ms) == (
         "callback:77",
-        "yes",
+        "Yes, do it",
         "11",
         "-1001",
         NOW_MS,
     )
-    assert found.metadata.mentioned and found.metadata.replies_to_us
+    assert found.metadata.mentioned and found.metadata.replies_to_us and found.metadata.is_press
     assert (found.metadata.reply_to, found.metadata.quoted) == ("4", "shall I?")
     assert callback_query_id(update) == "77"
 
 
-def test_to_inbound_button_press_on_old_message_counts() -> None:
-    found = READER.to_inbound(
-        {"callback_query": press(message={"message_id": 4, "date": 0, "chat": DM})}, 0
-    )
-    assert found is not None and found.text == "yes"
+def test_to_inbound_button_press_without_visible_label_is_skipped() -> None:
+    old = {"message_id": 4, "date": 0, "chat": DM}  # as Telegram sends it after 48 hours
+    assert READER.to_inbound({"callback_query": press(message=old)}, 0) is None
+    assert READER.to_inbound({"callback_query": press(data="other")}, 0) is None
 
 
 @pytest.mark.parametrize("broken", [{"data": None}, {"message": None}, {"from": None}, {"id": 7}])

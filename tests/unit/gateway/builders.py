@@ -11,6 +11,7 @@ from homarus.channels.messenger import resolve_address
 from homarus.channels.signatures import verify_telegram
 from homarus.core.errors import ChannelError, StoreError, ToolError
 from homarus.core.message import Address, Extras, Media
+from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
 from homarus.tools.tool import SendResult
@@ -110,7 +111,9 @@ class FakeMessenger:
     async def is_known_chat(self, agent: str, to: Address) -> bool:
         return True
 
-    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+    async def attach(
+        self, names: Sequence[str], workspace: Path, access: WorkspaceAccess
+    ) -> tuple[Media, ...]:
         there = {name for name in names if (workspace / name).is_file()}
         return tuple(
             Media(name=name, problem="" if name in there else "there is no such file")

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.channels.registry import find_traits
-from homarus.core.envelope import BEFORE, CURRENT, strip_envelope
+from homarus.core.envelope import BEFORE, CURRENT, escape_header_lines, strip_envelope
 from homarus.core.message import Address, Inbound, InboundMetadata, Media
 from homarus.sessions.envelope import (
     EnvelopeOptions,
     elapsed,
-    escape_header_lines,
     format_envelope,
     prepend_notes,
     with_timestamp,

@@ -66,6 +66,7 @@ def extras(text: st.SearchStrategy[str]) -> st.SearchStrategy[Extras]:
         "as_voice": st.booleans(),
         "buttons": st.lists(rows, max_size=2).map(tuple),
         "silent": st.booleans(),
+        "recipient": text,
     }
     assert {field.name for field in fields(Extras)} == set(made), "a new field must be kept too"
     return st.builds(Extras, **made)
@@ -110,6 +111,7 @@ FULL_INBOUND = Inbound(
     InboundMetadata(
         *("group", "Team", "Ann", "@ann", True, True, True, True, False, "m0", True),
         *("before", "Bob", "41", "album-1", "guild-1", "team-1", ("admin", "dev")),
+        *("gif", True, "~ann@home"),
     ),
     (FULL_MEDIA,),
     "earlier words",
@@ -123,14 +125,15 @@ FULL_INBOUND_JSON = (
     '"occasion":{"kind":"group","title":"Team","name":"Ann","handle":"@ann","is_bot":true,'
     '"is_edit":true,"mentioned":true,"elsewhere":true,"detects":false,"reply_to":"m0",'
     '"answers_us":true,"quoted":"before","forwarded":"Bob","parent":"41","album":"album-1",'
-    '"guild":"guild-1","team":"team-1","roles":["admin","dev"]},'
+    '"guild":"guild-1","team":"team-1","roles":["admin","dev"],"via_bot":"gif","is_press":true,'
+    '"holder":"~ann@home"},'
     f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main"}}'
 )
 FULL_INBOUND_DIGEST = "42fbf4fa0ef84095649ab3543af958f5f860df6dc0e18ff0c13e1cf8472f5f21"
-FULL_EXTRAS = Extras("m1", "m0", (FULL_MEDIA,), True, ((Button("Yes", "y"),),), True)
+FULL_EXTRAS = Extras("m1", "m0", (FULL_MEDIA,), True, ((Button("Yes", "y"),),), True, "~ann@home")
 FULL_EXTRAS_JSON = (
     f'{{"reply_to":"m1","replaces":"m0","media":[{FULL_MEDIA_JSON}],"as_voice":true,'
-    '"buttons":[[["Yes","y"]]],"silent":true}'
+    '"buttons":[[["Yes","y"]]],"silent":true,"recipient":"~ann@home"}'
 )
 
 
@@ -138,6 +141,12 @@ def test_codec_full_inbound_matches_stored_json() -> None:
     assert dump_json(encode_inbound(FULL_INBOUND)) == FULL_INBOUND_JSON
     assert decode_inbound(load_json(FULL_INBOUND_JSON)) == FULL_INBOUND
     assert digest_of("agent:main:main", FULL_INBOUND) == FULL_INBOUND_DIGEST
+
+
+def test_codec_inbound_stored_without_text_origin_is_read() -> None:
+    before = FULL_INBOUND_JSON.replace(',"via_bot":"gif","is_press":true,"holder":"~ann@home"', "")
+    metadata = replace(FULL_INBOUND.metadata, via_bot="", is_press=False, holder="")
+    assert decode_inbound(load_json(before)) == replace(FULL_INBOUND, metadata=metadata)
 
 
 def test_codec_full_extras_matches_stored_json() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from homarus.core.message import Media
+from homarus.policy.workspace_access import FULL_ACCESS
 from homarus.tools import attachments
 from homarus.tools.attachments import KEEP_S, MAX_FILES, AttachmentStore
 
@@ -24,7 +25,7 @@ class Harness:
         self.attach = AttachmentStore(self.media)
 
     def __call__(self, *names: str) -> list[Media]:
-        return list(asyncio.run(self.attach(names, self.workspace)))
+        return list(asyncio.run(self.attach(names, self.workspace, FULL_ACCESS)))
 
 
 @pytest.fixture

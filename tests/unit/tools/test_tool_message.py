@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from homarus.config.schema import MessageToolConfig
 from homarus.core.errors import ChannelError, ToolDeniedError, ToolError
 from homarus.core.message import Address, Button, Extras, Media, Text
+from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.tools.builtin.message import message_tool
 from homarus.tools.tool import ApprovalRequest, SendResult, ToolContext, ToolOutput
 
@@ -48,7 +49,9 @@ class FakeMessenger:
     async def is_known_chat(self, agent: str, to: Address) -> bool:
         return to in self.known
 
-    async def attach(self, names: Sequence[str], workspace: Path) -> tuple[Media, ...]:
+    async def attach(
+        self, names: Sequence[str], workspace: Path, access: WorkspaceAccess
+    ) -> tuple[Media, ...]:
         return tuple(
             Media(name=name, problem="no such file" if name == "gone" else "") for name in names
         )

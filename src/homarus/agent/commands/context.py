@@ -15,6 +15,7 @@ from homarus.core.message import Inbound
 from homarus.core.session_keys import agent_id_of
 from homarus.plugins.commands import CommandContext
 from homarus.plugins.hook_runner import Hooks
+from homarus.policy.audience import session_readers
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
@@ -59,6 +60,11 @@ class AgentCommandContext(CommandContext):
     @property
     def agent(self) -> Agent:
         return self.services.get_agent(agent_id_of(self.key))
+
+    @property
+    def is_for_owner_alone(self) -> bool:
+        """Whether the owner gave the command, in a conversation that no other people read."""
+        return self.is_owner and session_readers(self.key) != "others"
 
     async def session(self) -> Session:
         return await self.control.load(self.key)

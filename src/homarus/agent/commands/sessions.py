@@ -12,6 +12,7 @@ from homarus.agent.prompt.report import format_report
 from homarus.core.errors import ToolError, UserError
 from homarus.core.text import one_line
 from homarus.plugins.commands import CommandContext, CommandReply, command
+from homarus.policy.workspace_access import FULL_ACCESS, session_access
 from homarus.sessions.export import FORMS, ExportHeader, export_messages, render_export
 from homarus.sessions.session import Session
 from homarus.sessions.transcript import EntryTree
@@ -53,6 +54,8 @@ async def show_context(context: AgentCommandContext) -> CommandReply:
     tokens = sum(message_tokens(message) for message in session.messages)
     if context.single_arg == "json":
         conversation = {"messages": len(session.messages), "bytes": chars, "tokens": tokens}
+        if not context.is_for_owner_alone:
+            report = report.without_host_paths()
         shown = {"prompt": report.to_json(), "conversation": conversation}
         return CommandReply(f"```json\n{json.dumps(shown, ensure_ascii=False, indent=2)}\n```")
     count = len(session.messages)
@@ -92,7 +95,11 @@ async def export(context: AgentCommandContext) -> CommandReply:
     page = render_export(
         ExportHeader(title, context.key, session.session_id, at_ms), messages, form
     )
-    written_path = await asyncio.to_thread(_write, RootedFs(context.agent.workspace), path, page)
+    # Groups do not see the folder of exports, but have theirs written there.
+    is_export = path == f"{EXPORTS}/{PurePosixPath(path).name}"
+    access = session_access(context.key, is_owner=context.is_owner)
+    folder = RootedFs(context.agent.workspace, access=FULL_ACCESS if is_export else access)
+    written_path = await asyncio.to_thread(_write, folder, path, page)
     return CommandReply(f"Exported {len(messages)} messages to {written_path} of the workspace.")
 
 

@@ -38,7 +38,7 @@ async def status_card(context: AgentCommandContext) -> str:
         f"Thinking: {await context.thinking()} · " + " · ".join(_levels(context, data)),
         f"Queue: {queue_policy.format_queue_settings(rules)}"
         + (f" · {waiting} waiting" if waiting else ""),
-        *([f"Workspace: {context.agent.workspace}"] if context.is_owner else []),
+        *([f"Workspace: {context.agent.workspace}"] if context.is_for_owner_alone else []),
         *(["Running: an answer is being made"] if running else []),
         *(["Send: off, the gateway answers nothing here"] if answered == "deny" else []),
         *(_failures(context) if context.is_owner else []),

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from homarus.core.errors import ToolError
 from homarus.core.message import Image, Message, Text
+from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.sessions.transcript import summary_in
 from homarus.tools.builtin.files import read_image
 from homarus.tools.rooted_fs import RootedFs
@@ -41,13 +42,13 @@ Read: TypeAlias = Callable[[str], Image | None]  # None: the path is no readable
 NamedImages: TypeAlias = Mapping[tuple[int, str], tuple[Image, ...]]  # by a message's time and text
 
 
-def workspace_reader(workspace: Path) -> Read:
-    """Return a reader for images of one folder only."""
-    beneath = RootedFs(workspace)
+def workspace_reader(workspace: Path, access: WorkspaceAccess) -> Read:
+    """Return a reader for images of one folder only, as far as the conversation may read them."""
+    beneath = RootedFs(workspace, access=access)
 
     def read(path: str) -> Image | None:
         try:
-            return read_image(beneath, path)
+            return read_image(beneath, path) if access.can_attach else None
         except (ToolError, OSError):
             return None  # outside the workspace, missing or too large: the text stays as it is
 

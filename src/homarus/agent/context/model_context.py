@@ -34,6 +34,7 @@ from homarus.agent.context.render import (
 from homarus.agent.context.tokens import fixed_tokens
 from homarus.core.errors import ContextOverflowError, UserError
 from homarus.core.message import Message, user_message
+from homarus.policy.workspace_access import NO_ACCESS, WorkspaceAccess
 from homarus.providers.base import ModelRequest, Provider, ThinkLevel, ToolSpec
 from homarus.providers.catalog import ModelInfo
 from homarus.sessions.session import ExtraWrites, Session
@@ -87,11 +88,12 @@ class ModelContext:
         cache: RenderedContextCache,
         now_ms: Callable[[], int],
         max_turns: int = 0,
+        access: WorkspaceAccess = NO_ACCESS,
     ) -> None:
         self.session, self.agent, self.model = session, agent, model
         self._provider, self.thinking, self.api = provider, thinking, provider.api
         self.system, self.tools = system, tools
-        self._cache, self._now_ms = cache, now_ms
+        self._cache, self._now_ms, self._access = cache, now_ms, access
         self._rendered = cache.get(session.session_id)
         pruning = agent.pruning if is_pruned_provider(agent.pruning, model.provider) else None
         fixed = cache.estimate_fixed(system, tools)
@@ -111,7 +113,7 @@ class ModelContext:
         """Return the question with the images it names, for a model with vision."""
         if not self.model.sees_images:
             return question
-        read = workspace_reader(self.agent.workspace)
+        read = workspace_reader(self.agent.workspace, self._access)
         if self._params.images is None:
             history = tuple(self.session.messages)
             images = await asyncio.to_thread(load_named_images, history, read)

@@ -11,7 +11,9 @@ from homarus.core.channel_traits import FindTraits
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Inbound
 from homarus.core.session_keys import chat_type_of, is_subagent
+from homarus.policy.access import EVERYONE, is_named
 from homarus.policy.tool_policy import ToolRules, decide_tool_call, filter_rules
+from homarus.policy.workspace_access import NO_ACCESS, WorkspaceAccess, session_access
 from homarus.sessions.last_route import last_address
 from homarus.sessions.session import Session
 from homarus.tools.registry import ToolRegistry
@@ -25,6 +27,7 @@ class ChatContext:
     reactions: Literal["", "minimal", "extensive"] = ""
     rules: tuple[ToolRules, ...] = ()
     citations: Citations = "auto"
+    access: WorkspaceAccess = NO_ACCESS
 
     def with_rules(self, rules: tuple[ToolRules, ...]) -> "ChatContext":
         """Return the chat with more rules, each once."""
@@ -37,6 +40,17 @@ class ChatContext:
         return agent_tools.filter(
             lambda tool: decide_tool_call(tool.name, *self.rules).action != "deny"
         )
+
+    def join(self, other: "ChatContext") -> "ChatContext":
+        """Return the context when senders of both are answered: each may only do what both may."""
+        can_write = self.access.can_write_prompts and other.access.can_write_prompts
+        joined = self.with_rules(other.rules)
+        return replace(joined, access=replace(self.access, can_write_prompts=can_write))
+
+    def file_access(self, agent_rules: Sequence[ToolRules]) -> WorkspaceAccess:
+        """Return the access to the workspace; without the `read` tool no file is attached."""
+        is_readable = decide_tool_call("read", *agent_rules, *self.rules).action == "allow"
+        return self.access if is_readable else replace(self.access, can_attach=False)
 
 
 NO_CHAT: Final = ChatContext()
@@ -119,9 +133,37 @@ def session_chat_context(
         chat = resolve_chat_context(config, address, find_traits=find_traits, group=group)
     else:
         group = group or any(one.metadata.kind != "direct" for one in inbounds)
-        senders, parent = [one.sender for one in inbounds], inbounds[0].metadata.parent
+        # Text that its sender did not write has the rules of the chat, not those of the sender.
+        senders = ["" if one.metadata.is_foreign_text else one.sender for one in inbounds]
+        parent = inbounds[0].metadata.parent
         address = inbounds[0].address
         chat = resolve_chat_context(
             config, address, senders, find_traits=find_traits, group=group, parent=parent
         )
+    access = session_access(
+        session.key,
+        is_owner=all(_is_by_owner(config, one, find_traits) for one in inbounds),
+        can_everyone_write=config.agents.defaults.prompt_file_writers == "everyone",
+    )
+    chat = replace(chat, access=access)
     return with_memory(chat, config, session.key, address.channel, group=group)
+
+
+def _is_by_owner(config: Config, inbound: Inbound, find_traits: FindTraits) -> bool:
+    """Return whether a message counts as the owner's: in a direct chat, or by the gateway.
+
+    Access control has admitted its sender, as listed or paired; where `ownerAllowFrom` names the
+    owners, or where everybody is admitted, the sender must be listed by id.
+    """
+    channel = inbound.address.channel
+    if channel not in config.channels:
+        return True
+    if inbound.metadata.kind != "direct":
+        return False
+    from homarus.config.channels import common_settings
+
+    owners = config.commands.owner_allow_from
+    listed = owners or common_settings(config, channel, inbound.address.account).allow_from
+    if not owners and EVERYONE not in listed:
+        return True
+    return is_named(channel, inbound.sender, listed, find_traits)

@@ -8,7 +8,7 @@ A session's entry keeps OpenClaw's `systemPromptReport`; clients get the section
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
@@ -107,6 +107,11 @@ class PromptReport:
             "profile": self.profile,
             "sections": [{"name": part.name, "chars": part.chars} for part in self.sections],
         }
+
+    def without_host_paths(self) -> "PromptReport":
+        """Return the report for people other than the owner: files by name, no workspace path."""
+        files = tuple(replace(file, path=file.name) for file in self.files)
+        return replace(self, workspace="", files=files)
 
     def entry(self) -> dict[str, Json]:
         """Return the report for the session's entry: OpenClaw's keys only."""

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import itertools
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,6 +30,7 @@ from homarus.channels.irc.client import (
     MAX_USER,
     SPARE_NAMES,
     IrcClient,
+    format_holder,
     overhead,
 )
 from homarus.channels.irc.connection import IrcTimings, connect
@@ -54,6 +55,7 @@ from homarus.policy.access import normalize_sender_id
 log = logging.getLogger(__name__)
 
 MAX_UNSTORED: Final = 1_000  # messages waiting to be stored; beyond it, the server has to wait
+MAX_HOLDERS: Final = 1_000
 _MAX_ID_CHARS: Final = 100
 
 
@@ -80,6 +82,7 @@ class IrcChannel:
         retry = SendRetryPolicy.from_settings(settings.common.retry)
         self.capabilities = Capabilities(limit, "byte", TRAITS.dialect, by_line=True, retry=retry)
         self._unstored: deque[Inbound] = deque()
+        self._holders: OrderedDict[str, str] = OrderedDict()  # nicks that wrote to us directly
         self._client: IrcClient | None = None
         self._change = asyncio.Event()
 
@@ -110,6 +113,9 @@ class IrcChannel:
         if not (is_nick(chat) or is_channel(chat)):
             raise SendError(f"{chat!r} is nobody on IRC", retryable=False)
         client = await self._wait_for_client(chat)
+        holder = message.extras.recipient or self._holders.get(client.fold(chat), "")
+        if holder and is_nick(chat):
+            await client.check_holder(chat, holder)
         await client.send(chat, message.text, before_write)
         return Receipt()
 
@@ -149,9 +155,17 @@ class IrcChannel:
     async def _read(self, client: IrcClient, translator: "IrcTranslator") -> None:
         line = await client.read()
         if inbound := translator.to_inbound(line, self._clock.now_ms()):
+            if inbound.metadata.kind == "direct":
+                self._record_holder(inbound)
             await self._until(lambda: len(self._unstored) < MAX_UNSTORED)
             self._unstored.append(inbound)
             self._changed()
+
+    def _record_holder(self, inbound: Inbound) -> None:
+        self._holders[inbound.address.chat] = inbound.metadata.holder
+        self._holders.move_to_end(inbound.address.chat)
+        if len(self._holders) > MAX_HOLDERS:
+            self._holders.popitem(last=False)
 
     async def _hand_over(self, receive: InboundHandler) -> None:
         """Pass messages on in order; the next run offers again what was not stored."""
@@ -221,6 +235,7 @@ class IrcTranslator:
             handle=line.nick,
             is_bot="bot" in line.tags,
             mentioned=mentions_nick(text, client.nick),
+            holder="" if channel else _holder_of(line),
         )
         return Inbound(
             self._id(line, at_ms),
@@ -260,6 +275,10 @@ class IrcTranslator:
         content = "\0".join((line.source, *line.params))
         identity = f"{at_ms}\0{next(self._numbers)}\0{content}"
         return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _holder_of(line: IrcMessage) -> str:
+    return format_holder(line.source.partition("!")[2], line.tags.get("account", ""))
 
 
 def _first_line(name: str) -> str:

@@ -2,7 +2,8 @@
 
 IRC confirms no message. But a server handles the lines of a connection in order, so each message is
 followed by a PING: the PONG confirms that the message was taken, and an error about it comes
-before.
+before. In the same way a WHOIS before a direct message shows who has the nick: another user may
+have taken it since.
 """
 
 import asyncio
@@ -44,6 +45,7 @@ _REFUSED: Final = frozenset(
     str(number)
     for number in (401, 402, 403, 404, 408, *range(411, 416), 417, 442, 477, 482, 486, 489, 494)
 ) | {"531", "716"}
+HOLDER_S: Final = 3.0  # how long a WHOIS of a nick is good for its next lines
 _TOO_FAST: Final = frozenset({"263", "439"})
 _BANNED: Final = re.compile(
     r"\b(bad password|password (mismatch|incorrect)|access denied|[kgz]-?lined?|banned)\b",
@@ -65,6 +67,17 @@ def overhead(nick_bytes: int, user_host_bytes: int, target_bytes: int) -> int:
     The line is `:nick!user@host PRIVMSG target :` + text + CR LF.
     """
     return len(":! PRIVMSG  :\r\n") + nick_bytes + user_host_bytes + target_bytes
+
+
+def format_holder(mask: str, account: str) -> str:
+    """Return who has a nick, as text: `user@host account`."""
+    return f"{mask.lower()} {account.lower()}".rstrip()
+
+
+def is_same_holder(one: str, other: str) -> bool:
+    """Return whether two holders are the same user: by mask, or by the account on the server."""
+    (mask, _, account), (other_mask, _, other_account) = one.partition(" "), other.partition(" ")
+    return mask == other_mask or bool(account and account == other_account)
 
 
 class IrcClient:
@@ -97,6 +110,9 @@ class IrcClient:
         self._registered = False
         self._pending_sends: dict[str, _PendingSend] = {}
         self._tokens = itertools.count(1)
+        self._masks: dict[str, str] = {}  # of the WHOIS under way, by nick
+        self._accounts: dict[str, str] = {}
+        self._checked: dict[str, tuple[str, float]] = {}  # nick: its holder, and until when
 
     # Registration
 
@@ -199,6 +215,29 @@ class IrcClient:
             raise SendError("the connection was lost before it was sent", retryable=True)
         await self._confirmed(target, line)
 
+    async def check_holder(self, nick: str, holder: str) -> None:
+        """Raise SendError unless the nick still belongs to this holder, by mask or by account.
+
+        A server that does not answer WHOIS cannot show it: then the nick decides.
+        """
+        name, now_s = self.fold(nick), self._clock.monotonic()
+        known, until_s = self._checked.get(name, ("", 0.0))
+        if known == holder and now_s < until_s:
+            return
+        self._masks.pop(name, None)
+        self._accounts.pop(name, None)
+        await self._connection.acquire_slot()
+        try:
+            await self._confirmed(nick, format_message("WHOIS", nick))
+        except SendError:
+            raise
+        except ChannelError as exc:
+            raise SendError(f"nothing was sent: {exc}", retryable=True) from exc
+        mask, account = self._masks.pop(name, ""), self._accounts.pop(name, "")
+        if mask and not is_same_holder(format_holder(mask, account), holder):
+            raise SendError(f"another user has the nick {nick} now", retryable=False)
+        self._checked = {name: (holder, self._clock.monotonic() + HOLDER_S)}
+
     async def ping(self) -> None:
         """Wait for a response of the server."""
         await self._confirmed("")
@@ -246,7 +285,8 @@ class IrcClient:
     def _refuse(self, line: IrcMessage) -> None:
         """Fail the oldest pending send to a target: the server refused it."""
         named = line.param(1) if len(line.params) > 2 else ""
-        target = "" if named.upper() == "PRIVMSG" else self.fold(named)  # 263 names the command
+        is_command = named.upper() in {"PRIVMSG", "WHOIS"}  # as 263 names it
+        target = "" if is_command else self.fold(named)
         for pending in self._pending_sends.values():
             if pending.outcome.done() or (target and target != pending.target):
                 continue
@@ -315,7 +355,18 @@ class IrcClient:
             problem = f"{self._settings.host} takes no nick like {self.nick}: {text}"
             raise ChannelAuthError(problem, fix="choose another channels.irc.nick")
 
+    def _whois_mask(self, line: IrcMessage) -> None:
+        self._masks[self.fold(line.param(1))] = f"{line.param(2)}@{line.param(3)}"
+
+    def _whois_account(self, line: IrcMessage) -> None:
+        self._accounts[self.fold(line.param(1))] = line.param(2)
+
+    def _quit(self, line: IrcMessage) -> None:
+        self._checked.pop(self.fold(line.nick), None)
+
     def _nick(self, line: IrcMessage) -> None:
+        for name in (line.nick, line.param(0)):
+            self._checked.pop(self.fold(name), None)
         if self.is_me(line.nick):
             self.nick = line.param(0) or self.nick
             self._track_mask(line)
@@ -366,6 +417,8 @@ class IrcClient:
         "CAP": _cap,
         "001": _welcome,
         "005": _isupport,
+        "311": _whois_mask,
+        "330": _whois_account,
         "396": _host,
         "432": _no_nick,
         **dict.fromkeys(_NICK_IN_USE, _try_next_nick),
@@ -376,6 +429,7 @@ class IrcClient:
         "JOIN": _join,
         "PART": _part,
         "KICK": _kick,
+        "QUIT": _quit,
         "NOTICE": _notice,
         "ERROR": _error,
     }

@@ -197,11 +197,12 @@ class TelegramChannel:
         if inbound := self._to_inbound(update):
             await receive(inbound, cursor)
         if pressed := callback_query_id(update):  # for any sender: the button waits
-            await self._answer_press(pressed)
+            await self._answer_press(pressed, "" if inbound else "This button no longer works.")
 
-    async def _answer_press(self, pressed: str) -> None:
+    async def _answer_press(self, pressed: str, notice: str) -> None:
+        params = {"callback_query_id": pressed} | ({"text": notice} if notice else {})
         try:
-            await self._api.call("answerCallbackQuery", {"callback_query_id": pressed})
+            await self._api.call("answerCallbackQuery", params)
         except ChannelError as exc:  # the message is stored: not fatal
             log.warning("a button goes on waiting: %s", exc)
 

@@ -5,7 +5,7 @@ webhook; an edit adds its date, a button press is `callback:…`, a reaction `re
 message names another (`reply_to`, receipts), it is the number alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final, Literal
@@ -21,6 +21,7 @@ from homarus.channels.telegram.fields import (
 )
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, ChatKind, Inbound, InboundMetadata, Json
+from homarus.core.text import one_line
 
 GENERAL: Final = "1"  # the topic of messages without one
 KINDS: Final = (
@@ -38,6 +39,7 @@ _CHATS: Final[dict[str, ChatKind]] = {
     "channel": "channel",
 }
 _MAX_QUOTED_CHARS: Final = 4_096
+_MAX_LABEL_CHARS: Final = 64  # a longer label is not visible completely
 _MAX_ENTITIES: Final = 200  # twice the maximum of Telegram
 
 
@@ -90,7 +92,8 @@ class UpdateTranslator:
             mentioned=mentioned,
             mentions_others=elsewhere,
             detects_mentions=bool(self.me.username),
-            forwarded=_forwarded(get_object(message, "forward_origin")),
+            forwarded=_forwarded(message),
+            via_bot=_name(via) or "somebody's" if (via := get_object(message, "via_bot")) else "",
             album=get_str(message, "media_group_id"),
         )
         edited = f":{at_s}" if is_edit else ""
@@ -105,11 +108,11 @@ class UpdateTranslator:
         )
 
     def _press(self, query: Mapping[str, Json], now_ms: int) -> Inbound | None:
-        """Translate a button press: its data is the text."""
+        """Translate a button press: the visible label is the text, never the hidden data."""
         under, sender = get_object(query, "message"), get_object(query, "from")
-        address, data = self._address(under), get_str(query, "data")
+        address, label = self._address(under), _pressed_label(under, get_str(query, "data"))
         id_ = get_str(query, "id")
-        if not (address and data and id_ and get_int(sender, "id")):
+        if not (address and label and id_ and get_int(sender, "id")):
             return None
         occasion = InboundMetadata(
             kind=_CHATS[get_str(get_object(under, "chat"), "type")],
@@ -121,12 +124,13 @@ class UpdateTranslator:
             reply_to=str(get_int(under, "message_id") or ""),
             replies_to_us=True,
             quoted=message_text(under)[:_MAX_QUOTED_CHARS],
+            is_press=True,
         )
         return Inbound(
             f"callback:{id_}",
             address,
             str(get_int(sender, "id")),
-            data,
+            label,
             at_ms=now_ms,
             metadata=occasion,
         )
@@ -253,12 +257,29 @@ def _emoji(reaction: Mapping[str, Json]) -> str:
     return get_str(reaction, "emoji") or f"({get_str(reaction, 'type') or 'something'})"
 
 
-def _forwarded(origin: Mapping[str, Json]) -> str:
-    if not origin:
+def _pressed_label(under: Mapping[str, Json], data: str) -> str:
+    """Return the label of the button with this data; "" unless exactly one label has it."""
+    rows = get_object(under, "reply_markup").get("inline_keyboard")
+    buttons = (one for row in (rows if isinstance(rows, list) else ()) for one in _objects(row))
+    labels = {get_str(one, "text") for one in buttons if get_str(one, "callback_data") == data}
+    return one_line(labels.pop(), _MAX_LABEL_CHARS) if data and len(labels) == 1 else ""
+
+
+def _objects(row: Json) -> Iterator[Mapping[str, Json]]:
+    return (one for one in (row if isinstance(row, list) else ()) if isinstance(one, dict))
+
+
+def _forwarded(message: Mapping[str, Json]) -> str:
+    """Return the original author of a forwarded message; older servers have other fields."""
+    origin = get_object(message, "forward_origin")
+    if not origin and not get_int(message, "forward_date"):
         return ""
     by = (
         get_object(origin, "sender_user")
         or get_object(origin, "sender_chat")
         or get_object(origin, "chat")
+        or get_object(message, "forward_from")
+        or get_object(message, "forward_from_chat")
     )
-    return _name(by) or get_str(origin, "sender_user_name") or "somebody"
+    hidden = get_str(origin, "sender_user_name") or get_str(message, "forward_sender_name")
+    return _name(by) or hidden or "somebody"

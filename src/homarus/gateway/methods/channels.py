@@ -20,6 +20,7 @@ from homarus.gateway.channel_status import (
 from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.params import Id, Ms, Name
 from homarus.gateway.services import GatewayServices
+from homarus.policy.workspace_access import FULL_ACCESS
 
 DEFAULT_PROBE_S, MAX_PROBE_S = 10.0, 60.0  # default and longest duration of a probe
 _OptionalName: TypeAlias = Annotated[str, Field(max_length=512)]  # "" is absent
@@ -134,7 +135,9 @@ async def _files(
     if not names:
         return ()
     agent = agent_id_of(session) if session else default_agent_id(services.loaded.config)
-    files = await services.messenger.attach(names, services.agent(agent).workspace)
+    workspace = services.agent(agent).workspace
+    # The caller is an operator: it may send every file, and names the chat itself.
+    files = await services.messenger.attach(names, workspace, FULL_ACCESS)
     if failed_file := next((file for file in files if file.problem), None):
         raise InvalidRequestError(f"{failed_file.name}: {failed_file.problem}")
     return files

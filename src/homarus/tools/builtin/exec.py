@@ -18,7 +18,6 @@ from homarus.tools.exec.approvals_file import read_approvals
 from homarus.tools.exec.environment import build_environment
 from homarus.tools.exec.run import CommandResult, run_command
 from homarus.tools.folder import DescriptorFolder
-from homarus.tools.rooted_fs import RootedFs
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, tool
 
@@ -111,7 +110,7 @@ async def _exec(
 ) -> ToolOutput:
     _check(command)
     environment = build_environment(env, os.environ)
-    beneath = RootedFs(ctx.workspace)
+    beneath = ctx.files
     with beneath.open_dir(workdir) as held:
         if not isinstance(held.folder, DescriptorFolder):
             raise ToolDeniedError("exec denied: it needs Linux or macOS")

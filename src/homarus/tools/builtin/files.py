@@ -40,7 +40,7 @@ async def read(
 
     Long files come in parts: at most 2000 lines or 50 KB, and where to go on.
     """
-    return await asyncio.to_thread(_read, RootedFs(ctx.workspace), path, offset or 1, limit)
+    return await asyncio.to_thread(_read, ctx.files, path, offset or 1, limit)
 
 
 @tool(group="fs", serial=True, aliases=("file_write",))
@@ -51,7 +51,7 @@ async def write(
 ) -> str:
     """Write a file: make it, with its folders, or replace all that is in it."""
     data = _encoded(content, "content")
-    done = await asyncio.to_thread(RootedFs(ctx.workspace).write_atomic, path, data)
+    done = await asyncio.to_thread(ctx.files.write_atomic, path, data)
     return (
         f"{'Created' if done.created else 'Replaced'} {format_path(done.path)} ({len(data)} bytes)."
     )
@@ -78,7 +78,7 @@ async def edit(
 ) -> ToolOutput:
     """Replace one piece of text in a file. Everything else stays, byte for byte."""
     _encoded(new_text, "newText")
-    done = await asyncio.to_thread(_edit, RootedFs(ctx.workspace), path, old_text, new_text)
+    done = await asyncio.to_thread(_edit, ctx.files, path, old_text, new_text)
     text = f"Edited {format_path(path)} at line {done.line}."
     return ToolOutput((Text(text),), {"diff": done.diff, "firstChangedLine": done.line})
 

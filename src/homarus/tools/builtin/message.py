@@ -1,8 +1,11 @@
 """The `message` tool: send, reply, react, edit and delete messages in chats.
 
 Without a target it acts on the current chat. Other chats are allowed by `tools.message`, and a
-chat that is new needs a person's approval. A send has an idempotency key made of the run and the
-call, and the other actions can be repeated, so the tool may be run again.
+chat that is new needs a person's approval. A text for another chat, also that of an edit, names
+where it comes from. Messages of other chats are edited and deleted, and get buttons, from the
+agent's own sessions only: a group cannot rewrite what the owner has read. A send has an idempotency
+key made of the run and the call, and the other actions can be repeated, so the tool may be run
+again.
 """
 
 import hashlib
@@ -18,6 +21,7 @@ from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Button, Extras, Text
 from homarus.core.text import escape_invisible, one_line
+from homarus.policy.audience import PRIVATE, audience_of
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import (
     ApprovalRequest,
@@ -97,7 +101,7 @@ def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
         silent: Annotated[bool, Field(description="Without a sound")] = False,
         buttons: Annotated[
             list[list[dict[str, str]]] | None,
-            Field(description="Rows of {text, callback_data}; what is pressed comes as a message"),
+            Field(description="Rows of {text, callback_data}; the text pressed comes as a message"),
         ] = None,
     ) -> ToolOutput:
         """Write to a chat, or answer, react to, edit or delete a message there.
@@ -121,7 +125,7 @@ def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
         )
         crossed = await _permit(rules, ctx, request)
         if action in {"react", "edit", "delete"}:
-            return await _change(ctx, request)
+            return await _change(rules, ctx, request, crossed=crossed)
         return await _send(rules, ctx, request, crossed=crossed)
 
     return run
@@ -148,6 +152,12 @@ async def _permit(rules: MessageToolConfig, ctx: ToolContext, request: _MessageA
     to, here = request.to, ctx.here
     if here and _chat(to) == _chat(here):
         return False
+    is_change = request.action in {"edit", "delete"} or bool(request.buttons)
+    if is_change and audience_of(ctx.session_key) != PRIVATE:
+        raise ToolDeniedError(
+            f"from this conversation no message in {_shown(to)} is changed or gets buttons",
+            fix="do it in this chat only",
+        )
     bound = here is not None and _chat(here)[:2] in request.messenger.accounts()
     if here and bound and not rules.allow_cross_context_send:
         is_same_channel = to.channel == here.channel
@@ -175,7 +185,11 @@ async def _send(
         raise ToolError("there is nothing to send", fix="give message or media")
     if request.action == "thread-reply" and not request.to.thread:
         raise ToolError("it is not said in which thread", fix="give threadId")
-    files = await request.messenger.attach([request.media], ctx.workspace) if request.media else ()
+    files = (
+        await request.messenger.attach([request.media], ctx.workspace, ctx.access)
+        if request.media
+        else ()
+    )
     if failed := next((file for file in files if file.problem), None):
         raise ToolError(f"{failed.name}: {failed.problem}")
     extras = Extras(
@@ -190,7 +204,9 @@ async def _send(
     return _format_result(request.to, result)
 
 
-async def _change(ctx: ToolContext, request: _MessageAction) -> ToolOutput:
+async def _change(
+    rules: MessageToolConfig, ctx: ToolContext, request: _MessageAction, *, crossed: bool
+) -> ToolOutput:
     """React, edit or delete."""
     message_id = request.message_id or _current(ctx, request)
     where = f"message {one_line(message_id, 60)} in {_shown(request.to)}"
@@ -205,7 +221,8 @@ async def _change(ctx: ToolContext, request: _MessageAction) -> ToolOutput:
         case _ if not request.message_id:  # the current message is not ours to change
             raise ToolError("it is not said which message", fix="give messageId")
         case "edit":
-            await request.messenger.edit(request.to, message_id, request.text)
+            text = _marked(rules, ctx, request.text) if crossed else request.text
+            await request.messenger.edit(request.to, message_id, text)
             text = f"Changed {where}."
         case _:
             await request.messenger.delete(request.to, message_id)
@@ -271,6 +288,9 @@ def _rows(buttons: list[list[dict[str, str]]]) -> tuple[tuple[Button, ...], ...]
             made.append(Button(label, one.get("callback_data") or one.get("data") or label))
         if made:
             rows.append(tuple(made))
+    every = {button for row in rows for button in row}
+    if len({button.data for button in every}) < len(every):
+        raise ToolError("two buttons have the same callback_data", fix="give each its own, or none")
     return tuple(rows)
 
 

@@ -45,7 +45,7 @@ async def ls(
     limit: Annotated[int, Field(ge=1, le=5000, description="How many names at most")] = 500,
 ) -> str:
     """List a folder, hidden names included; folders end in /, links in @."""
-    listing = await asyncio.to_thread(RootedFs(ctx.workspace).listdir, path, limit)
+    listing = await asyncio.to_thread(ctx.files.listdir, path, limit)
     lines = [_marked(entry) for entry in listing.entries]
     if listing.left_out:
         lines.append(f"\n[{listing.left_out} more names. Use a higher limit to see them.]")
@@ -61,7 +61,7 @@ async def find(
 ) -> str:
     """Find files and folders by name. Does not look into .git, node_modules and the like."""
     wanted = compile_glob(pattern)
-    return await _in_thread(lambda stop: _find(RootedFs(ctx.workspace), wanted, path, limit, stop))
+    return await _in_thread(lambda stop: _find(ctx.files, wanted, path, limit, stop))
 
 
 @tool(group="fs", idempotent=True)
@@ -85,7 +85,7 @@ async def grep(
     def work(stop: threading.Event) -> str:
         matcher = make_matcher(pattern, literal=literal, ignore_case=ignore_case, stop=stop)
         try:
-            search = _GrepSearch(RootedFs(ctx.workspace), matcher, wanted, context, limit, stop)
+            search = _GrepSearch(ctx.files, matcher, wanted, context, limit, stop)
             return search.run(path)
         finally:
             matcher.close()
