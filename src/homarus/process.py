@@ -11,7 +11,6 @@ from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.tasks import task_group
-from homarus.policy.restrictions import check_start_allowed
 from homarus.providers.model_router import ModelRouter
 from homarus.store.sqlite import SqliteStore, open_store
 from homarus.tools.tool import AskApproval, deny_approval
@@ -82,6 +81,7 @@ async def serve(
 
     `on_auth` gets how clients authenticate, before the first one can connect.
     """
+    from homarus.config.unused_files import find_unused
     from homarus.gateway import serve as gateway
     from homarus.gateway.last_good import load_config_or_last_good
     from homarus.gateway.methods import METHODS, UNIMPLEMENTED
@@ -94,7 +94,8 @@ async def serve(
     configure_logging(loaded.config, paths.logs)
     for text in loaded.warnings:
         warn(text)
-    check_start_allowed(loaded.config)
+    for text in find_unused(loaded.config, loaded.raw, paths):
+        warn(text)
     if problem:
         warn(f"starting with the last good config, because {problem}")
     plan = gateway.ServeOptions(

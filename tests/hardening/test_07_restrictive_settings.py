@@ -10,6 +10,7 @@ import pytest
 
 from homarus.agent.agent import make_agent
 from homarus.config.agent_settings import resolve_agent_settings
+from homarus.config.approvals_file import read_approvals
 from homarus.config.check import check_config, unimplemented_keys
 from homarus.config.known_keys import KnownKey, root_key
 from homarus.config.log_setup import configure_logging, redact
@@ -26,7 +27,6 @@ from homarus.policy.restrictions import (
 )
 from homarus.policy.tool_policy import decide_tool_call
 from homarus.process import serve
-from homarus.tools.exec.approvals_file import read_approvals
 from tests.unit.gateway.app_harness import answer, run
 
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-1"

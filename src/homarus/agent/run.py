@@ -21,7 +21,7 @@ from homarus.agent.loop_detection import LoopDetector
 from homarus.agent.prompt.chat_context import NO_CHAT, session_chat_context
 from homarus.agent.prompt.report import ReportContext
 from homarus.agent.reply.error_text import error_text
-from homarus.agent.reply.sender import LiveReplyHandle
+from homarus.agent.reply.sender import LiveReplyHandle, redirect_reply
 from homarus.agent.run_journal import RunJournal
 from homarus.agent.run_setup import (
     make_model_context,
@@ -353,6 +353,7 @@ class Run:
     ) -> None:
         services, is_resumed = self._services, bool(self._records[0].entry)
         new_session_id = "" if session.is_used or is_resumed else session.session_id
+        inbound = redirect_reply(inbound)
         builder = services.make_builder(session, inbound, thinking, new_session_id)
         self._builder = builder
         if builder and not is_muted:
@@ -363,7 +364,8 @@ class Run:
             is_new_name = builder.sends_on_save and is_resumed
             name = self._journal.attempt if is_new_name else self._journal.run
             interval_s = builder.settings.typing_interval_s
-            self._live = services.start_live_reply(self._inbounds, name, get_preview, interval_s)
+            inbounds = [redirect_reply(each) for each in self._inbounds]
+            self._live = services.start_live_reply(inbounds, name, get_preview, interval_s)
         attach = partial(self._attach, agent) if services.messenger else None
         self._journal.sender.configure(builder, self._live, attach, is_muted=is_muted)
 

@@ -13,7 +13,7 @@ import click
 
 from homarus.agent.workspace import SEEDED, workspace_advice
 from homarus.cli.gateway_options import as_json_option
-from homarus.cli.memory_files import index_files
+from homarus.cli.memory_files import SUFFIX, index_files
 from homarus.cli.state_check import check_state
 from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
 from homarus.config.check import unimplemented_keys
@@ -22,11 +22,14 @@ from homarus.config.load import ConfigExamination, examine_config
 from homarus.config.own_keys import describe_openclaw_problems
 from homarus.config.paths import Paths, shorten
 from homarus.config.schema import Config
+from homarus.config.unused_files import find_unused
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.fast_dataclass import dataclass
+from homarus.policy.restrictions import sandbox_mode, start_refusals, tool_list_refusals
 from homarus.providers.default_model import DefaultModel
 from homarus.providers.model_router import ModelRouter, ModelSelection
+from homarus.store.sessions_file import count_sessions
 from homarus.store.sqlite import check_database
 
 FindingState: TypeAlias = Literal["ok", "note", "bad"]
@@ -55,6 +58,9 @@ def command(*, fix: bool, as_json: bool) -> None:
         findings += _agents(paths, examined.config)
         findings += _workspaces(paths, examined.config)
         findings.append(_model(paths, examined.config, examined.env))
+        findings += _restrictions(examined.config)
+        unused = find_unused(examined.config, examined.raw, paths)
+        findings += [DoctorFinding("not built", "note", text) for text in unused]
     findings += [*_state(paths, fix=fix), *_memory(paths), _disk(paths), _git()]
     if as_json:
         rows = [_row(finding) for finding in findings]
@@ -167,17 +173,40 @@ def _model(paths: Paths, config: Config, env: Mapping[str, str]) -> DoctorFindin
     return DoctorFinding("model", "ok", f"{choice.ref}: {choice.why}")
 
 
+def _restrictions(config: Config) -> Iterator[DoctorFinding]:
+    """Return the settings that keep the gateway from starting, or agents from running."""
+    for refusal in start_refusals(config):
+        yield DoctorFinding("gateway", "bad", refusal.message, refusal.fix)
+    for agent in agent_ids(config):
+        mode = sandbox_mode(config, agent)
+        if mode != "off":
+            which = "all runs" if mode == "all" else "runs outside its main session"
+            text = f"{which} are refused: sandbox.mode is {mode}, and there is no sandbox yet"
+            yield DoctorFinding(f"agent {agent}", "bad", text, "set sandbox.mode to off")
+        for error in tool_list_refusals(config, agent):
+            yield DoctorFinding(f"agent {agent}", "bad", error.message, error.fix)
+
+
 def _state(paths: Paths, *, fix: bool) -> Iterator[DoctorFinding]:
+    count = count_sessions(paths.state)
     shown = shorten(paths.state, paths.home)
     nearest = next(path for path in (paths.state, *paths.state.parents) if path.exists())
     if not os.access(nearest, os.W_OK):
         yield DoctorFinding("state", "bad", f"{nearest} cannot be written", "check who owns it")
     elif not paths.database.exists():
-        yield DoctorFinding("state", "note", f"{shown} holds no conversations yet")
+        if count:
+            text = f"{shown} has {_conversations(count)} of OpenClaw, imported at the first start"
+            yield DoctorFinding("state", "ok", text)
+        else:
+            yield DoctorFinding("state", "note", f"{shown} holds no conversations yet")
     else:
         for is_sound, text, how in check_state(paths, fix=fix):
             state: FindingState = "bad" if not is_sound else "note" if how else "ok"
-            yield DoctorFinding("state", state, f"{shown}: {text}", how)
+            yield DoctorFinding("state", state, f"{shown}, {_conversations(count)}: {text}", how)
+
+
+def _conversations(count: int) -> str:
+    return "1 conversation" if count == 1 else f"{count:,} conversations"
 
 
 def _memory(paths: Paths) -> Iterator[DoctorFinding]:
@@ -186,7 +215,7 @@ def _memory(paths: Paths) -> Iterator[DoctorFinding]:
     for one in index_files(paths):
         about = f"memory {one.agent}"
         try:
-            check_database(paths.state / "memory" / f"{one.agent}.sqlite")
+            check_database(paths.state / "memory" / f"{one.agent}{SUFFIX}")
         except HomarusError as exc:
             yield DoctorFinding(
                 about, "note", exc.message, f"homarus memory index --agent {one.agent}"

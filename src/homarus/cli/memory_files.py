@@ -1,17 +1,20 @@
 """The index files of memory, for commands that only mention them: memory is not imported.
 
-Each is `memory/<agentId>.sqlite` in the state directory; one with an `@` is of a workspace that was
-given on the command line.
+Each is `memory/<agentId>.homarus.sqlite` in the state directory; one with an `@` is of a workspace
+that was given on the command line.
 """
 
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from homarus.cli.sessions import age
 from homarus.config.paths import Paths
 from homarus.core.fast_dataclass import dataclass
+
+SUFFIX: Final = ".homarus.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class IndexFile:
 
 def index_files(paths: Paths) -> Iterator[IndexFile]:
     """Return the index of each agent that has one."""
-    for file in sorted((paths.state / "memory").glob("*.sqlite")):
+    for file in sorted((paths.state / "memory").glob(f"*{SUFFIX}")):
         if "@" not in file.name and (found := stat_index(file)):
             yield found
 
@@ -42,7 +45,7 @@ def stat_index(file: Path) -> IndexFile | None:
     if not parts[0]:
         return None
     written_ms = max(one.st_mtime_ns for one in stats) // 1_000_000
-    return IndexFile(file.stem, sum(one.st_size for one in stats), written_ms)
+    return IndexFile(file.name.removesuffix(SUFFIX), sum(one.st_size for one in stats), written_ms)
 
 
 def _stat(file: Path) -> os.stat_result | None:

@@ -152,7 +152,7 @@ def _for_workspace(target: MemoryTarget, spec: "MemorySpec", workspace: str) -> 
     return replace(
         spec,
         workspace=folder,
-        database=spec.database.with_name(f"{spec.agent}@{digest}.sqlite"),
+        database=spec.database.with_name(f"{spec.agent}@{digest}.homarus.sqlite"),
         search=spec.search.model_copy(update={"sources": ("memory",), "extra_paths": ()}),
         settings=spec.settings.model_copy(update={"backend": "builtin"}),
     )

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from math import ceil
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
 from homarus.cli.gateway_options import GatewayOptions, is_gateway_running, open_gateway
@@ -42,6 +42,7 @@ from homarus.core.tasks import task_group
 from homarus.process import open_app
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl, SessionStatus
+from homarus.sessions.levels import think_level
 from homarus.tools.tool import AskApproval, deny_approval
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 ShowEvent = Callable[[Event], None]
 _RUN_TIMEOUT_S = 7 * 86_400.0  # runs have their own deadline
 _DISPLAY_TIMEOUT_S = 1.0
+NO_OPTIONS: Final = RunOptions()
+NOWHERE: Final[Mapping[str, Json]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,13 @@ class ChatAnswer:
 class SessionClient(Protocol):
     """One session, in this process or behind a gateway."""
 
-    async def run(self, text: str, options: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
-        """Run the agent on a message and wait; raises the error of a failed run."""
+    async def run(
+        self, text: str, options: RunOptions = NO_OPTIONS, delivery: Mapping[str, Json] = NOWHERE
+    ) -> ChatAnswer:
+        """Run the agent on a message and wait; raises the error of a failed run.
+
+        `delivery` are the params of the `agent` method that name a chat for the answer.
+        """
         ...
 
     async def send(self, text: str) -> ChatAnswer:
@@ -120,7 +128,11 @@ class LocalSessionClient:
     ) -> None:
         self._control, self._models, self._clock, self._key = control, models, clock, key
 
-    async def run(self, text: str, options: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
+    async def run(
+        self, text: str, options: RunOptions = NO_OPTIONS, delivery: Mapping[str, Json] = NOWHERE
+    ) -> ChatAnswer:
+        if options.thinking and (level := think_level(options.thinking)):  # for the session
+            await (await self._control.load(self._key)).update(thinkingLevel=level)
         return await self._call(text, options, "")
 
     async def send(self, text: str) -> ChatAnswer:
@@ -171,13 +183,16 @@ class GatewaySessionClient:
         self._run_shown = asyncio.Event()  # its last event was shown
         self._pending_answer: asyncio.Future[ChatAnswer] | None = None
 
-    async def run(self, text: str, options: RunOptions = RunOptions()) -> ChatAnswer:  # noqa: B008 - frozen
+    async def run(
+        self, text: str, options: RunOptions = NO_OPTIONS, delivery: Mapping[str, Json] = NOWHERE
+    ) -> ChatAnswer:
         self._run_id = str(uuid4())
         self._run_shown.clear()
         params: dict[str, Json] = {
             "message": text,
             "sessionKey": self._key,
             "idempotencyKey": self._run_id,
+            **delivery,
             **({"model": options.model} if options.model else {}),
             **({"thinking": options.thinking} if options.thinking else {}),
             **({"timeout": ceil(options.timeout_s)} if options.timeout_s else {}),  # integer

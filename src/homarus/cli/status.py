@@ -17,6 +17,7 @@ from homarus.cli.gateway_options import (
 from homarus.cli.memory_files import index_files
 from homarus.cli.sessions import age, read_records
 from homarus.config.paths import Paths, shorten
+from homarus.core.errors import ConfigError
 from homarus.core.message import Json
 from homarus.core.text import escape_invisible
 
@@ -31,12 +32,14 @@ def command(gateway: GatewayOptions, *, as_json: bool) -> None:
         _from_gateway(gateway) if is_gateway_running(gateway) else _from_files(paths)
     )
     indexes = [] if gateway.url else list(index_files(paths))
+    unused = () if gateway.url else _unused(paths)
     if as_json:
         memory = [
             {"agentId": one.agent, "bytes": one.size_bytes, "writtenAtMs": one.written_ms}
             for one in indexes
         ]
-        click.echo(json.dumps({**status, "memory": memory}, ensure_ascii=False))
+        report = {**status, "memory": memory, "unused": list(unused)}
+        click.echo(json.dumps(report, ensure_ascii=False))
         return
     running, sessions = status["gateway"], status["sessions"]
     state = shorten(paths.state, paths.home)
@@ -49,9 +52,23 @@ def command(gateway: GatewayOptions, *, as_json: bool) -> None:
     now_ms = time.time_ns() // 1_000_000
     for one in indexes:
         click.echo(f"memory    {one.agent}: index of {one.describe(now_ms)}")
+    for text in unused:
+        click.echo(f"not built {escape_invisible(text)}")
     click.echo(f"sessions  {sessions['count']}")
     for row in sessions["recent"]:
         click.echo(f"  {age(now_ms - int(row['updatedAt'])):>5}  {row['key']}")
+
+
+def _unused(paths: Paths) -> tuple[str, ...]:
+    """Return what is set up and does not work yet; nothing while the config is wrong."""
+    from homarus.config.load import load_config
+    from homarus.config.unused_files import find_unused
+
+    try:
+        loaded = load_config(paths, os.environ)
+    except ConfigError:
+        return ()
+    return find_unused(loaded.config, loaded.raw, paths)
 
 
 async def _from_gateway(gateway: GatewayOptions) -> dict[str, Json]:

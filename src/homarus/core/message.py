@@ -174,6 +174,8 @@ class RunOptions:
     timeout_s: float | None = None
     verbose: str | None = None
     reasoning: str | None = None
+    # The chat that gets the reply instead of the sender's: channel, chat, account, thread.
+    deliver_to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from homarus.core.errors import ForbiddenError, InvalidRequestError, ProtocolError
+from homarus.core.errors import ForbiddenError, HomarusError, InvalidRequestError, ProtocolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.gateway.frames import (
@@ -111,8 +111,20 @@ class Method:
     params: type[Params]
     run: Callable[[MethodCall, Any], Awaitable[Json]]
     advertised: bool = True
+    # Returns a result instead of an error, None for the error itself.
+    answer_error: Callable[[MethodCall, Json, HomarusError], Json] | None = None
 
     async def __call__(self, call: MethodCall, raw: Json) -> Json:
+        if self.answer_error is None:
+            return await self._run(call, raw)
+        try:
+            return await self._run(call, raw)
+        except HomarusError as exc:
+            if (answer := self.answer_error(call, raw, exc)) is None:
+                raise
+            return answer
+
+    async def _run(self, call: MethodCall, raw: Json) -> Json:
         if not call.caller.may(self.scope):
             raise missing_scope(call.caller, f"operator.{self.scope}")
         try:
@@ -132,12 +144,17 @@ def missing_scope(caller: Caller, scope: str) -> ProtocolError:
 
 
 def method(
-    name: str, *, scope: Scope, params: type[P], advertised: bool = True
+    name: str,
+    *,
+    scope: Scope,
+    params: type[P],
+    advertised: bool = True,
+    answer_error: Callable[[MethodCall, Json, HomarusError], Json] | None = None,
 ) -> Callable[[Callable[[MethodCall, P], Awaitable[Json]]], Method]:
     """Turn `async def f(call, params) -> Json` into a Method; its docstring documents it."""
 
     def wrap(run: Callable[[MethodCall, P], Awaitable[Json]]) -> Method:
-        return Method(name, scope, params, run, advertised)
+        return Method(name, scope, params, run, advertised, answer_error)
 
     return wrap
 

@@ -34,9 +34,11 @@ from homarus.gateway.json_file import JsonFile
 from homarus.gateway.last_good import save_last_good
 from homarus.gateway.listen_address import ListenAddress, resolve_listen_address
 from homarus.gateway.method import Method
+from homarus.gateway.openclaw_process import check_no_openclaw_gateway
 from homarus.gateway.owner_token import load_or_create_token
 from homarus.gateway.server import Gateway
 from homarus.gateway.services import GatewayServices
+from homarus.policy.restrictions import check_start_allowed
 from homarus.store.lock import lock_holder_pid
 
 log = logging.getLogger(__name__)
@@ -111,6 +113,7 @@ async def serve(
     settings = options.loaded.config.gateway
     auth, listen = _prepare(options)
     options.on_auth(auth)
+    check_no_openclaw_gateway(options.paths, options.env)
     sockets = _open(listen, options.paths)
     port: int = sockets[0].getsockname()[1]
     authenticator = ConnectionAuthenticator.from_config(
@@ -144,6 +147,7 @@ async def serve(
 
 def _prepare(options: ServeOptions) -> tuple[SharedSecretAuth, ListenAddress]:
     """Return the access rules and address of the config; raises ConfigError."""
+    check_start_allowed(options.loaded.config)
     settings, env = options.loaded.config.gateway, options.loaded.env
     get_token = partial(load_or_create_token, options.paths.state)
     auth = resolve_auth(settings, env, mode=options.auth_mode, get_token=get_token)

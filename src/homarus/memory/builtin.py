@@ -26,6 +26,7 @@ from homarus.memory.base import (
     ignore_progress,
 )
 from homarus.memory.changes import ChangeScan, read_known
+from homarus.memory.database import adopt_former_index
 from homarus.memory.embed.base import Embedder, EmbeddingModel, OnCost, ignore_cost
 from homarus.memory.index import Index, SyncReport, open_index
 from homarus.memory.note_files import NoteFile, SkippedFile, find_notes
@@ -353,6 +354,7 @@ def _with_owner(note: NoteFile | SkippedFile) -> NoteFile | SkippedFile:
 
 def recall_audience(spec: MemorySpec, path: str) -> str | None:
     """Return the audience that the index has recorded for a transcript."""
+    adopt_former_index(spec.database)
     if not spec.database.exists():
         return None
     with open_index(spec.database) as index:

@@ -8,6 +8,10 @@ into the file. The file is compared with its seal when it is opened, and when it
 changed meanwhile: 15 ms for 56 MB. Without a seal (the process was killed after a commit) SQLite
 checks its own structure.
 
+The file is next to OpenClaw's index of the same notes, which has other tables and is never opened
+for writing: `main.homarus.sqlite` next to `main.sqlite`. Earlier versions wrote theirs in its
+place; such a file is recognised by its tables or its seal and moved to its own name.
+
 A file that is damaged, deleted or not ours raises CorruptDataError. It held nothing that the notes
 do not.
 """
@@ -15,7 +19,7 @@ do not.
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +35,9 @@ BUSY_MS: Final = 30_000
 _BLOCK_BYTES = 1 << 20
 _PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "cache_size = -16000")
 
+_OWN: Final = ".homarus"
+_COMPANIONS: Final = ("-vectors", "-vectors-wal", "-vectors-shm", "-seal", "-wal", "-shm", "")
+
 _Identity = tuple[int, int, int, int]
 
 
@@ -44,6 +51,8 @@ class Database:
         self._busy_ms = busy_ms
         self._is_sealed = False
         self._seen: _Identity | None = None
+        with translate_os_errors(path):
+            adopt_former_index(path)
         self.db = self._open()
 
     def close(self) -> None:
@@ -222,6 +231,35 @@ class _FileReplacedError(CorruptDataError):
 def beside(path: Path, suffix: str) -> Path:
     """Return the path of a file that belongs to another: its name with a suffix."""
     return path.with_name(path.name + suffix)
+
+
+def own_index_path(shared: Path) -> Path:
+    """Return the path of our index next to that of OpenClaw."""
+    return shared.with_name(f"{shared.stem}{_OWN}{shared.suffix}")
+
+
+def adopt_former_index(path: Path) -> None:
+    """Move an index that an earlier version made in OpenClaw's place to its own path."""
+    former = path.with_name(f"{path.stem.removesuffix(_OWN)}{path.suffix}")
+    if former == path or path.exists() or not former.is_file() or not _is_own(former):
+        return
+    for suffix in _COMPANIONS:
+        with suppress(FileNotFoundError):  # not every companion exists
+            beside(former, suffix).rename(beside(path, suffix))
+
+
+def _is_own(file: Path) -> bool:
+    """Return whether a file is an index of ours, without changing anything next to it."""
+    if any(beside(file, suffix).exists() for suffix in ("-seal", "-vectors")):
+        return True
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    try:
+        db = apsw.Connection(f"{file.absolute().as_uri()}?immutable=1", flags=flags)
+    except apsw.Error:
+        return False
+    with closing(db), suppress(apsw.Error):
+        return bool(select(db, "SELECT 1 FROM sqlite_schema WHERE name = 'postings'"))
+    return False
 
 
 def _sum(path: Path) -> str:

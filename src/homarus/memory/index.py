@@ -1,4 +1,4 @@
-"""The index of an agent's notes, `memory/<agentId>.sqlite`: derived from the files.
+"""The index of an agent's notes, `memory/<agentId>.homarus.sqlite`: derived from the files.
 
     with open_index(path) as index:
         report = index.sync(find_notes(workspace))

@@ -1,6 +1,6 @@
 """Search the index of a workspace's notes; also usable as a library, without the gateway.
 
-with NoteSearch(workspace, state / "memory" / "main.sqlite") as notes:
+with NoteSearch(workspace, state / "memory" / "main.homarus.sqlite") as notes:
     notes.sync()
     for result in notes.search("When did Ada move?"):
         print(result.citation, result.snippet)

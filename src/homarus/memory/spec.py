@@ -9,6 +9,7 @@ from homarus.config.memory import MemoryConfig, MemorySearchConfig, memory_searc
 from homarus.config.paths import Paths, expand
 from homarus.config.schema import Config
 from homarus.core.fast_dataclass import dataclass
+from homarus.memory.database import own_index_path
 from homarus.memory.embed.access import resolve_access
 from homarus.memory.embed.client import FindAccess, no_access
 
@@ -60,9 +61,11 @@ def resolve_memory_spec(
     return MemorySpec(
         agent=own.id,
         workspace=own.workspace,
-        database=expand(written.replace(_AGENT, own.id), paths.home)
-        if written
-        else paths.state / "memory" / f"{own.id}.sqlite",
+        database=own_index_path(
+            expand(written.replace(_AGENT, own.id), paths.home)
+            if written
+            else paths.state / "memory" / f"{own.id}.sqlite"
+        ),
         agent_folder=paths.sessions_dir(own.id).parent,
         models_cache=paths.models_cache,
         home=paths.home,

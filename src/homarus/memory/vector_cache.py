@@ -5,10 +5,10 @@
     cache.embed_requested()  # before anything is locked: it may take minutes
     cache.close()
 
-Vectors cost time or money, so they are in a file of their own (`<agent>.sqlite-vectors`), which
-survives when the index is damaged and rebuilt. A damaged cache is deleted, and its vectors are made
-again. An embedding failure does not lose the words: the first one ends the embedding, and is
-reported.
+Vectors cost time or money, so they are in a file of their own (`<agent>.homarus.sqlite-vectors`),
+which survives when the index is damaged and rebuilt. A damaged cache is deleted, and its vectors
+are made again. An embedding failure does not lose the words: the first one ends the embedding, and
+is reported.
 """
 
 import logging

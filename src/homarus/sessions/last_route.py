@@ -2,9 +2,11 @@
 
 They decide where a message goes that answers no other, and which rules of the config apply. A
 run of a program or of a terminal leaves them as they are, because nothing can be sent back there.
-So does a web page that shows the session of a group: the route stays the group's.
+So does a web page that shows the session of a group: the route stays the group's. As in OpenClaw, a
+message from a web page replaces the channel alone: the chat and the account stay.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +15,7 @@ from homarus.core.session_keys import parse_agent_key
 
 # Channels that no later message can be sent to.
 _NO_ROUTE: Final = frozenset({"agent", "cli", "wake"})
+_KIND: Final = re.compile(r"^(?:user|dm|direct|group|channel|room|chat):")
 _WEBCHAT: Final = "webchat"  # its clients read the transcript: it has no address
 
 
@@ -25,8 +28,13 @@ def route_fields(entry: Mapping[str, Json], address: Address, *, key: str = "") 
         return {}
     if address.channel == _WEBCHAT and entry.get("lastTo") and _is_of_group(key):
         return {}
-    channel, to = address.channel, None if address.channel == _WEBCHAT else address.chat
-    account = address.account if to and address.account != "default" else None
+    channel, to, account = address.channel, entry.get("lastTo"), entry.get("lastAccountId")
+    own: dict[str, Json] = {}
+    if channel != _WEBCHAT:
+        is_same = entry.get("lastChannel") == channel and _chat_of(channel, to) == address.chat
+        to, account = to if is_same else address.chat, address.account
+        own = {"to": to, "accountId": account}
+    to, account = (value if isinstance(value, str) else None for value in (to, account))
     fields = {"to": to, "accountId": account, "threadId": address.thread}
     fields_set = {name: value for name, value in fields.items() if value is not None}
     before, kind = entry.get("origin"), entry.get("chatType")
@@ -38,7 +46,8 @@ def route_fields(entry: Mapping[str, Json], address: Address, *, key: str = "") 
             "provider": channel,
             "surface": channel,
             **({"chatType": kind} if isinstance(kind, str) else {}),
-            **fields_set,
+            **own,
+            **({"threadId": address.thread} if address.thread is not None else {}),
         },
         "deliveryContext": {"channel": channel, **fields_set},
         "lastChannel": channel,
@@ -49,12 +58,19 @@ def route_fields(entry: Mapping[str, Json], address: Address, *, key: str = "") 
 
 
 def last_address(entry: Mapping[str, Json]) -> Address:
-    """Return the address of a session's last message, by its record."""
+    """Return the address of a session's last message, by its record; a web page has no chat."""
     channel, chat, account, thread = (
         value if isinstance(value := entry.get(name), str) else ""
         for name in ("lastChannel", "lastTo", "lastAccountId", "lastThreadId")
     )
+    chat = "" if channel == _WEBCHAT else _chat_of(channel, chat)
     return Address(channel, chat, account or "default", thread or None)
+
+
+def _chat_of(channel: str, to: Json) -> str:
+    """Return the chat of `lastTo`, which OpenClaw writes with its channel: `telegram:42`."""
+    chat = to if isinstance(to, str) else ""
+    return _KIND.sub("", chat.removeprefix(f"{channel}:"), count=1)
 
 
 def _is_of_group(key: str) -> bool:

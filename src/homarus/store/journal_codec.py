@@ -39,6 +39,7 @@ _OPTION_KEYS: Final = {
     "timeout_s": "timeout",
     "verbose": "verbose",
     "reasoning": "reasoning",
+    "deliver_to": "deliver_to",
 }
 _METADATA_KEYS: Final = {
     "kind": "kind",
@@ -141,7 +142,7 @@ def decode_inbound(data: Json) -> Inbound:
             text=data["text"],
             images=tuple(Image(image["data"], image["mime"]) for image in data.get("images", ())),
             at_ms=data["at"],
-            options=RunOptions(**_decode_fields(data.get("wishes", {}), _OPTION_KEYS)),
+            options=_decode_options(data.get("wishes", {})),
             run_id=data.get("run", ""),
             authority=data.get("authority", ""),
             metadata=_decode_metadata(data.get("occasion")),
@@ -195,6 +196,12 @@ def _decode_fields(data: Mapping[str, Json], keys: Mapping[str, str]) -> dict[st
     """Return keyword arguments from stored data. Raises KeyError for an unknown key."""
     names = {key: name for name, key in keys.items()}
     return {names[key]: value for key, value in data.items()}
+
+
+def _decode_options(data: Mapping[str, Json]) -> RunOptions:
+    if "deliver_to" in data:
+        data = {**data, "deliver_to": tuple(data["deliver_to"])}
+    return RunOptions(**_decode_fields(data, _OPTION_KEYS))
 
 
 def _decode_media(rows: Iterable[Mapping[str, Json]]) -> tuple[Media, ...]:

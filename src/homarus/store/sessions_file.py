@@ -50,6 +50,14 @@ class _SyncedState:
     unreadable: bool = False
 
 
+def count_sessions(state: Path) -> int:
+    """Return how many sessions the files of all agents have. Nothing is written."""
+    paths = StatePaths(state)
+    files = (Path(paths.index(agent)) for agent in paths.agents())
+    found = [_parse(file.read_text(encoding="utf-8", errors="replace")) for file in files]
+    return sum(len(entries) for entries in found if isinstance(entries, dict | list))
+
+
 class SessionsFiles:
     """The `sessions.json` of every agent."""
 

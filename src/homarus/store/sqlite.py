@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import field
 from pathlib import Path
 from types import TracebackType
@@ -44,7 +44,7 @@ from homarus.store.clock_rebase import rebase_at_start
 from homarus.store.database_writer import DatabaseWriter
 from homarus.store.file_mirror import FileMirror
 from homarus.store.journal import Lease
-from homarus.store.lock import StateLock
+from homarus.store.lock import StateLock, lock_holder_pid
 from homarus.store.query import WhereClause, select
 from homarus.store.schema import BUSY_MS, MIGRATIONS, check_version, configure, migrate
 from homarus.store.sqlite_errors import TranslateErrors
@@ -54,7 +54,14 @@ from homarus.store.sqlite_journal import (
     WriteStep,
     repairing,
 )
-from homarus.store.state_paths import REPAIRED, StatePaths, is_agent_id, is_session_id
+from homarus.store.state_paths import (
+    REPAIRED,
+    FileStamp,
+    StatePaths,
+    is_agent_id,
+    is_session_id,
+    stat_stamp,
+)
 from homarus.store.transcript_codec import (
     archive_suffix,
     decode_entry,
@@ -81,13 +88,20 @@ def open_store(state: Path, *, mirror: bool = True, read_only: bool = False) -> 
     """Open or create the store of a directory. Raises StateInUseError when a process holds it.
 
     `mirror=False` does not read or write `sessions.json` and the transcript files. `read_only`
-    reads what another process may be writing: it takes no lock and creates nothing; files that
-    the gateway has not imported yet are not seen, except where there is no database. Tables of
-    an older version are migrated first, unless a process holds them.
+    reads what another process may be writing: it takes no lock and creates nothing. Tables of an
+    older version are migrated first, and files that another program changed are imported, unless
+    a process holds the store.
     """
     paths = StatePaths(state)
     if read_only and _is_readable(paths):
+        if _has_changed_files(paths):
+            with suppress(StoreError):  # another process, or a folder that cannot be written
+                return _open_to_write(paths, mirror=mirror)
         return SqliteStore(_SqliteEngine.to_read(paths), OWNER)
+    return _open_to_write(paths, mirror=mirror)
+
+
+def _open_to_write(paths: StatePaths, *, mirror: bool) -> "SqliteStore":
     lock = StateLock(paths.state)
     try:
         return SqliteStore(_SqliteEngine.to_write(paths, lock, mirror=mirror), OWNER)
@@ -102,6 +116,17 @@ def _is_readable(paths: StatePaths) -> bool:
         return not paths.agents()
     with TranslateErrors(path), ExitStack() as opened:
         return check_version(_reader(path, opened), path) in {0, len(MIGRATIONS)}
+
+
+def _has_changed_files(paths: StatePaths) -> bool:
+    """Return whether another program wrote sessions, and no process of ours holds the store."""
+    path, agents = paths.database, paths.agents()
+    if not agents or lock_holder_pid(paths.state):
+        return False
+    with TranslateErrors(path), ExitStack() as opened:
+        rows = select(_reader(path, opened), _STAMPS, (OWNER.team, OWNER.user))
+    stamps = {agent: FileStamp(*stamp) if stamp[0] is not None else None for agent, *stamp in rows}
+    return any(stat_stamp(paths.index(agent)) != stamps.get(agent) for agent in agents)
 
 
 def check_database(path: Path) -> None:
@@ -637,6 +662,9 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
+_STAMPS = (
+    "SELECT agent, file_size, file_mtime_ns, file_inode FROM indexes WHERE team = ? AND user = ?"
+)
 _SESSION = "SELECT key, agent, session_id, updated_ms, json, version FROM sessions"
 
 

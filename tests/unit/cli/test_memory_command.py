@@ -76,7 +76,7 @@ def test_memory_command_any_folder_without_config_is_searchable(
 ) -> None:
     shown = done("index", *bare).stdout
     assert shown.startswith("2 files indexed, 0 unchanged, ")
-    assert (tmp_path / "state" / "memory" / "main.sqlite").exists()
+    assert (tmp_path / "state" / "memory" / "main.homarus.sqlite").exists()
     assert not (tmp_path / ".openclaw" / "memory").exists()
     found = told("search", "Where does Ada live now, Kiel?", *bare)
     best = found["results"][0]
@@ -181,7 +181,7 @@ def test_memory_index_damaged_index_is_rebuilt_and_reported(
     there: tuple[str, ...], tmp_path: Path
 ) -> None:
     done("index", *there)
-    database = tmp_path / "state" / "memory" / "main.sqlite"
+    database = tmp_path / "state" / "memory" / "main.homarus.sqlite"
     for file in database.parent.iterdir():
         file.unlink()
     database.write_bytes(b"no database at all " * 500)
@@ -220,7 +220,7 @@ def test_memory_status_agent_without_memory_keeps_others(home: Path, notes: Path
     (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
     first, second, third = told("status", "--index")["agents"]
     assert "switched off" in first["problem"] and third["files"] == 2
-    assert "x.sqlite" in second["problem"]
+    assert "x.homarus.sqlite" in second["problem"]
     assert "switched off" in refused("search", "x", "--agent", "off").message
 
 
@@ -261,7 +261,7 @@ def test_memory_other_workspace_keeps_agents_index(home: Path, notes: Path) -> N
     assert told("search", "walnuts", "--workspace", str(notes))["results"]
     assert not told("search", "walnuts")["results"] and told("search", "marmots")["results"]
     names = {file.name for file in (home / ".openclaw" / "memory").glob("*.sqlite")}
-    assert "main.sqlite" in names and len(names) == 2
+    assert "main.homarus.sqlite" in names and len(names) == 2
     told("index", "--workspace", str(own))  # which is its own
     assert {file.name for file in (home / ".openclaw" / "memory").glob("*.sqlite")} == names
     shown = CliRunner().invoke(status_command, standalone_mode=False).stdout
@@ -288,7 +288,7 @@ def test_memory_command_uses_existing_config(home: Path, notes: Path) -> None:
     }
     (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
     assert len(told("search", "Ada")["results"]) == 1
-    assert (home / ".openclaw" / "memory" / "work.sqlite").exists()
+    assert (home / ".openclaw" / "memory" / "work.homarus.sqlite").exists()
 
 
 def test_memory_command_mistakes_print_reason_and_fix(home: Path, notes: Path) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from homarus.app import App
+from homarus.channels.base import Channel
 from homarus.config.load import LoadedConfig, load_config
 from homarus.config.paths import Paths
 from homarus.core.errors import ProviderError
@@ -116,8 +117,11 @@ class Harness:
         self.clock, self.store = clock, store
         self.accepted: list[Json] = []
 
-    def caller(self, *scopes: str, client: str = "openclaw-control-ui") -> Caller:
+    def caller(
+        self, *scopes: str, client: str = "openclaw-control-ui", version: str = ""
+    ) -> Caller:
         return Caller(
+            version=version,
             conn_id="conn-1",
             client_id=client,
             mode="cli" if client == "cli" else "webchat",
@@ -132,10 +136,11 @@ class Harness:
         params: Json = None,
         *scopes: str,
         client: str = "openclaw-control-ui",
+        version: str = "",
         **named: Json,
     ) -> Json:
         """Call a method as `client`; `named` are params with their wire names."""
-        caller = self.caller(*scopes, client=client)
+        caller = self.caller(*scopes, client=client, version=version)
         call = MethodCall(self.services, self.gateway, caller, "1", self.accepted.append)
         return await METHODS[method](call, params if params is not None else named)
 
@@ -170,6 +175,7 @@ async def world(
     folder: Path,
     script: Iterable[Message | ProviderError | Hang] = (),
     config: dict[str, Any] | None = None,
+    channels: Sequence[Channel] = (),
 ) -> AsyncIterator[Harness]:
     """Open a World in `folder`, closed when the block ends."""
     state = folder / "state"
@@ -196,6 +202,7 @@ async def world(
             group=group,
             clock=clock,
             ask=deny_approval,
+            channels=channels,
         )
         gateway = Recorder(
             authenticator=authenticator, methods=METHODS, unimplemented=UNIMPLEMENTED, clock=clock

@@ -128,7 +128,7 @@ async def test_agent_invalid_params_are_refused(
         assert not it.accepted and not it.model.requests
 
 
-@pytest.mark.parametrize("change", [{"deliver": True}, {"extraSystemPrompt": "be evil"}])
+@pytest.mark.parametrize("change", [{"extraSystemPrompt": "be evil"}])
 async def test_agent_unimplemented_params_are_refused(
     change: dict[str, Any], tmp_path: Path
 ) -> None:

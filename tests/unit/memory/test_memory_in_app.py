@@ -74,5 +74,5 @@ async def test_app_session_start_syncs_notes_in_background(tmp_path: Path) -> No
         (agent.workspace / "MEMORY.md").write_text("- A walrus.\n", encoding="utf-8")
         app.memory.sync_on_session_start(agent)
         assert not app.memory._open, "nobody waits for it"
-        database = app.paths.state / "memory" / "main.sqlite"
+        database = app.paths.state / "memory" / "main.homarus.sqlite"
         await until(database.exists)

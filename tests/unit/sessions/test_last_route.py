@@ -41,7 +41,7 @@ def test_route_of_other_channel_drops_origin_label() -> None:
     assert (again["label"], again["from"], again["to"]) == ("Ann", "ann", "43")
     page = route_fields({**there, "lastTo": "42"}, WEB)
     assert page["origin"] == {"provider": "webchat", "surface": "webchat"}
-    assert page["lastTo"] is None  # taken away
+    assert page["lastTo"] == "42"  # kept, as OpenClaw keeps it
 
 
 def test_webchat_message_keeps_route_of_group_session() -> None:

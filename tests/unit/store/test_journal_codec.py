@@ -41,7 +41,9 @@ whole_words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 def run_options(text: st.SearchStrategy[str]) -> st.SearchStrategy[RunOptions]:
     asked = {field.name: st.none() | text for field in fields(RunOptions)}
-    return st.builds(RunOptions, **{**asked, "timeout_s": st.none() | st.floats(0, 1e9)})
+    chat = st.lists(text, max_size=4).map(tuple)
+    given = {"timeout_s": st.none() | st.floats(0, 1e9), "deliver_to": chat}
+    return st.builds(RunOptions, **{**asked, **given})
 
 
 def metadata(text: st.SearchStrategy[str]) -> st.SearchStrategy[InboundMetadata]:
@@ -105,7 +107,7 @@ FULL_INBOUND = Inbound(
     "hello",
     (Image("AAAA", "image/png"),),
     1_000,
-    RunOptions("openai/gpt-5", "high", 2.5, "on", "off"),
+    RunOptions("openai/gpt-5", "high", 2.5, "on", "off", ("irc", "#room", "default", "")),
     "run-1",
     "owner",
     InboundMetadata(
@@ -121,7 +123,8 @@ FULL_INBOUND_JSON = (
     '{"id":"m1","channel":"telegram","account":"work","chat":"42","sender":"ann","text":"hello",'
     '"at":1000,"thread":"7","images":[{"mime":"image/png","data":"AAAA"}],'
     '"wishes":{"model":"openai/gpt-5","thinking":"high","timeout":2.5,"verbose":"on",'
-    '"reasoning":"off"},"run":"run-1","authority":"owner",'
+    '"reasoning":"off","deliver_to":["irc","#room","default",""]},"run":"run-1",'
+    '"authority":"owner",'
     '"occasion":{"kind":"group","title":"Team","name":"Ann","handle":"@ann","is_bot":true,'
     '"is_edit":true,"mentioned":true,"elsewhere":true,"detects":false,"reply_to":"m0",'
     '"answers_us":true,"quoted":"before","forwarded":"Bob","parent":"41","album":"album-1",'
@@ -129,7 +132,7 @@ FULL_INBOUND_JSON = (
     '"holder":"~ann@home"},'
     f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main"}}'
 )
-FULL_INBOUND_DIGEST = "42fbf4fa0ef84095649ab3543af958f5f860df6dc0e18ff0c13e1cf8472f5f21"
+FULL_INBOUND_DIGEST = "4e9ca02b572b2b82602ab3885f30bef279963f9e79787da953acedbf19750df3"
 FULL_EXTRAS = Extras("m1", "m0", (FULL_MEDIA,), True, ((Button("Yes", "y"),),), True, "~ann@home")
 FULL_EXTRAS_JSON = (
     f'{{"reply_to":"m1","replaces":"m0","media":[{FULL_MEDIA_JSON}],"as_voice":true,'

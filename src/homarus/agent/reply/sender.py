@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from homarus.agent.reply.reply_parser import parse_reply
-from homarus.core.message import Extras, Inbound, Media, Message, Outbound
+from homarus.core.message import Address, Extras, Inbound, Media, Message, Outbound
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import Refusal
 from homarus.store.journal import BuildReply, InboxRecord, Lease, OutboxRecord
@@ -27,6 +27,14 @@ ResolveAttachments: TypeAlias = Callable[[Sequence[str]], Awaitable[tuple[Media,
 
 # How many part numbers each attempt of a run has for itself.
 _NUMBERS_PER_ATTEMPT: Final = 10_000
+
+
+def redirect_reply(inbound: Inbound) -> Inbound:
+    """Return the message as one of the chat that gets its reply; such a reply quotes nothing."""
+    if not (to := inbound.options.deliver_to):
+        return inbound
+    channel, chat, account, thread = to
+    return replace(inbound, id="", address=Address(channel, chat, account, thread or None))
 
 
 class LiveReplyHandle(Protocol):
@@ -62,6 +70,7 @@ class ReplySender:
         now_ms: Callable[[], int],
     ) -> None:
         self._record, self._build_reply = record, build_reply
+        self._inbound = record.inbound and redirect_reply(record.inbound)
         self._hooks, self._now_ms = hooks, now_ms
         self._builder: ReplyBuilder | None = None
         self._live: LiveReplyHandle | None = None
@@ -125,7 +134,7 @@ class ReplySender:
         self._is_holding = self._is_preview_replaced = False
 
     async def _make_records(self, blocks: "Sequence[Block]") -> list[OutboxRecord]:
-        inbound, records = self._record.inbound, list[OutboxRecord]()
+        inbound, records = self._inbound, list[OutboxRecord]()
         if inbound is None or self._is_muted or not blocks:
             return records
         preview_id = await self._live.pause() if self._live else ""

@@ -1,6 +1,7 @@
 """The methods `agent`, `agent.wait` and `agent.identity.get`."""
 
 import asyncio
+import re
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -13,8 +14,14 @@ from homarus.agent.run import RunOutcome
 from homarus.channels.registry import find_traits
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.core.channel_traits import UNKNOWN_CHANNEL
-from homarus.core.errors import InvalidRequestError, UnavailableError, UserError
-from homarus.core.message import Json, Usage
+from homarus.core.errors import (
+    HomarusError,
+    InvalidRequestError,
+    ToolError,
+    UnavailableError,
+    UserError,
+)
+from homarus.core.message import Address, Json, Usage
 from homarus.core.session_keys import agent_id_of, key_form, normalize_agent_id, parse_agent_key
 from homarus.core.text import one_line
 from homarus.gateway.attachments import read_images
@@ -33,11 +40,15 @@ from homarus.gateway.run_request import (
 )
 from homarus.gateway.run_tracker import CRASHED, RunFailedError
 from homarus.gateway.session_patch import set_label
+from homarus.sessions.last_route import last_address
+from homarus.sessions.levels import think_level
 from homarus.sessions.transcript import decode_message
 from homarus.store.journal import OPEN, InboxRecord
 from homarus.store.state_paths import is_session_id
 
 _MAX_WAIT_S = 3_600.0
+_DEFAULT_CHANNEL = "whatsapp"
+_OPENCLAW_VERSION = re.compile(r"20\d\d\.")
 _GREETING = "A new session begins. Greet me in a sentence or two and ask what I would like to do."
 
 
@@ -80,11 +91,25 @@ class AgentParams(Params):
     spawned_by: str | None = None
 
 
-@method("agent", scope="write", params=AgentParams)
+def _answer_error(call: MethodCall, raw: Json, error: HomarusError) -> Json:
+    """Return an error as a result to OpenClaw's command, None to other clients.
+
+    After any error from the gateway that command runs an agent of its own on the same files.
+    """
+    caller = call.caller
+    if caller.mode != "cli" or not _OPENCLAW_VERSION.match(caller.version):
+        return None
+    run_id = raw.get("idempotencyKey") if isinstance(raw, dict) else None
+    text = f"The gateway has no answer: {error}"
+    result = {"payloads": [{"text": text, "mediaUrl": None}], "meta": {"aborted": True}}
+    return {"runId": run_id, "status": "error", "summary": text, "result": result}
+
+
+@method("agent", scope="write", params=AgentParams, answer_error=_answer_error)
 async def agent(call: MethodCall, params: AgentParams) -> Json:
     """Run an agent on a message. Answered twice: when it is accepted, and with the result."""
     run_id, runs = params.idempotency_key, call.gateway.runs
-    _check_hints(params)
+    _check_hints(call, params)
     key = await _key(call, params)
     if runs.is_claimed(run_id):  # the same request came a moment ago
         await runs.prepared(key)
@@ -93,6 +118,8 @@ async def agent(call: MethodCall, params: AgentParams) -> Json:
     text, images = clean(params.message), read_images(params.attachments or ())
     options = parse_run_options(params.thinking, params.timeout)
     options = replace(options, model=_model(call, params.model))
+    if params.deliver:
+        options = replace(options, deliver_to=await _delivery_target(call, params, key))
     accepted = {"runId": run_id, "status": "accepted", "acceptedAt": call.services.clock.now_ms()}
     if pending := runs.find_pending(run_id):
         call.accept(accepted)
@@ -107,8 +134,7 @@ async def agent(call: MethodCall, params: AgentParams) -> Json:
             ):  # else it was reset then
                 await call.services.control.reset(key, hook_context(call, key, run_id), by="rpc")
             text = parsed.args or _GREETING
-        if params.label:
-            await set_label(call, key, params.label)
+        await _change_session(call, key, params)
         request = RunRequest(key, text, images, run_id, options=options, is_program=True)
         try:
             outcome = await start_run(call, request, lambda run: _cache(call, run_id, run))
@@ -136,22 +162,58 @@ async def _duplicate_result(call: MethodCall, row: InboxRecord) -> Json:
     return _result(row.id, outcome)
 
 
-def _is_channel(hint: str) -> bool:
-    return hint.strip().lower() == "last" or find_traits(hint) is not UNKNOWN_CHANNEL
+def _is_channel(call: MethodCall, hint: str) -> bool:
+    name = hint.strip().lower()
+    if name == "last" or find_traits(hint) is not UNKNOWN_CHANNEL:
+        return True
+    return any(name == channel for channel, _ in call.services.messenger.accounts())
 
 
-def _check_hints(params: AgentParams) -> None:
+def _check_hints(call: MethodCall, params: AgentParams) -> None:
     for hint in (params.channel, params.reply_channel):
-        if hint and not _is_channel(hint):
+        if hint and not _is_channel(call, hint):
             raise InvalidRequestError(
                 f"invalid agent params: unknown channel: {one_line(hint, 40)}"
             )
-    if params.deliver:
-        raise UnavailableError(
-            "deliver: replies go to the client that asks; channels are not built"
-        )
     if (params.extra_system_prompt or "").strip():
         raise UnavailableError("extraSystemPrompt: additions to the system prompt are not built")
+
+
+async def _change_session(call: MethodCall, key: str, params: AgentParams) -> None:
+    """Save the label and the thinking level in the session, as OpenClaw does."""
+    if params.label:
+        await set_label(call, key, params.label)
+    if params.thinking and (level := think_level(params.thinking)):
+        session = await call.services.control.load(key)
+        await session.update(thinkingLevel=level)
+
+
+async def _delivery_target(call: MethodCall, params: AgentParams, key: str) -> tuple[str, ...]:
+    """Return the chat that gets the reply: the given one, else that of the last message."""
+    record = await call.services.store.session(key)
+    last = last_address(record.data) if record else Address("", "")
+    channel = (params.reply_channel or params.channel or "").strip().lower()
+    running = {name for name, _ in call.services.messenger.accounts()}
+    # OpenClaw's command names its default channel when it was given none.
+    if channel == "last" or (channel == _DEFAULT_CHANNEL and channel not in running):
+        channel = ""
+    target = (params.reply_to or params.to or "").strip()
+    if not target and not channel and (not last.chat or last.channel not in running):
+        raise InvalidRequestError(
+            "invalid agent params: deliver: this conversation has no chat to deliver to;"
+            " name one (--reply-channel, --reply-to)"
+        )
+    try:
+        to = call.services.messenger.resolve_address(
+            target,
+            channel=channel,
+            account=params.reply_account_id or params.account_id or "",
+            thread=params.thread_id or "",
+            here=last if last.chat else None,
+        )
+    except (ToolError, UserError) as exc:
+        raise InvalidRequestError(f"invalid agent params: deliver: {exc}") from None
+    return to.channel, to.chat, to.account, to.thread or ""
 
 
 def _model(call: MethodCall, named: str | None) -> str | None:

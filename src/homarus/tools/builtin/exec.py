@@ -8,13 +8,13 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 
 from homarus.config.agent_settings import agent_entry
+from homarus.config.approvals_file import read_approvals
 from homarus.config.schema import Config
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Text
 from homarus.core.session_keys import main_key
 from homarus.policy.restrictions import exec_refusal, sandbox_mode
 from homarus.tools.exec.approval import approval_request
-from homarus.tools.exec.approvals_file import read_approvals
 from homarus.tools.exec.environment import build_environment
 from homarus.tools.exec.run import CommandResult, run_command
 from homarus.tools.folder import DescriptorFolder
