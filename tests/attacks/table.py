@@ -9,6 +9,7 @@ from tests.attacks import (
     paths,
     senders,
     settings,
+    takeovers,
     webhooks,
 )
 from tests.attacks import origins as doors
@@ -26,4 +27,5 @@ WORLDS: dict[str, World] = {
     "exec_environment": commands.environment_world,
     "exec_question": commands.question_world,
     "group_chats": groups.world,
+    "gateway_takeover": takeovers.world,
 }

@@ -23,6 +23,7 @@ CATEGORIES = (
     "exec_environment",
     "exec_question",
     "group_chats",
+    "gateway_takeover",
 )
 
 

@@ -26,6 +26,7 @@ from homarus.config.unused_files import find_unused
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.text import escape_invisible
 from homarus.policy.restrictions import sandbox_mode, start_refusals, tool_list_refusals
 from homarus.providers.default_model import DefaultModel
 from homarus.providers.model_router import ModelRouter, ModelSelection
@@ -61,7 +62,7 @@ def command(*, fix: bool, as_json: bool) -> None:
         findings += _restrictions(examined.config)
         unused = find_unused(examined.config, examined.raw, paths)
         findings += [DoctorFinding("not built", "note", text) for text in unused]
-    findings += [*_state(paths, fix=fix), *_memory(paths), _disk(paths), _git()]
+    findings += [*_state(paths, fix=fix), *_memory(paths), _disk(paths), _git(), *_proxies(paths)]
     if as_json:
         rows = [_row(finding) for finding in findings]
         healthy = all(finding.state != "bad" for finding in findings)
@@ -125,6 +126,28 @@ def _alternatives(paths: Paths, env: Mapping[str, str]) -> Iterator[DoctorFindin
         file = shorten(paths.state / FILE, paths.home)
         text = f"a gateway goes on, and starts, with the last config that was in use ({file})"
         yield DoctorFinding("config", "note", text)
+
+
+def _proxies(paths: Paths) -> Iterator[DoctorFinding]:
+    """Warn of requests that reached a gateway's loopback address under another name."""
+    from homarus.gateway.foreign_hosts import FILE, load_foreign_hosts
+    from homarus.gateway.json_file import JsonFile
+
+    try:
+        hosts = load_foreign_hosts(JsonFile(paths.state / FILE))
+    except HomarusError as exc:
+        yield DoctorFinding("gateway", "note", exc.message, exc.fix)
+        return
+    if hosts:
+        names = escape_invisible(", ".join(sorted(hosts)))
+        file = shorten(paths.state / FILE, paths.home)
+        yield DoctorFinding(
+            "gateway",
+            "note",
+            f"requests to {names} reached the gateway on loopback: through a proxy on this machine,"
+            " or from a web page that tries to; they count as remote",
+            f'"Behind a reverse proxy" in docs/gateway.md; rm {file} forgets them',
+        )
 
 
 def _agents(paths: Paths, config: Config) -> Iterator[DoctorFinding]:

@@ -93,11 +93,10 @@ def _run(port: int | None, bind: str | None, auth_mode: "AuthMode | None") -> No
             secrets.append(auth.secret)
 
     def ready(url: str) -> None:
-        click.echo(f"The gateway is ready on {url} (process {os.getpid()}).")
-        for line in notes:
-            click.echo(line)
+        lines = [f"The gateway is ready on {url} (process {os.getpid()}).", *notes]
         if secrets and sys.stdout.isatty():  # never into a log
-            click.echo(f"The page: {page_address(url, secrets[0])}")
+            lines.append(f"The page: {page_address(url, secrets[0])}")
+        click.echo("\n".join(lines))  # at once, for programs that wait for the first line
 
     try:
         ending = asyncio.run(

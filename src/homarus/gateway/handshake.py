@@ -33,6 +33,7 @@ from homarus.gateway.connect_params import (
 )
 from homarus.gateway.device_records import Device, DevicePairingRequest, DeviceRole, DeviceToken
 from homarus.gateway.devices import DeviceRegistry
+from homarus.gateway.foreign_hosts import ForeignHostLog
 from homarus.gateway.frames import NEWEST_PROTOCOL
 from homarus.gateway.identity import PublicKey, auth_payload
 from homarus.gateway.method import Caller
@@ -64,6 +65,7 @@ class ConnectionAuthenticator:
     limiter: AuthRateLimiter
     devices: DeviceRegistry
     clock: Clock
+    foreign_hosts: ForeignHostLog
 
     @classmethod
     def from_config(
@@ -80,10 +82,12 @@ class ConnectionAuthenticator:
             AuthRateLimiter(clock, gateway.auth.rate_limit),
             DeviceRegistry(state / "devices", clock),
             clock,
+            ForeignHostLog(state, clock),
         )
 
     def check_request(self, request: RequestInfo) -> None:
         """Check the origin of every request or upgrade; raises RequestBlockedError."""
+        self.foreign_hosts.record(request, self.origin_policy)
         self.origin_policy.check(request)
 
     def check_bearer(self, request: RequestInfo) -> None:
