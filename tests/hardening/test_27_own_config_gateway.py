@@ -12,7 +12,7 @@ from homarus.cli.doctor import command as doctor_command
 from homarus.config.load import load_config
 from homarus.config.paths import Paths
 from homarus.config.tree_edit import set_path
-from homarus.config.write import write_config
+from homarus.config.write import move_own_settings, write_config
 from homarus.core.errors import ConfigError, InvalidRequestError
 from homarus.gateway.config_watch import ConfigChange, ConfigWatcher
 from homarus.gateway.last_good import load_config_or_last_good, restore_command, save_last_good
@@ -93,6 +93,18 @@ async def test_watcher_applies_homarus_json_and_keeps_it_when_gone(tmp_path: Pat
             await watch.check_now()
         assert caught.value.file == str(it.app.paths.own_config)
         assert len(applied) == 1
+
+
+async def test_watcher_notices_loss_of_a_file_that_was_migrated(tmp_path: Path) -> None:
+    agents = {"defaults": {"model": "mock/mock-1", **SPEND["agents"]["defaults"]}}
+    async with run(tmp_path, config={"agents": agents}) as it:
+        watch = watcher(it, [])
+        assert move_own_settings(it.app.paths, {}) == ["agents.defaults.spend"]
+        change = await watch.check_now()
+        assert change and change.paths == ("meta",)
+        it.app.paths.own_config.unlink()
+        with pytest.raises(ConfigError, match="the file is gone"):
+            await watch.check_now()
 
 
 def test_broken_homarus_json_starts_with_the_last_good(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The one way in which a method of the gateway changes the config.
 
 Every change is made on behalf of a client, so every change is subject to the rule of
-config/protected_keys.py. No other module of the gateway may call `write_config`.
+config/protected_keys.py. No method may call `write_config` itself.
 """
 
 from collections.abc import Callable

@@ -165,7 +165,8 @@ class ConfigWatcher:
             self._reject(exc)
             raise
         self._latest = change
-        if change.action != "ignore":  # otherwise the old one stays in use, and is compared with
+        # A change that is ignored leaves the old config in use, with which the next is compared.
+        if change.action != "ignore" or not change.paths:
             self._loaded = loaded
         return change
 
