@@ -1,6 +1,6 @@
 """The table of categories with an entry point; the report lists the others as missing."""
 
-from tests.attacks import frames, keys, logs, paths, senders, webhooks
+from tests.attacks import frames, keys, logs, paths, restrictions, senders, webhooks
 from tests.attacks import origins as doors
 from tests.attacks.cases import World
 
@@ -12,4 +12,5 @@ WORLDS: dict[str, World] = {
     "redaction_log": logs.world,
     "identity_policy": senders.world,
     "webhook_signature": webhooks.world,
+    "restrictive_settings": restrictions.world,
 }

@@ -19,6 +19,7 @@ CATEGORIES = (
     "redaction_log",
     "identity_policy",
     "webhook_signature",
+    "restrictive_settings",
 )
 
 
