@@ -7,6 +7,7 @@ from tests.attacks import (
     keys,
     logs,
     paths,
+    restrictions,
     senders,
     settings,
     takeovers,
@@ -28,4 +29,5 @@ WORLDS: dict[str, World] = {
     "exec_question": commands.question_world,
     "group_chats": groups.world,
     "gateway_takeover": takeovers.world,
+    "restrictive_settings": restrictions.world,
 }

@@ -24,6 +24,7 @@ CATEGORIES = (
     "exec_question",
     "group_chats",
     "gateway_takeover",
+    "restrictive_settings",
 )
 
 

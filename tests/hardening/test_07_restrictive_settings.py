@@ -17,7 +17,7 @@ from homarus.config.log_setup import configure_logging, redact
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import ConfigError, UserError
-from homarus.core.message import Message, Origin, ToolCall
+from homarus.core.message import Message, Origin, ToolCall, ToolResult
 from homarus.policy.restrictions import (
     WITHOUT_EFFECT,
     check_run_allowed,
@@ -27,7 +27,7 @@ from homarus.policy.restrictions import (
 )
 from homarus.policy.tool_policy import decide_tool_call
 from homarus.process import serve
-from tests.unit.gateway.app_harness import answer, run
+from tests.unit.gateway.app_harness import Harness, answer, run
 
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-1"
 TOOLS = ("memory_search", "memory_write", "read", "write", "exec", "message", "grep")
@@ -50,6 +50,13 @@ def allowed(tree: dict[str, Any], provider: str = "mock", model: str = "m") -> l
     agent = make_agent(settings, found.tools)
     rules = (*agent.rules, *agent.model_rules(provider, model))
     return [name for name in TOOLS if decide_tool_call(name, *rules).action == "allow"]
+
+
+def result_text(it: Harness) -> str:
+    """Return the result of the tool call that the model was sent."""
+    (part,) = it.model.requests[1].messages[-1].parts
+    assert isinstance(part, ToolResult)
+    return part.text
 
 
 @pytest.mark.parametrize(
@@ -92,8 +99,7 @@ async def test_minimal_profile_offers_and_runs_no_other_tool(tmp_path: Path) -> 
         await it.send("hi")
         offered = {tool.name for tool in it.model.requests[0].tools}
         assert offered == {"memory_search", "memory_get", "memory_write"}
-        result = it.model.requests[1].messages[-1]
-        assert "no tool named 'write'" in result.parts[0].text  # type: ignore[union-attr]
+        assert "no tool named 'write'" in result_text(it)
     assert not list(tmp_path.rglob("workspace/x"))
 
 
@@ -104,8 +110,7 @@ async def test_tool_call_of_restricted_fallback_model_is_denied(tmp_path: Path) 
     async with run(tmp_path, fallback, answer("done"), config=tools) as it:
         await it.send("hi")
         assert "write" in {tool.name for tool in it.model.requests[0].tools}
-        result = it.model.requests[1].messages[-1]
-        assert "not on the allow list" in result.parts[0].text  # type: ignore[union-attr]
+        assert "not on the allow list" in result_text(it)
     assert not list(tmp_path.rglob("workspace/x"))
 
 
@@ -257,8 +262,7 @@ async def test_exec_call_is_denied_by_approvals_file_of_state(tmp_path: Path) ->
     call = answer(ToolCall("c1", "exec", {"command": "touch canary"}))
     async with run(tmp_path, call, answer("done")) as it:
         await it.send("hi")
-        text = it.model.requests[1].messages[-1].parts[0].text  # type: ignore[union-attr]
-        assert "exec denied: commands are switched off" in text
+        assert "exec denied: commands are switched off" in result_text(it)
 
 
 def test_redact_patterns_of_config_are_redacted() -> None:

@@ -1,0 +1,51 @@
+"""Settings that restrict: whatever the config says, the agent gets no more than its owner wrote.
+
+A case has a config, what is tried (a tool, `run`, `start` or `command`) and whether it is allowed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from homarus.agent.agent import make_agent
+from homarus.config.agent_settings import resolve_agent_settings
+from homarus.config.check import check_config
+from homarus.config.paths import Paths
+from homarus.config.schema import Config
+from homarus.core.errors import UserError
+from homarus.policy.restrictions import check_run_allowed, check_start_allowed, exec_refusal
+from homarus.policy.tool_policy import decide_tool_call
+from tests.attacks.cases import Case, Judge
+
+_MAIN = "agent:main:main"
+
+
+@contextmanager
+def world() -> Iterator[Judge]:
+    yield _judge
+
+
+def _judge(case: Case) -> str:
+    checked = check_config(case["config"])
+    if checked.config is None:
+        return "" if case["expected"] == "reject config" else f"rejected: {checked.problems}"
+    outcome = "allow" if _is_allowed(case, checked.config) else "refuse"
+    return "" if outcome == case["expected"] else outcome
+
+
+def _is_allowed(case: Case, config: Config) -> bool:
+    tried, key = case["tried"], case.get("session", _MAIN)
+    try:
+        if tried == "start":
+            check_start_allowed(config)
+            return True
+        check_run_allowed(config, "main", key)
+    except UserError:
+        return False
+    if tried == "run":
+        return True
+    if tried == "command":
+        return not exec_refusal(config, "main", case.get("approvals", {}))
+    settings = resolve_agent_settings(config, Paths.find({"HOME": "/nowhere"}), "main")
+    agent = make_agent(settings, config.tools)
+    rules = (*agent.rules, *agent.model_rules(*case.get("model", "mock/m").split("/")))
+    return decide_tool_call(tried, *rules).action == "allow"
