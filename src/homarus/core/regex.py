@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from homarus.core.errors import UserError
+from homarus.core.text import repair_surrogates
 
 MAX_PATTERN_CHARS: Final = 500
 MAX_TEXT_CHARS: Final = 2_000
@@ -41,9 +42,5 @@ def compile_search(pattern: str) -> Search:
             f"the pattern cannot be searched: {text}",
             fix="look-arounds and backreferences are not supported",
         ) from exc
-    return lambda text: compiled.search(_valid_utf8(text[:MAX_TEXT_CHARS])) is not None
-
-
-def _valid_utf8(text: str) -> str:
-    """Replace lone surrogates: RE2 needs valid UTF-8."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    # RE2 needs valid UTF-8.
+    return lambda text: compiled.search(repair_surrogates(text[:MAX_TEXT_CHARS])) is not None
