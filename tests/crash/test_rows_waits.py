@@ -1,4 +1,4 @@
-"""Rows 53 to 55: providers that hang, ask for a long wait, or never close; killed meanwhile."""
+"""Rows 53 and 54: providers that hang, or ask for a long wait."""
 
 from tests.crash.conftest import MakeRig
 from tests.crash.harness import Rig, wait_for

@@ -22,16 +22,10 @@ log = logging.getLogger("homarus.test")
 
 
 @pytest.fixture(autouse=True)
-def _leave_no_handlers() -> Iterator[None]:
+def _open_umask() -> Iterator[None]:
     before = os.umask(0)
     yield
     os.umask(before)
-    root = logging.getLogger("homarus")
-    for handler in root.handlers:
-        handler.close()
-    root.handlers.clear()
-    root.setLevel(logging.NOTSET)
-    root.propagate = True
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ import pytest
 from homarus.agent.loop import MAX_SAVED_CHARS
 from homarus.core.errors import AnswerTooLongError
 from homarus.core.message import Message
-from homarus.providers import endpoint, fallback
+from homarus.providers import endpoint
+from homarus.providers.answer_filter import MAX_ANSWER_CHARS
 from homarus.providers.base import Delta, ModelRequest, Provider, TextDelta, ThinkingDelta
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.concurrency_limiter import ConcurrencyLimiter
-from homarus.providers.fallback import MAX_ANSWER_CHARS, FallbackProvider, FallbackTarget
+from homarus.providers.fallback import FallbackProvider, FallbackTarget
 from homarus.providers.rotation import reason_of
 from homarus.testing.clock import FakeClock
 from homarus.testing.model_server import Raw
@@ -93,5 +94,5 @@ async def test_endless_stream_of_small_events_is_stopped(monkeypatch: pytest.Mon
 
 def test_longest_real_answer_fits_into_the_bound() -> None:
     longest_tokens, chars_per_token = 128_000, 4
-    assert longest_tokens * chars_per_token <= fallback.MAX_ANSWER_CHARS
+    assert longest_tokens * chars_per_token <= MAX_ANSWER_CHARS
     assert longest_tokens * 400 <= endpoint.MAX_ANSWER_BYTES

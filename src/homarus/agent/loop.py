@@ -90,6 +90,7 @@ def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
 async def _call_model(context: LoopContext, request: ModelRequest) -> Message:
     """Call the model once. Text before an error or a stop is saved, with how it ended."""
     texts, thoughts = list[str](), list[str]()
+    answer: Message | None = None
     try:
         async for piece in context.provider.stream(request):
             fault_point("provider.streaming")
@@ -104,8 +105,8 @@ async def _call_model(context: LoopContext, request: ModelRequest) -> Message:
                     texts.clear()
                     thoughts.clear()
                     context.emit(_failed(piece))
-                case Message():
-                    return piece if piece.at_ms else replace(piece, at_ms=context.now_ms())
+                case Message():  # the last piece; to leave here would end the stream in a task
+                    answer = piece if piece.at_ms else replace(piece, at_ms=context.now_ms())
     except ProviderError as exc:
         # After an overflow the call is repeated.
         if texts or thoughts or not isinstance(exc, ContextOverflowError):
@@ -114,7 +115,9 @@ async def _call_model(context: LoopContext, request: ModelRequest) -> Message:
     except asyncio.CancelledError:
         await _save_partial(context, texts, thoughts, "aborted")
         raise
-    raise AssertionError("a provider must end its stream with a Message")
+    if answer is None:
+        raise AssertionError("a provider must end its stream with a Message")
+    return answer
 
 
 def _failed(retried: AttemptRetried) -> AttemptFailed:

@@ -42,6 +42,7 @@ from homarus.core.errors import (
     ProviderError,
     ProviderTimeoutError,
     RunCrashedError,
+    RunStuckError,
     StoreError,
     UnavailableError,
 )
@@ -133,6 +134,7 @@ class Run:
         self._live: LiveReplyHandle | None = None
         self._chat = NO_CHAT
         self._context: ModelContext
+        self._loop_context: LoopContext | None = None
 
     # The life of a run
 
@@ -143,6 +145,7 @@ class Run:
             self._journal = RunJournal(services, self._records, lease)
             try:
                 await run_contained(f"run {self.key}", self._answer, self._record_crash)
+                await self._save_failure()
                 await self.settle()
             except asyncio.CancelledError:
                 if services.is_shutting_down():
@@ -169,14 +172,8 @@ class Run:
 
     async def _prepare_and_loop(self) -> RunOutcome:
         # Returns the outcome instead of setting it: a run that was abandoned must not change it.
-        loop_context = await self.prepare()
-        try:
-            reply = await self.loop(loop_context)
-        except StoreError:
-            raise  # nothing can be saved, or another run does it
-        except Exception as exc:
-            await self._save_failure(loop_context, exc)
-            raise
+        self._loop_context = await self.prepare()
+        reply = await self.loop(self._loop_context)
         origin = reply.origin
         assert origin is not None  # noqa: S101 - a provider's Message says who wrote it
         return RunOutcome(
@@ -189,19 +186,25 @@ class Run:
             usage=origin.usage,
         )
 
-    async def _save_failure(self, loop_context: LoopContext, exc: Exception) -> None:
-        """Save an empty answer with the error, unless the loop has saved one.
+    async def _save_failure(self) -> None:
+        """Save an empty answer with the error of a run whose question has no answer.
 
         Without it the next turn would leave out the question, as it does with one that a crash
         left without an answer.
         """
-        if self._context.session.messages[-1].role == "assistant":
+        loop_context, error = self._loop_context, self._outcome.error
+        if loop_context is None or error is None or isinstance(error, (StoreError, RunStuckError)):
             return
-        text = str(exc) if isinstance(exc, HomarusError) else type(exc).__name__
-        origin = replace(loop_context.origin, stop="error", error=text)
+        if self._context.session.messages[-1].role != "user":
+            return
+        origin = replace(loop_context.origin, stop="error", error=str(error))
         failure = Message("assistant", (), loop_context.now_ms(), origin)
-        await loop_context.save([failure])
-        loop_context.emit(MessageSaved(failure))
+        try:
+            await loop_context.save([failure])
+        except StoreError as exc:
+            log.warning("run %s: its error is not in the transcript: %s", self.id, exc)
+        else:
+            loop_context.emit(MessageSaved(failure))
 
     def _record_timeout(self) -> None:
         if self._is_stopped:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from homarus.core.errors import UserError
+from homarus.core.text import repair_surrogates
 
 MAX_PATTERN_CHARS: Final = 500
 MAX_TEXT_CHARS: Final = 2_000
@@ -28,7 +29,7 @@ def compile_search(pattern: str) -> Search:
     Raises UserError for an invalid pattern.
     """
     compiled = _compile(pattern, case_sensitive=False)
-    return lambda text: compiled.search(_valid_utf8(text[:MAX_TEXT_CHARS])) is not None
+    return lambda text: compiled.search(repair_surrogates(text[:MAX_TEXT_CHARS])) is not None
 
 
 def compile_redaction(pattern: str) -> Callable[[str], str]:
@@ -40,7 +41,7 @@ def compile_redaction(pattern: str) -> Callable[[str], str]:
     written = _DELIMITED.fullmatch(pattern)
     body, flags = (written[1], written[2]) if written else (pattern, "i")
     compiled = _compile(body, case_sensitive="i" not in flags)
-    return lambda text: str(compiled.sub("***", _valid_utf8(text)))
+    return lambda text: str(compiled.sub("***", repair_surrogates(text)))
 
 
 def _compile(pattern: str, *, case_sensitive: bool) -> Any:
@@ -61,8 +62,3 @@ def _compile(pattern: str, *, case_sensitive: bool) -> Any:
             f"the pattern cannot be searched: {text}",
             fix="look-arounds and backreferences are not supported",
         ) from exc
-
-
-def _valid_utf8(text: str) -> str:
-    """Replace lone surrogates: RE2 needs valid UTF-8."""
-    return text.encode("utf-8", "replace").decode("utf-8")

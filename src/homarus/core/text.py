@@ -1,7 +1,11 @@
-"""Cut, measure and escape text; find the closest of several names."""
+"""Cut, measure, repair and escape text; find the closest of several names."""
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from homarus.core.message import Json
 
 _PLAIN = " \n\t"
 _INVISIBLE_CATEGORIES = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs"}
@@ -22,6 +26,35 @@ def clip_middle(text: str, max_chars: int) -> str:
     head = kept * 2 // 3
     left_out = len(text) - kept
     return f"{text[:head]}\n\n[… {left_out} characters left out …]\n\n{text[head + left_out :]}"
+
+
+def repair_surrogates(text: str) -> str:
+    """Return text that UTF-8 can encode: halves of one character joined, others as U+FFFD.
+
+    Python's strings may hold half of a surrogate pair, from a JSON escape or a file name; most
+    other programs refuse such text.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def repair_json(value: "Json") -> "Json":
+    """Return a JSON value whose strings are repaired; the same object when all are valid."""
+    if isinstance(value, str):
+        return repair_surrogates(value)
+    if isinstance(value, Mapping):
+        pairs = [(key, repair_json(key), item, repair_json(item)) for key, item in value.items()]
+        is_same = all(key is new_key and item is new for key, new_key, item, new in pairs)
+        return value if is_same else {new_key: new for _, new_key, _, new in pairs}
+    if isinstance(value, list | tuple):
+        items = [repair_json(item) for item in value]
+        return value if all(new is item for new, item in zip(items, value, strict=True)) else items
+    return value
 
 
 def utf16_len(text: str) -> int:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from homarus.core.errors import HomarusError, InvalidRequestError, ProtocolError
 from homarus.core.message import Json
-from homarus.core.text import one_line
+from homarus.core.text import one_line, repair_json
 
 PROTOCOL = 3
 NEWEST_PROTOCOL = 4  # clients that request it get its additions
@@ -103,8 +103,11 @@ def first_error(exc: ValidationError) -> str:
 
 
 def encode(frame: Mapping[str, Json]) -> str:
-    """Encode a frame. JSON escapes lone surrogates, so every string can be sent."""
-    return json.dumps(frame, separators=(",", ":"))
+    """Encode a frame in ASCII. Lone surrogates, which strict parsers refuse, become U+FFFD."""
+    text = json.dumps(frame, separators=(",", ":"))
+    if "\\ud" not in text or (repaired := repair_json(frame)) is frame:
+        return text
+    return json.dumps(repaired, separators=(",", ":"))
 
 
 def response_frame(request_id: str, payload: Json = None) -> str:

@@ -8,6 +8,9 @@ What every provider guarantees (tests/contract/test_provider.py):
 - every failure is raised as a ProviderError, whose class decides what happens next;
 - cancelling the iteration stops the vendor's work as well, at once;
 - a provider does not retry, and never logs a request or a key.
+
+What a service sends may be longer than any answer, or no valid Unicode: `AnswerFilter` checks it
+for all of them, in `FallbackProvider`.
 """
 
 from collections.abc import AsyncIterator, Mapping

@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from homarus.core.clock import Clock
 from homarus.core.errors import (
     AllAttemptsFailedError,
-    AnswerTooLongError,
     AuthError,
     BadRequestError,
     BillingError,
@@ -34,13 +33,12 @@ from homarus.core.errors import (
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Message
 from homarus.core.retry import Backoff
+from homarus.providers.answer_filter import AnswerFilter
 from homarus.providers.base import (
     AttemptRetried,
     Delta,
     ModelRequest,
     Provider,
-    TextDelta,
-    ThinkingDelta,
     ThinkLevel,
 )
 from homarus.providers.catalog import ModelInfo
@@ -51,7 +49,6 @@ from homarus.providers.concurrency_limiter import (
 )
 
 LEVELS: tuple[ThinkLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh")
-MAX_ANSWER_CHARS = 1_000_000  # twice what the longest answer of any model has (128k tokens)
 PASSING = (OverloadedError, ProviderTimeoutError, UnreachableError, StreamError)
 
 
@@ -209,10 +206,11 @@ class FallbackProvider:
 async def _timed(
     provider: Provider, request: ModelRequest, attempt_s: float
 ) -> AsyncGenerator[Delta | Message, None]:
-    """Yield the provider's stream within one attempt's deadline and the longest answer."""
+    """Yield the provider's stream within one attempt's deadline, checked by an AnswerFilter."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + attempt_s
     stream = provider.stream(request)
+    answer_filter = AnswerFilter(f"{provider.name}/{request.model}")
     try:
         try:
             # A timer covers the silence before the first piece; later the clock is checked.
@@ -220,26 +218,18 @@ async def _timed(
                 piece = await anext(stream)
         except TimeoutError as exc:
             raise _late(provider, request, attempt_s) from exc
-        chars = _chars_of(piece)
-        yield piece
+        checked = answer_filter.check(piece)
+        if checked is not None:
+            yield checked
         async for piece in stream:
             if loop.time() > deadline:
                 raise _late(provider, request, attempt_s)
-            chars += _chars_of(piece)
-            if chars > MAX_ANSWER_CHARS:
-                raise AnswerTooLongError(
-                    f"{provider.name}/{request.model}: its answer has more than "
-                    f"{MAX_ANSWER_CHARS:,} characters and does not end",
-                    fix="try again, or use another model",
-                )
-            yield piece
+            checked = answer_filter.check(piece)
+            if checked is not None:
+                yield checked
     finally:
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()
-
-
-def _chars_of(piece: Delta | Message) -> int:
-    return len(piece.text) if isinstance(piece, TextDelta | ThinkingDelta) else 0
 
 
 def _late(provider: Provider, request: ModelRequest, attempt_s: float) -> ProviderTimeoutError:

@@ -28,6 +28,7 @@ from homarus.core.errors import (
 )
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Image, Json, Message, Origin, Text
+from homarus.core.text import repair_surrogates
 from homarus.providers.base import Delta, ModelRequest
 from homarus.providers.catalog import GGUF_MAGIC, LOCAL_MAX_TOKENS, LOCAL_WINDOW, Price
 from homarus.providers.chat_stream import ChatStreamAssembler, MalformedChunkError
@@ -285,14 +286,14 @@ def render_turns(request: ModelRequest) -> tuple[str, tuple[tuple[str, str], ...
             for p in message.parts
             if isinstance(p, Text | Image)
         ]
-        text = _encodable("\n".join(filter(None, said))).strip()
+        text = repair_surrogates("\n".join(filter(None, said))).strip()
         if not text:
             continue
         if turns and turns[-1][0] == message.role:
             turns[-1] = (message.role, f"{turns[-1][1]}\n\n{text}")
         else:
             turns.append((message.role, text))
-    return _encodable(request.system).strip(), tuple(turns)
+    return repair_surrogates(request.system).strip(), tuple(turns)
 
 
 def fit_turns(
@@ -340,11 +341,6 @@ def _body(
 
 def _chars(system: str, turns: Sequence[tuple[str, str]]) -> int:
     return len(system) + sum(len(text) for _, text in turns)
-
-
-def _encodable(text: str) -> str:
-    """Replace lone surrogates: the engine would refuse the request."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _cores() -> int:

@@ -26,7 +26,7 @@ from homarus.core.message import (
     Media,
     RunOptions,
 )
-from homarus.core.text import one_line
+from homarus.core.text import one_line, repair_json
 from homarus.store.journal import PREVIEW_CHARS, InboxRecord, OutboxRecord
 from homarus.store.transcript_codec import dump_json, load_json
 
@@ -263,6 +263,9 @@ class NewInboxRecord:
 
 def new_inbox_record(session: str, inbound: Inbound, at_ms: int) -> NewInboxRecord:
     """Return a message prepared for the journal; one without an id is never a duplicate."""
+    data = encode_inbound(inbound)
+    if (repaired := repair_json(data)) is not data:
+        data, inbound = repaired, decode_inbound(repaired)
     record_id = to_storable(inbound.run_id) or str(uuid4())
     message_id = (
         f"{inbound.id}@{inbound.copy_for}" if inbound.copy_for and inbound.id else inbound.id
@@ -278,7 +281,7 @@ def new_inbox_record(session: str, inbound: Inbound, at_ms: int) -> NewInboxReco
         at_ms=at_ms,
         inbound=inbound,
     )
-    return NewInboxRecord(record, digest_of(session, inbound), dump_json(encode_inbound(inbound)))
+    return NewInboxRecord(record, digest_of(session, inbound), dump_json(data))
 
 
 def new_outbox_record(record: OutboxRecord) -> OutboxRecord:

@@ -15,9 +15,9 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from homarus.core.message import Json
+from homarus.core.text import repair_json, repair_surrogates
 from homarus.store.base import TranscriptEntry, TranscriptHeader
 
-_LONE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MAX_INT = 2**63 - 1
 _MAX_DEPTH = 200
@@ -36,7 +36,7 @@ def dump_json(value: Json, *, pretty: bool = False) -> str:
         text = json.dumps(
             _clean(value, 0), ensure_ascii=False, indent=indent, separators=separators
         )
-        return _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        return repair_surrogates(text)
 
 
 def _plain(value: object) -> Json:
@@ -50,7 +50,7 @@ def load_json(text: str) -> Json:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if "\\u" in text and _ESCAPED_SURROGATE.search(text):
-        value = _whole(value)
+        value = repair_json(value)
     return value
 
 
@@ -71,16 +71,6 @@ def _clean(value: Json, depth: int) -> Json:
     if isinstance(value, list | tuple):
         return [_clean(item, depth + 1) for item in value]
     return value if isinstance(value, str | int | None) else str(value)
-
-
-def _whole(value: Json) -> Json:
-    if isinstance(value, str):
-        return _LONE.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {_LONE.sub("\ufffd", key): _whole(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
-    return value
 
 
 def format_iso(at_ms: int) -> str:

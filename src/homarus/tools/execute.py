@@ -19,7 +19,12 @@ from homarus.core.errors import (
     ToolTimeoutError,
 )
 from homarus.core.message import Image, Json, Text, ToolCall, ToolResult
-from homarus.core.text import clip_middle, escape_invisible, one_line
+from homarus.core.text import (
+    clip_middle,
+    escape_invisible,
+    one_line,
+    repair_surrogates,
+)
 from homarus.policy.tool_policy import ToolDecision
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ApprovalRequest, Tool, ToolContext, ToolOutput
@@ -115,7 +120,7 @@ def _question(tool: Tool, call: ToolCall) -> ApprovalRequest:
 
 
 def _failed(call: ToolCall, text: str) -> ToolResult:
-    return ToolResult(call.id, call.name, (Text(_encodable(text)),), is_error=True)
+    return ToolResult(call.id, call.name, (Text(repair_surrogates(text)),), is_error=True)
 
 
 def _bounded(result: ToolOutput, max_chars: int) -> Iterator[Text | Image]:
@@ -127,18 +132,13 @@ def _bounded(result: ToolOutput, max_chars: int) -> Iterator[Text | Image]:
     for part in parts:
         if isinstance(part, Text):
             fits = clip_middle(part.text, left) if left > 0 else "[… more text left out …]"
-            yield Text(_encodable(fits))
+            yield Text(repair_surrogates(fits))
             left -= len(part.text)
         elif len(part.data) > MAX_IMAGE_CHARS or images == MAX_IMAGES:
             yield Text(f"[an image ({part.mime}, {len(part.data)} characters) was left out]")
         else:
             images += 1
             yield part
-
-
-def _encodable(text: str) -> str:
-    """Replace bytes that are no text, as file names and outputs may hold; a transcript cannot."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _plain(call: ToolCall, details: Mapping[str, Json] | None) -> Mapping[str, Json] | None:

@@ -393,7 +393,7 @@ def test_local_turns_omit_tools_and_alternate() -> None:
         (
             ("user", "Look.\n[image]"),
             ("assistant", "I read.\n\nDone."),
-            ("user", "Thanks ?."),
+            ("user", "Thanks \ufffd."),
         ),
     )
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.message import Json
+from homarus.core.text import repair_surrogates
 from homarus.store.base import TranscriptEntry, TranscriptHeader
 from homarus.store.transcript_codec import (
     decode_entry,
@@ -37,13 +38,10 @@ def test_json_any_value_round_trips(value: Json, pretty: bool) -> None:
 
 
 @given(st.text(st.characters(categories=["Cs", "L"]), max_size=5))
-def test_json_half_surrogates_are_escaped_and_read_as_replacements(text: str) -> None:
+def test_json_half_surrogates_are_written_as_replacements(text: str) -> None:
     written = dump_json({"a": text})
-    assert json.loads(written) == {"a": text}
     written.encode()
-    read = load_json(written)["a"]
-    assert len(read) == len(text)
-    read.encode()
+    assert json.loads(written) == load_json(written) == {"a": repair_surrogates(text)}
 
 
 def test_json_escaped_surrogate_pair_is_one_character() -> None:
@@ -53,7 +51,7 @@ def test_json_escaped_surrogate_pair_is_one_character() -> None:
 def test_json_infinite_numbers_become_null() -> None:
     assert dump_json({"a": float("nan"), "b": [float("-inf")]}) == '{"a":null,"b":[null]}'
     assert load_json('{"a":NaN,"b":-Infinity}') == {"a": None, "b": None}
-    assert dump_json({"a": float("nan"), "b": "\ud800"}) == '{"a":null,"b":"\\ud800"}'
+    assert dump_json({"a": float("nan"), "b": "\ud800"}) == '{"a":null,"b":"\ufffd"}'
 
 
 def test_json_unencodable_value_is_written_as_text() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from homarus.core.message import Json
+from homarus.core.text import repair_surrogates
 
 MAX_TEXT_CHARS: Final = 65_536  # 16 times the longest text of Telegram
 NOTHING: Final[Mapping[str, Json]] = {}
@@ -40,10 +41,8 @@ def get_str(of: Mapping[str, Json], name: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Remove lone surrogates, which cannot be encoded, and zero bytes, which cannot be stored."""
-    if not text.isascii():
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text.replace("\0", "")
+    """Replace lone surrogates, which cannot be encoded, and remove zero bytes."""
+    return repair_surrogates(text).replace("\0", "")
 
 
 def get_bool(of: Mapping[str, Json], name: str) -> bool:
