@@ -1,9 +1,10 @@
 """OpenClaw's Control UI, from its package, in Chromium against our gateway.
 
-A server of its own serves the page, on another port of this machine: the gateway does not serve it.
+A server of its own serves the page, on another port of this machine, which the config names.
 """
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +16,7 @@ import pytest
 
 from homarus.testing.model_server import CallTools, Delay, ModelServer, Say, ScriptedCall
 from tests.peers.browser import Browser, Page
-from tests.peers.gateway import TOKEN, Running, call
+from tests.peers.gateway import TOKEN, Running, call, new_home, running_gateway
 from tests.peers.install import Original
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
@@ -66,6 +67,19 @@ def address(original: Original) -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    address: str, model: ModelServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """Run a gateway whose config names the page."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    home = new_home(tmp_path_factory.mktemp("gateway"), kept, model)
+    config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
+    home.configure({**config, "gateway": {"controlUi": {"allowedOrigins": [address]}}})
+    with running_gateway(home) as running:
+        yield running
 
 
 @pytest.fixture
