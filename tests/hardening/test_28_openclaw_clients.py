@@ -118,21 +118,25 @@ class Door:
         return self.authenticator.authenticate(params, request, NONCE, "c1")
 
 
+@pytest.mark.parametrize("mode", ["token", "none"])
 @pytest.mark.parametrize(
     "origin", ["http://localhost:5173", "http://127.0.0.1:8080", "https://[::1]:3000"]
 )
-def test_page_of_another_loopback_port_connects_with_the_token(tmp_path: Path, origin: str) -> None:
+def test_page_of_another_loopback_port_is_refused_with_the_reason(
+    tmp_path: Path, origin: str, mode: AuthMode
+) -> None:
+    door, page = Door(tmp_path, mode), replace(PAGE, origin=origin)
+    door.authenticator.check_request(page)  # the socket opens, and carries the reason
+    with pytest.raises(ProtocolError, match=r"gateway\.controlUi\.allowedOrigins") as caught:
+        door.enter(page, "openclaw-control-ui", "operator")
+    assert caught.value.close_code == 1008 and origin in caught.value.message
+
+
+def test_page_of_another_loopback_port_connects_once_it_is_allowed(tmp_path: Path) -> None:
     door = Door(tmp_path)
-    accepted = door.enter(replace(PAGE, origin=origin), "openclaw-control-ui", "operator")
-    assert accepted.caller.may("read")
-
-
-def test_page_of_another_loopback_port_is_told_why_without_a_token(tmp_path: Path) -> None:
-    door = Door(tmp_path, "none")
-    door.authenticator.check_request(PAGE)  # the socket opens, and carries the reason
-    with pytest.raises(ProtocolError, match=r"gateway\.auth\.token") as caught:
-        door.enter(PAGE, "openclaw-control-ui", "operator")
-    assert caught.value.close_code == 1008
+    policy = OriginPolicy.from_config(PORT, ["http://localhost:5173"])
+    door.authenticator = replace(door.authenticator, origin_policy=policy)
+    assert door.enter(PAGE, "openclaw-control-ui", "operator").caller.may("read")
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,12 @@ class Screen:
         self.wait_for(text)
         self.press("Enter")
 
-    def wait_for(self, text: str) -> str:
-        """Return the complete screen, as soon as `text` is on it."""
+    def wait_for(self, text: str, *, gone: bool = False) -> str:
+        """Return the complete screen, as soon as `text` is on it, or no longer on it."""
         deadline_s = time.monotonic() + DEADLINE_S
-        while text not in (shown := self.text):
+        while (text in (shown := self.text)) is gone:
             left_s = deadline_s - time.monotonic()
-            assert left_s > 0, f"no {text!r} on the screen:\n{shown}"
+            assert left_s > 0, f"{'still' if gone else 'no'} {text!r} on the screen:\n{shown}"
             if select.select([self._news], [], [], min(left_s, 1.0))[0]:
                 os.read(self._news, 65_536)  # it wrote something: check again
         return shown

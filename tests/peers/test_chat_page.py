@@ -15,7 +15,7 @@ from homarus.testing.model_server import (
     ScriptedCall,
 )
 from tests.peers.browser import Browser, Page
-from tests.peers.gateway import TOKEN, Running, new_home, running_gateway
+from tests.peers.gateway import TOKEN, Running, call, new_home, running_gateway
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]  # the first run installs it
 
@@ -301,3 +301,13 @@ def test_page_needs_no_other_server(gateway: Running) -> None:
     assert "default-src 'none'" in policy and "unsafe" not in policy
     assert not re.search(r"(?:src|href)=\"(?:https?:)?//", text)
     assert not re.search(r"<[^>]+\son\w+=", text)
+
+
+def test_page_dashboard_link_opens_the_named_session(browser: Browser, gateway: Running) -> None:
+    call(gateway, "sessions.create", key="linked")
+    call(gateway, "chat.inject", sessionKey="linked", message="of the linked conversation")
+    page = browser.open(f"{gateway.page}chat?session=linked#token={TOKEN}")
+    page.wait_for_text("#log", "of the linked conversation")
+    assert page.run("location.href") == f"{gateway.page}chat"
+    page.wait_until("document.querySelector('#sessions').value === 'agent:main:linked'")
+    assert page.problems() == []

@@ -273,7 +273,7 @@ def test_openclaw_terminal_restores_history_and_stops_run(
 def test_openclaw_terminal_shows_tools_status_models_and_sessions(
     tui: list[str], env: dict[str, str], model: ModelServer, gateway: Running, tmp_path: Path
 ) -> None:
-    session, answer = f"p{uuid4().hex[:8]}", word()  # short: it is shown cut
+    session, answer = f"peer-{word()}", word()
     call(gateway, "sessions.patch", key=session, verboseLevel="full")
     (gateway.home.workspace / "lamp.txt").write_text("green\n")
     with shown([*tui, "--session", session], env, tmp_path) as screen:
@@ -289,5 +289,5 @@ def test_openclaw_terminal_shows_tools_status_models_and_sessions(
         screen.wait_for("model set to mock/mock-1")
         screen.enter("/sessions")
         screen.wait_for("Filter")
-        screen.wait_for(f"({session})")
+        screen.wait_for("→ Which colour has the lamp?")
         assert "failed" not in screen.text

@@ -142,6 +142,7 @@ def test_newest_terminal_commands_and_sessions_work(
         screen.wait_for("Filter")
         screen.wait_for(f"({session})")
         screen.press("Escape")
+        screen.wait_for("Filter", gone=True)
         screen.enter("/new")
         screen.wait_for("new session: agent:main:tui-")
         model.script([THINK, Say(second)])

@@ -74,6 +74,11 @@ def available_channels() -> tuple[str, ...]:
     return CHANNELS.names()
 
 
+def services_without_channel() -> tuple[str, ...]:
+    """Return the services that OpenClaw configurations name and that have no channel here."""
+    return tuple(sorted(_SERVICES.keys() - {*available_channels()}))
+
+
 def load_channel(name: str) -> ChannelModule:
     """Import a channel by its name. Raises UnknownNameError with the closest names."""
     return CHANNELS.load(name)

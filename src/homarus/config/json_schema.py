@@ -57,6 +57,8 @@ def inline_references(schema: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(tree, dict):
             return tree
         rest = {key: expand(each, inside) for key, each in tree.items() if key != "$ref"}
+        if rest.get("additionalProperties") is True:  # OpenClaw's form offers only the other form
+            rest["additionalProperties"] = {}
         name = str(tree.get("$ref", "")).removeprefix(_PREFIX)
         if not name:
             return rest

@@ -180,11 +180,9 @@ class _Handshake:
             self.authenticator.origin_policy.check(self.request)
         except RequestBlockedError as exc:
             raise connect_error(f"origin not allowed: {exc.message}") from None
-        if self._mode == "none" and self.authenticator.origin_policy.is_local_page(self.request):
+        if self.authenticator.origin_policy.is_local_page(self.request):
             raise connect_error(
-                "origin not allowed: a page of another port needs the gateway's token, and this "
-                "gateway has none (set gateway.auth.token, or add the page to "
-                "gateway.controlUi.allowedOrigins)"
+                f"origin not allowed: add {self.request.origin} to gateway.controlUi.allowedOrigins"
             )
 
     def _check_secret(self) -> tuple[AuthFailureReason | None, int]:

@@ -3,8 +3,7 @@
 A web page anywhere can make its reader's browser call a gateway on the reader's machine. So every
 request must name one of the gateway's own addresses as its Host (a foreign name that resolves to
 this machine is refused), and what a browser sends must come from a page that the gateway served or
-that the config names (its Origin). Other programs send no Origin. Only a WebSocket may also be
-opened by a page of another port of this machine.
+that the config names (its Origin). Other programs send no Origin.
 """
 
 import re
@@ -209,10 +208,10 @@ class OriginPolicy:
         return found is not None and (found == (self.scheme, *host_port) or found in self.origins)
 
     def is_local_page(self, request: RequestInfo) -> bool:
-        """Return whether a page that another server of this machine serves opens a WebSocket.
+        """Return whether a page of another server of this machine opens a WebSocket.
 
-        As in OpenClaw, it may: a page in development is served on a port of its own. It still
-        needs the gateway's secret, so a gateway without one refuses it in the handshake.
+        Such a page may be a client in development, so its socket is opened and the handshake
+        refuses it: a page cannot read the answer to an upgrade that is refused.
         """
         found = parse_origin(request.origin or "")
         return (

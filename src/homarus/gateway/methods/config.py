@@ -9,7 +9,13 @@ from typing import Annotated
 from pydantic import Field
 
 from homarus import __version__
-from homarus.channels.registry import available_channels, channel_label, load_channel
+from homarus.channels.registry import (
+    available_channels,
+    channel_label,
+    find_traits,
+    load_channel,
+    services_without_channel,
+)
 from homarus.config import json5_document
 from homarus.config.config_files import MAX_BYTES, ConfigTexts
 from homarus.config.load import ConfigExamination, examine_config
@@ -146,7 +152,8 @@ async def schema(_call: MethodCall, _params: NoParams) -> Json:
 
     tree = inline_references(config_json_schema())
     channels = {name: _channel_schema(name) for name in available_channels()}
-    tree["properties"]["channels"]["properties"] = channels
+    others = {name: _unavailable_schema(name) for name in services_without_channel()}
+    tree["properties"]["channels"]["properties"] = {**others, **channels}
     keys = [*implemented_keys()]
     keys += [f"channels.{name}.{key}" for name in channels for key in channels[name]["properties"]]
     secret = [key for key in keys if is_secret(tuple(key.split(".")), "x")]
@@ -162,6 +169,12 @@ def _channel_schema(name: str) -> dict[str, Json]:
     from homarus.config.json_schema import channel_json_schema
 
     return {"title": channel_label(name), **channel_json_schema(load_channel(name).Settings)}
+
+
+def _unavailable_schema(name: str) -> dict[str, Json]:
+    """Return the schema of a section that a config may have and that has no effect here."""
+    note = "There is no adapter for this service: these settings have no effect."
+    return {"title": find_traits(name).title, "description": note, "type": "object"}
 
 
 def _parse(name: str, raw: str) -> dict[str, Json]:
