@@ -15,6 +15,7 @@ from homarus.core.errors import ProtocolError
 from homarus.gateway.auth import AuthMode, SharedSecretAuth
 from homarus.gateway.auth_rate_limiter import AuthRateLimiter
 from homarus.gateway.devices import DeviceRegistry
+from homarus.gateway.foreign_hosts import ForeignHostLog
 from homarus.gateway.handshake import AuthenticatedClient, ConnectionAuthenticator
 from homarus.gateway.identity import DeviceIdentity
 from homarus.gateway.origin_policy import OriginPolicy, RequestBlockedError, RequestInfo
@@ -95,6 +96,7 @@ class Door:
             AuthRateLimiter(self.clock),
             DeviceRegistry(folder / "devices", self.clock),
             self.clock,
+            ForeignHostLog(folder, self.clock),
         )
 
     def enter(self, request: RequestInfo, client_id: str, role: str) -> AuthenticatedClient:

@@ -14,6 +14,7 @@ from homarus.core.errors import ProtocolError
 from homarus.gateway.auth import AuthMode, SharedSecretAuth
 from homarus.gateway.auth_rate_limiter import AuthRateLimiter
 from homarus.gateway.devices import DeviceRegistry
+from homarus.gateway.foreign_hosts import ForeignHostLog
 from homarus.gateway.handshake import AuthenticatedClient, ConnectionAuthenticator
 from homarus.gateway.identity import DeviceIdentity, auth_payload
 from homarus.gateway.origin_policy import OriginPolicy, RequestInfo
@@ -55,6 +56,7 @@ class Door:
             AuthRateLimiter(self.clock),
             DeviceRegistry(folder / "devices", self.clock),
             self.clock,
+            ForeignHostLog(folder, self.clock),
         )
 
     def enter(self, asked: dict[str, Any], request: RequestInfo = LOCAL) -> AuthenticatedClient:
