@@ -39,7 +39,8 @@ def creates_with_the_umask(call: ast.Call) -> bool:
         case "open" if owner == "os":
             return "O_CREAT" in ast.unparse(call) and not has(call, 2, "mode")
         case "open":
-            return bool(set("wax+") & set(string(call, 0, "mode")))
+            is_opened = any(each.arg == "fileobj" for each in call.keywords)  # an archive's file
+            return not is_opened and bool(set("wax+") & set(string(call, 0, "mode")))
         case "write_text" | "write_bytes" | "touch":
             return True
         case "mkdir" if owner != "os":

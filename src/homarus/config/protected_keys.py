@@ -34,7 +34,7 @@ _MACHINE = re.compile(
 _URL_PATHS = re.compile(r"(?:webhook|base|callback)Path|apiRoot")  # of HTTP requests, not of files
 _GUARD = re.compile(
     r"sandbox|elevated|elevatedDefault|execApprovals|configWrites|noSandbox|bind|allowUrl"
-    r"|urlAllowlist|dangerously.*|allowInsecure.*|allowUnsafe.*"
+    r"|urlAllowlist|promptFileWriters|dangerously.*|allowInsecure.*|allowUnsafe.*"
 )
 _ENDPOINT = re.compile(
     r"(?:.*(?:url|uri|endpoint|hosts?|proxy|fingerprint)|api_?root|home_?server|servers?|domain"

@@ -692,7 +692,7 @@ class RateLimitConfig(ConfigSection):
 class TrustedProxyConfig(ConfigSection):
     """The reverse proxy that authenticates users, and the headers it sends."""
 
-    user_header: str
+    user_header: str = ""
     required_headers: StrTuple = ()
     allow_users: StrTuple = ()
 

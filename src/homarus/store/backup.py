@@ -174,11 +174,13 @@ def _database_copy(path: Path) -> Iterator[IO[bytes]]:
             yield file
 
 
-def _copy(source: IO[bytes], target: IO[bytes]) -> tuple[str, int]:
+def _copy(source: IO[bytes], target: IO[bytes] | None) -> tuple[str, int]:
+    """Return the digest and size of a stream, copied to `target` if there is one."""
     digest, size = hashlib.sha256(), 0
     while block := source.read(_BLOCK_BYTES):
         digest.update(block)
-        target.write(block)
+        if target:
+            target.write(block)
         size += len(block)
     return digest.hexdigest(), size
 
@@ -265,8 +267,7 @@ def _write_member(
 ) -> dict[str, Any]:
     mode = member.mode & 0o700  # for the owner alone, whatever it was
     if only and member.name != only:
-        with Path(os.devnull).open("wb") as nowhere:
-            digest, size = _copy(source, nowhere)
+        digest, size = _copy(source, None)
     else:
         file = target / member.name
         make_private_dir(file.parent)

@@ -24,6 +24,7 @@ import apsw
 from homarus.core.atomic_file import sync_folder
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.principal import OWNER
+from homarus.core.private_files import create_private, open_private
 from homarus.store import sessions_file
 from homarus.store.base import TranscriptHeader
 from homarus.store.damage import (
@@ -129,6 +130,11 @@ def _remove(path: Path) -> None:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
+def _copy(source: Path, target: Path) -> None:
+    with source.open("rb") as reading, open_private(target, "wb") as writing:
+        shutil.copyfileobj(reading, writing)
+
+
 def _rebuild(
     paths: StatePaths, reason: str, target: Path, *, keep_copy: bool = False
 ) -> RepairReport:
@@ -141,11 +147,10 @@ def _rebuild(
         for suffix in ("", "-wal"):
             damaged = Path(f"{paths.database}{suffix}")
             if damaged.exists():
-                shutil.copyfile(damaged, f"{source}{suffix}")
+                _copy(damaged, Path(f"{source}{suffix}"))
                 if keep_copy:
-                    shutil.copyfile(damaged, f"{report.kept}{suffix}")
-                    Path(f"{report.kept}{suffix}").chmod(0o600)
-        os.close(os.open(making, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
+                    _copy(damaged, Path(f"{report.kept}{suffix}"))
+        create_private(making)
         new = apsw.Connection(str(making))
         try:
             make_tables(new)
@@ -214,7 +219,8 @@ def _replace_schema_pages(source: Path) -> bool:
         data[start : start + size] = template[start : start + size]
     data[_FORMATS] = _WAL_MODE  # else its log would not be read
     data[_PAGES] = (len(data) // size).to_bytes(4, "big")
-    source.write_bytes(data)
+    with open_private(source, "wb") as file:
+        file.write(data)
     Path(f"{source}-shm").unlink(missing_ok=True)
     return True
 
