@@ -71,7 +71,7 @@ def test_memory_cli_write_get_search_status_of_own_memory(home: Home) -> None:
     found = home.run("memory", "search", "Where did Ada move?")
     assert found.status == 0 and f"{written['path']}#L{line}" in found.out
     status = home.run("memory", "status", "--deep")
-    assert status.status == 0 and "~/.openclaw/memory/main.sqlite" in status.out
+    assert status.status == 0 and "~/.openclaw/memory/main.homarus.sqlite" in status.out
     assert "memory    main: index of " in home.run("status").out
     assert "memory main" in home.run("doctor").out
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from homarus import __version__
 from homarus.core.errors import HomarusError, InvalidRequestError, ProviderError
 from homarus.core.message import Address, Json
 from homarus.sessions.last_route import route_fields
@@ -13,7 +14,7 @@ from homarus.testing.fakes import ListChannel
 from tests.unit.gateway.app_harness import Harness, answer, world
 
 KEY = "agent:main:main"
-OPENCLAW = {"client": "cli", "version": "2026.2.17"}
+OPENCLAW = {"client": "cli", "version": "dev"}  # what its command sends
 POLICY = {"session": {"sendPolicy": {"default": "deny"}}}
 SANDBOX = {"agents": {"defaults": {"model": "mock/mock-1", "sandbox": {"mode": "all"}}}}
 
@@ -110,4 +111,4 @@ async def test_openclaw_command_gets_refusal_as_result(
         assert reason in result["summary"]
         assert reason in result["result"]["payloads"][0]["text"]
         with pytest.raises(HomarusError, match=reason):  # other clients get the error
-            await it.ask("agent", asks("r2", **params), *scopes, client="cli", version="0.5.0")
+            await it.ask("agent", asks("r2", **params), *scopes, client="cli", version=__version__)

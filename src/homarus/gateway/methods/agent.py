@@ -1,12 +1,12 @@
 """The methods `agent`, `agent.wait` and `agent.identity.get`."""
 
 import asyncio
-import re
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from homarus import __version__
 from homarus.agent.commands.catalog import parse_reset
 from homarus.agent.prompt.identity_file import find_identity
 from homarus.agent.reply.reply_parser import parse_reply
@@ -48,7 +48,6 @@ from homarus.store.state_paths import is_session_id
 
 _MAX_WAIT_S = 3_600.0
 _DEFAULT_CHANNEL = "whatsapp"
-_OPENCLAW_VERSION = re.compile(r"20\d\d\.")
 _GREETING = "A new session begins. Greet me in a sentence or two and ask what I would like to do."
 
 
@@ -97,7 +96,7 @@ def _answer_error(call: MethodCall, raw: Json, error: HomarusError) -> Json:
     After any error from the gateway that command runs an agent of its own on the same files.
     """
     caller = call.caller
-    if caller.mode != "cli" or not _OPENCLAW_VERSION.match(caller.version):
+    if caller.mode != "cli" or caller.version == __version__:  # our own command
         return None
     run_id = raw.get("idempotencyKey") if isinstance(raw, dict) else None
     text = f"The gateway has no answer: {error}"
