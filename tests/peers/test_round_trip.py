@@ -195,3 +195,19 @@ def test_folder_survives_openclaw_homarus_openclaw_homarus(folder: Folder) -> No
         assert text in folder.sent()
     assert folder.files() == before
     assert folder.transcript().startswith(transcript)
+
+
+def test_openclaw_agent_command_runs_no_agent_of_its_own_after_refusal(folder: Folder) -> None:
+    home, model = folder.home, folder.model
+    config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
+    config["agents"]["defaults"]["sandbox"] = {"mode": "all"}
+    home.configure(config)
+    asked = len(model.requests)
+    with running_gateway(home) as gateway:
+        folder.env |= {
+            "OPENCLAW_GATEWAY_PORT": str(gateway.port),
+            "OPENCLAW_GATEWAY_TOKEN": TOKEN,
+        }
+        done = folder.openclaw("agent", "--agent", "main", "--message", "Hello")
+    assert "must run in a sandbox" in done.out and "embedded" not in done.err
+    assert len(model.requests) == asked
