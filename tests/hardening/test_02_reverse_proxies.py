@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from homarus.cli.doctor import command as doctor
 from homarus.config.check import check_config
-from homarus.config.schema import GatewayConfig
+from homarus.config.gateway_schema import GatewayConfig
 from homarus.core.errors import ConfigError, NotPairedError, ProtocolError
 from homarus.gateway.auth import SharedSecretAuth, check_bearer, resolve_auth
 from homarus.gateway.foreign_hosts import FILE, MAX_HOSTS

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from homarus.config.schema import GatewayConfig
+from homarus.config.gateway_schema import GatewayConfig
 from homarus.core.errors import InvalidRequestError
 from homarus.gateway.auth import SharedSecretAuth
 from homarus.gateway.device_records import DevicePairingRequest

@@ -17,22 +17,22 @@ SMALL_FILES = {"agent/loop.py": 300, "app.py": 340}
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
     "": 470,
-    "agent": 9_400,
+    "agent": 9_700,
     "channels": 11_500,
-    "cli": 5_900,
-    "gateway": 8_700,
-    "config": 4_800,
-    "core": 2_900,
+    "cli": 6_700,
+    "gateway": 10_400,
+    "config": 6_100,
+    "core": 3_300,
     "memory": 11_000,
     "net": 800,
     "plugins": 700,
-    "policy": 400,
-    "providers": 10_700,
+    "policy": 1_000,
+    "providers": 11_100,
     "sessions": 4_500,
     "skills": 200,
-    "store": 4_900,
+    "store": 6_600,
     "testing": 5_200,
-    "tools": 3_400,
+    "tools": 3_600,
 }
 
 SOURCES = {str(p.relative_to(SRC)): p.read_text(encoding="utf-8") for p in rules.modules(SRC)}

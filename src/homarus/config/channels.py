@@ -12,15 +12,8 @@ from typing import Any, Final, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from homarus.config.known_keys import KeyProblem
-from homarus.config.schema import (
-    BlockCoalesceConfig,
-    Config,
-    ConfigSection,
-    Ids,
-    NonNegativeInt,
-    PositiveInt,
-    StrTuple,
-)
+from homarus.config.schema import BlockCoalesceConfig, Config
+from homarus.config.section import ConfigSection, Ids, NonNegativeInt, PositiveInt, StrTuple
 from homarus.core.errors import ConfigError
 from homarus.core.session_keys import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.core.text import closest_names

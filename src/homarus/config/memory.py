@@ -11,16 +11,14 @@ from pydantic import AfterValidator, Field, Strict, ValidationError
 
 from homarus.config.agent_settings import agent_entry
 from homarus.config.backend_names import EMBEDDER_NAMES, MEMORY_BACKEND_NAMES
-from homarus.config.schema import (
-    Config,
+from homarus.config.schema import Config, SendMatch, SendRule
+from homarus.config.section import (
     ConfigSection,
     Duration,
     Fraction,
     NonEmptyStr,
     NonNegativeInt,
     PositiveInt,
-    SendMatch,
-    SendRule,
     StrTuple,
 )
 from homarus.config.tree_edit import apply_merge_patch

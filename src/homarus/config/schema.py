@@ -4,94 +4,40 @@ A key is added here when it is implemented; until then `known_keys` accepts it w
 defaults are OpenClaw's unless a decision says otherwise.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
     Strict,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from homarus.config.backend_names import PROVIDER_APIS
-from homarus.core.errors import UserError
+from homarus.config.gateway_schema import GatewayConfig
+from homarus.config.section import (
+    Age,
+    ConfigSection,
+    Duration,
+    Fraction,
+    Hours,
+    Ids,
+    NonEmptyStr,
+    NonNegativeInt,
+    PositiveInt,
+    ProviderApi,
+    QueueModeName,
+    Size,
+    StrTuple,
+    Thinking,
+    TypingModeName,
+    Usd,
+    WholeNumber,
+    parsed_by,
+)
 from homarus.core.regex import compile_redaction
-from homarus.core.units import parse_byte_size, parse_duration_ms
-
-_V = TypeVar("_V")
-
-Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
-QueueModeName: TypeAlias = Literal[
-    "steer", "followup", "collect", "steer-backlog", "steer+backlog", "queue", "interrupt"
-]
-TypingModeName: TypeAlias = Literal["never", "instant", "thinking", "message"]
-
-NonEmptyStr: TypeAlias = Annotated[str, Field(min_length=1)]
-ProviderApi: TypeAlias = Annotated[
-    str, AfterValidator(PROVIDER_APIS.check), Field(json_schema_extra=PROVIDER_APIS.add_to)
-]
-PositiveInt: TypeAlias = Annotated[int, Field(gt=0)]
-# Numbers that OpenClaw does not require to be whole; a fraction is cut off.
-WholeNumber: TypeAlias = Annotated[
-    int,
-    BeforeValidator(lambda value: int(value) if isinstance(value, float) else value),
-    Field(gt=0),
-]
-NonNegativeInt: TypeAlias = Annotated[int, Field(ge=0)]
-Hours: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-# JSON has no tuples: Strict(False) converts a list, and its entries stay strict.
-StrTuple: TypeAlias = Annotated[tuple[str, ...], Strict(strict=False)]
-# Ids of people and chats may be numbers in the file; they are converted to text.
-Ids: TypeAlias = Annotated[
-    tuple[str, ...],
-    BeforeValidator(lambda ids: [_id_text(each) for each in ids] if isinstance(ids, list) else ids),
-    Strict(strict=False),
-]
-Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-Usd: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-def _id_text(value: Any) -> Any:
-    return str(value) if type(value) is int else value
-
-
-def _parsed_by(parse: Callable[[str], object]) -> AfterValidator:
-    """Return a validator that rejects a value with the UserError of `parse`."""
-
-    def check(value: _V) -> _V:
-        try:
-            parse(str(value))
-        except UserError as exc:
-            raise PydanticCustomError("unit", "{message}", {"message": str(exc)}) from None
-        return value
-
-    return AfterValidator(check)
-
-
-Duration: TypeAlias = Annotated[str, _parsed_by(lambda text: parse_duration_ms(text, "m"))]
-# A bare number is in days.
-Age: TypeAlias = Annotated[str | int | float, _parsed_by(lambda text: parse_duration_ms(text, "d"))]
-Size: TypeAlias = Annotated[str | int | float, _parsed_by(parse_byte_size)]
-
-
-class ConfigSection(BaseModel):
-    """An object of the file: camelCase there, snake_case here; unknown keys are refused."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        defer_build=True,  # built once, as part of Config, at the first validation
-        alias_generator=to_camel,
-        protected_namespaces=(),
-    )
 
 
 class ModelChoiceConfig(ConfigSection):
@@ -676,94 +622,8 @@ class LoggingConfig(ConfigSection):
     file: NonEmptyStr | None = None
     redact_sensitive: Literal["off", "tools"] = "tools"
     redact_patterns: Annotated[
-        tuple[Annotated[str, _parsed_by(compile_redaction)], ...], Strict(strict=False)
+        tuple[Annotated[str, parsed_by(compile_redaction)], ...], Strict(strict=False)
     ] = ()
-
-
-class RateLimitConfig(ConfigSection):
-    """The rate limit for failed authentications, and the lockout after it."""
-
-    max_attempts: WholeNumber = 10
-    window_ms: WholeNumber = 60_000
-    lockout_ms: WholeNumber = 300_000
-    exempt_loopback: bool = True
-
-
-class TrustedProxyConfig(ConfigSection):
-    """The reverse proxy that authenticates users, and the headers it sends."""
-
-    user_header: str = ""
-    required_headers: StrTuple = ()
-    allow_users: StrTuple = ()
-
-
-class GatewayAuthConfig(ConfigSection):
-    """How clients authenticate. Without a mode, the secrets that are set decide."""
-
-    mode: Literal["none", "token", "password", "trusted-proxy"] | None = None
-    token: str | None = Field(None, repr=False)
-    password: str | None = Field(None, repr=False)
-    rate_limit: RateLimitConfig = RateLimitConfig.model_construct()
-    trusted_proxy: TrustedProxyConfig | None = None
-
-
-class ControlUiConfig(ConfigSection):
-    """The web page of the gateway."""
-
-    enabled: bool = True
-    allowed_origins: StrTuple = ()
-
-
-class ReloadConfig(ConfigSection):
-    """How a running gateway applies a changed config."""
-
-    mode: Literal["off", "restart", "hot", "hybrid"] = "hybrid"
-    debounce_ms: Annotated[int, Field(ge=0)] = 300
-
-
-class EndpointConfig(ConfigSection):
-    """An HTTP endpoint that is disabled by default."""
-
-    enabled: bool = False
-
-
-class EndpointsConfig(ConfigSection):
-    """HTTP endpoints besides the web page and `/health`."""
-
-    metrics: EndpointConfig = EndpointConfig.model_construct()
-
-
-class HttpConfig(ConfigSection):
-    """The HTTP server."""
-
-    endpoints: EndpointsConfig = EndpointsConfig.model_construct()
-
-
-class TlsConfig(ConfigSection):
-    """Encrypted connections. They are not implemented: a gateway that needs them is not started."""
-
-    model_config = ConfigDict(extra="allow")
-
-    enabled: bool = False
-    auto_generate: bool = True
-    cert_path: str | None = None
-    key_path: str | None = None
-    ca_path: str | None = None
-
-
-class GatewayConfig(ConfigSection):
-    """The gateway: its listen address and authentication."""
-
-    mode: Literal["local", "remote"] | None = None
-    port: Annotated[int, Field(gt=0, lt=65_536)] | None = None
-    bind: Literal["loopback", "lan", "auto", "custom", "tailnet"] = "loopback"
-    custom_bind_host: NonEmptyStr | None = None
-    auth: GatewayAuthConfig = GatewayAuthConfig.model_construct()
-    control_ui: ControlUiConfig = ControlUiConfig.model_construct()
-    trusted_proxies: StrTuple = ()
-    reload: ReloadConfig = ReloadConfig.model_construct()
-    tls: TlsConfig = TlsConfig.model_construct()
-    http: HttpConfig = HttpConfig.model_construct()
 
 
 class EnvConfig(ConfigSection):

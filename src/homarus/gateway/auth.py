@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from homarus.config.schema import GatewayAuthConfig, GatewayConfig
+from homarus.config.gateway_schema import GatewayAuthConfig, GatewayConfig
 from homarus.core.errors import ConfigError, InvalidRequestError
 from homarus.core.fast_dataclass import dataclass
 from homarus.gateway.auth_rate_limiter import AuthRateLimiter, ClientSource

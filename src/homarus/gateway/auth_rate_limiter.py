@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import field
 from typing import Literal
 
-from homarus.config.schema import RateLimitConfig
+from homarus.config.gateway_schema import RateLimitConfig
 from homarus.core.clock import Clock
 from homarus.core.fast_dataclass import dataclass
 from homarus.gateway.connection_slots import address_block

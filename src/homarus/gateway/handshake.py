@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from homarus.config.schema import GatewayConfig
+from homarus.config.gateway_schema import GatewayConfig
 from homarus.core.clock import Clock
 from homarus.core.errors import InvalidRequestError, NotPairedError
 from homarus.core.fast_dataclass import dataclass

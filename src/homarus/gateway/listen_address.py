@@ -6,7 +6,7 @@ only with authentication.
 
 from collections.abc import Mapping
 
-from homarus.config.schema import GatewayConfig
+from homarus.config.gateway_schema import GatewayConfig
 from homarus.core.errors import ConfigError
 from homarus.core.fast_dataclass import dataclass
 from homarus.gateway.auth import SharedSecretAuth

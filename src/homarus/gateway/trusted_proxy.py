@@ -6,7 +6,7 @@ user of this machine can send a header from it.
 
 from typing import Literal, TypeAlias
 
-from homarus.config.schema import GatewayConfig
+from homarus.config.gateway_schema import GatewayConfig
 from homarus.core.errors import ConfigError
 from homarus.core.fast_dataclass import dataclass
 from homarus.gateway.origin_policy import OriginPolicy, RequestInfo

@@ -12,9 +12,9 @@ from homarus.agent.memory_registry import MemoryRegistry
 from homarus.agent.prompt.preview import PreviewServices
 from homarus.agent.run import RunOutcome
 from homarus.channels.registry import find_traits
+from homarus.config.gateway_schema import GatewayConfig as GatewaySettings
 from homarus.config.load import LoadedConfig, load_config
 from homarus.config.paths import Paths
-from homarus.config.schema import GatewayConfig as GatewaySettings
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.lanes import Lanes

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.config.check import check_config
-from homarus.config.schema import GatewayConfig
+from homarus.config.gateway_schema import GatewayConfig
 from homarus.core.errors import ConfigError
 from homarus.gateway.auth import SharedSecretAuth, check_bearer, resolve_auth, same_secret
 from homarus.gateway.auth_rate_limiter import AuthRateLimiter

@@ -2,7 +2,7 @@
 
 import pytest
 
-from homarus.config.schema import RateLimitConfig
+from homarus.config.gateway_schema import RateLimitConfig
 from homarus.gateway.auth_rate_limiter import MAX_SOURCES, AuthRateLimiter, ClientSource
 from homarus.gateway.origin_policy import OriginPolicy, RequestInfo
 from homarus.testing.clock import FakeClock

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from homarus.config.schema import GatewayConfig
+from homarus.config.gateway_schema import GatewayConfig
 from homarus.core.errors import InvalidRequestError, NotPairedError, ProtocolError
 from homarus.gateway.auth import SharedSecretAuth
 from homarus.gateway.connect_params import ConnectParams, parse_connect_params

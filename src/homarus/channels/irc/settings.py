@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from homarus.channels.irc.message import is_channel, is_nick
 from homarus.config.channels import ChannelSettings
-from homarus.config.schema import ConfigSection, NonEmptyStr, StrTuple
+from homarus.config.section import ConfigSection, NonEmptyStr, StrTuple
 
 TLS_PORT, PLAIN_PORT = 6697, 6667
 TEXT_LIMIT: Final = 350  # bytes of a message, for names and hosts of common length

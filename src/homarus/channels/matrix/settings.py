@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
 from homarus.config.channels import EVERYONE, ChannelSettings
-from homarus.config.schema import Ids, NonEmptyStr, PositiveInt, StrTuple
+from homarus.config.section import Ids, NonEmptyStr, PositiveInt, StrTuple
 from homarus.core.errors import ConfigError
 
 TEXT_LIMIT: Final = 4_000

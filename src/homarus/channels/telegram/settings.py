@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from homarus.channels.base import SendRetryPolicy
 from homarus.config.channels import ChannelSettings
-from homarus.config.schema import ConfigSection, PositiveInt
+from homarus.config.section import ConfigSection, PositiveInt
 from homarus.core.errors import ConfigError
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,87 @@
+"""The base class of the config's sections, and the types of their values."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from homarus.config.backend_names import PROVIDER_APIS
+from homarus.core.errors import UserError
+from homarus.core.units import parse_byte_size, parse_duration_ms
+
+_V = TypeVar("_V")
+
+Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+QueueModeName: TypeAlias = Literal[
+    "steer", "followup", "collect", "steer-backlog", "steer+backlog", "queue", "interrupt"
+]
+TypingModeName: TypeAlias = Literal["never", "instant", "thinking", "message"]
+
+NonEmptyStr: TypeAlias = Annotated[str, Field(min_length=1)]
+ProviderApi: TypeAlias = Annotated[
+    str, AfterValidator(PROVIDER_APIS.check), Field(json_schema_extra=PROVIDER_APIS.add_to)
+]
+PositiveInt: TypeAlias = Annotated[int, Field(gt=0)]
+# Numbers that OpenClaw does not require to be whole; a fraction is cut off.
+WholeNumber: TypeAlias = Annotated[
+    int,
+    BeforeValidator(lambda value: int(value) if isinstance(value, float) else value),
+    Field(gt=0),
+]
+NonNegativeInt: TypeAlias = Annotated[int, Field(ge=0)]
+Hours: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# JSON has no tuples: Strict(False) converts a list, and its entries stay strict.
+StrTuple: TypeAlias = Annotated[tuple[str, ...], Strict(strict=False)]
+# Ids of people and chats may be numbers in the file; they are converted to text.
+Ids: TypeAlias = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda ids: [_id_text(each) for each in ids] if isinstance(ids, list) else ids),
+    Strict(strict=False),
+]
+Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Usd: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _id_text(value: Any) -> Any:
+    return str(value) if type(value) is int else value
+
+
+def parsed_by(parse: Callable[[str], object]) -> AfterValidator:
+    """Return a validator that rejects a value with the UserError of `parse`."""
+
+    def check(value: _V) -> _V:
+        try:
+            parse(str(value))
+        except UserError as exc:
+            raise PydanticCustomError("unit", "{message}", {"message": str(exc)}) from None
+        return value
+
+    return AfterValidator(check)
+
+
+Duration: TypeAlias = Annotated[str, parsed_by(lambda text: parse_duration_ms(text, "m"))]
+# A bare number is in days.
+Age: TypeAlias = Annotated[str | int | float, parsed_by(lambda text: parse_duration_ms(text, "d"))]
+Size: TypeAlias = Annotated[str | int | float, parsed_by(parse_byte_size)]
+
+
+class ConfigSection(BaseModel):
+    """An object of the file: camelCase there, snake_case here; unknown keys are refused."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        defer_build=True,  # built once, as part of Config, at the first validation
+        alias_generator=to_camel,
+        protected_namespaces=(),
+    )
