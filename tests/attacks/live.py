@@ -54,12 +54,16 @@ class Live:
 
 
 @contextmanager
-def gateway(module: str = "") -> Iterator[Live]:
-    """Run the real program, or a module of the tests, with a home directory of its own."""
+def gateway(module: str = "", **settings: object) -> Iterator[Live]:
+    """Run the real program, or a module of the tests, with a home directory of its own.
+
+    `settings` are added to the config's section `gateway`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         log = str(home / ".openclaw" / "gateway.log")
-        configure(home, {"gateway": {"auth": {"token": TOKEN}}, "logging": {"file": log}})
+        section = {"auth": {"token": TOKEN}, **settings}
+        configure(home, {"gateway": section, "logging": {"file": log}})
         named = [module] if module else ["homarus", "gateway", "run", "--port", "0"]
         command = [sys.executable, "-m", *named]
         with subprocess.Popen(

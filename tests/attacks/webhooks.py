@@ -29,8 +29,8 @@ BODY = b'{"update_id":1}'
 
 @contextmanager
 def world() -> Iterator[Judge]:
-    """Run one gateway for the cases about the transport."""
-    with gateway("tests.attacks.listening") as live:
+    """Run one gateway for the cases about the transport, behind a proxy as webhooks are."""
+    with gateway("tests.attacks.listening", trustedProxies=["127.0.0.1"]) as live:
         yield lambda case: _judge(live, case)
 
 
