@@ -187,8 +187,10 @@ async def _idle_clients(gateway: Gateway, client: Client, size: Size) -> list[Fi
     device, places, here = Device(), asyncio.Semaphore(AT_ONCE), asyncio.Barrier(size.clients + 1)
 
     async def stay() -> None:
-        async with connect(gateway.url, compression=None, proxy=None) as socket:
-            async with places:
+        async with AsyncExitStack() as stack:
+            async with places:  # one address may have 64 connections that are not authenticated
+                connection = connect(gateway.url, compression=None, proxy=None)
+                socket = await stack.enter_async_context(connection)
                 await Client(socket).greet(device)
             await here.wait()
             async for _ in socket:

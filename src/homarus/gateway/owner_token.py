@@ -90,8 +90,8 @@ def load_or_create_token(state: Path) -> str:
         sync_folder(state)
     except OSError as exc:
         raise StoreError(
-            f"{path} was not created: {exc.strerror or exc}",
-            fix="check the owner of the state directory, or set OPENCLAW_GATEWAY_TOKEN",
+            f"cannot write in the state directory {state}: {exc.strerror or exc}",
+            fix="check its permissions and the disk",
         ) from exc
     finally:
         with suppress(OSError):
