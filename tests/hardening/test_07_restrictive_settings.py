@@ -12,6 +12,7 @@ from homarus.agent.agent import make_agent
 from homarus.config.agent_settings import resolve_agent_settings
 from homarus.config.approvals_file import read_approvals
 from homarus.config.check import check_config, unimplemented_keys
+from homarus.config.ignored_settings import WITHOUT_EFFECT, reason_without_effect
 from homarus.config.known_keys import KnownKey, root_key
 from homarus.config.log_setup import configure_logging, redact
 from homarus.config.paths import Paths
@@ -19,11 +20,9 @@ from homarus.config.schema import Config
 from homarus.core.errors import ConfigError, UserError
 from homarus.core.message import Message, Origin, ToolCall, ToolResult
 from homarus.policy.restrictions import (
-    WITHOUT_EFFECT,
     check_run_allowed,
     check_start_allowed,
     exec_refusal,
-    reason_without_effect,
 )
 from homarus.policy.tool_policy import decide_tool_call
 from homarus.process import serve

@@ -21,7 +21,7 @@ PACKAGE_LINES = {
     "channels": 11_500,
     "cli": 6_700,
     "gateway": 10_400,
-    "config": 6_100,
+    "config": 6_300,
     "core": 3_300,
     "memory": 11_000,
     "net": 800,

@@ -103,11 +103,10 @@ def examine_config(
     from homarus.config.check import (
         check_config,  # imports pydantic, which `read_raw` does not need
     )
-    from homarus.config.own_keys import check_own_tree
 
     texts = text if isinstance(text, ConfigTexts) else _with_own_text(paths, text)
     sources = _gather(paths, texts)
-    foreign = list(check_own_tree(sources.own_tree)) if sources.own else []
+    foreign = _check_own(sources) if sources.own else []
     env, warnings = resolve_env(paths, env, sources.tree)
     unset = list(missing_variables(sources.tree, env)) if need_variables else []
     checked = check_config(substitute(sources.shared if foreign else sources.tree, env))
@@ -129,7 +128,9 @@ def examine_config(
     if newer:
         warnings += (_describe_newer(newer),)
     if checked.unbuilt:
-        groups = ", ".join(checked.unbuilt)
+        from homarus.config.ignored_settings import describe_ignored
+
+        groups = ", ".join(map(describe_ignored, checked.unbuilt))
         warnings += (f"settings that are known but not built yet have no effect: {groups}",)
     return ConfigExamination(
         raw=sources.tree,
@@ -158,6 +159,12 @@ def resolve_env(
     warnings = tuple(f"{shorten(file, paths.home)}:{line}: not NAME=value, skipped" for line in bad)
     env = {**listed, **env}
     return {**config_variables(tree, env), **env}, warnings
+
+
+def _check_own(sources: ConfigFiles) -> "list[KeyProblem]":
+    from homarus.config.own_keys import check_own_tree  # most homes have no `homarus.json`
+
+    return list(check_own_tree(sources.own_tree))
 
 
 def _with_own_text(paths: Paths, text: str | None) -> ConfigTexts:

@@ -24,7 +24,7 @@ CAPABILITIES = ("published-model-catalog",)  # of protocol 4: `models.list` has 
 
 def hello(gateway: "Gateway", accepted: "AuthenticatedClient") -> dict[str, Json]:
     """Return the payload of the response to `connect`."""
-    methods = sorted(name for name, method in gateway.methods.items() if method.advertised)
+    methods = sorted(gateway.methods.advertised)
     payload: dict[str, Json] = {
         "type": "hello-ok",
         "protocol": accepted.caller.protocol,

@@ -12,7 +12,6 @@ from pathlib import Path
 from homarus.config.config_files import ConfigTexts, read_text
 from homarus.config.load import LoadedConfig, load_config, load_text
 from homarus.config.paths import Paths, shorten
-from homarus.config.write import backup_paths
 from homarus.core.errors import ConfigError, StoreError
 from homarus.gateway.json_file import JsonFile
 
@@ -54,6 +53,8 @@ def load_config_or_last_good(
 
 def find_valid_backup(paths: Paths, env: Mapping[str, str]) -> tuple[Path, Path] | None:
     """Return the newest backup of a config file that is valid with the other file, and the file."""
+    from homarus.config.write import backup_paths  # only for a config that cannot be read
+
     for target in (paths.config, paths.own_config):
         for file in backup_paths(target):
             try:

@@ -8,12 +8,17 @@
     async def reset(call: MethodCall, params: ResetParams) -> Json:
         '''Start a session afresh.'''
 
-A method is found by being in a module of `gateway/methods`; nothing is registered by hand.
+A method is found by being in a module of `gateway/methods`; nothing is registered by hand, and the
+module is imported when one of its methods is called.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
@@ -31,6 +36,10 @@ from homarus.gateway.frames import (
 if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
     from homarus.gateway.services import GatewayServices
+
+_DECORATOR: Final = re.compile(
+    r'^@method\(\s*"([^"]+)"(.*?)\)\nasync def', re.MULTILINE | re.DOTALL
+)
 
 Scope: TypeAlias = Literal["read", "write", "admin", "approvals", "pairing", "none"]
 
@@ -159,7 +168,53 @@ def method(
     return wrap
 
 
-def find_methods(*modules: object) -> Mapping[str, Method]:
-    """Return every Method at the top level of these modules, by name."""
+class MethodTable(Mapping[str, Method]):
+    """Methods by name, each loaded when it is first called; `advertised` are listed in hello-ok."""
+
+    def __init__(
+        self, loaders: Mapping[str, Callable[[], Method]], advertised: Collection[str]
+    ) -> None:
+        self._loaders, self.advertised = loaders, frozenset(advertised)
+
+    def __getitem__(self, name: str) -> Method:
+        return self._loaders[name]()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaders
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaders)
+
+    def __len__(self) -> int:
+        return len(self._loaders)
+
+
+def find_methods(*modules: object) -> MethodTable:
+    """Return every Method at the top level of these modules."""
+    found = _methods_in(*modules)
+    advertised = [each.name for each in found.values() if each.advertised]
+    return MethodTable({name: partial(found.__getitem__, name) for name in found}, advertised)
+
+
+def scan_methods(package: str, folder: Path) -> MethodTable:
+    """Return the methods of a package's modules by their source, importing none of them.
+
+    An idle gateway needs few of the modules, which would be a megabyte of its memory.
+    """
+    loaders, advertised = dict[str, Callable[[], Method]](), list[str]()
+    for file in sorted(folder.glob("*.py")):
+        for name, options in _DECORATOR.findall(file.read_text(encoding="utf-8")):
+            loaders[name] = partial(_load_method, f"{package}.{file.stem}", name)
+            if "advertised=False" not in options:
+                advertised.append(name)
+    return MethodTable(loaders, advertised)
+
+
+@cache
+def _load_method(module: str, name: str) -> Method:
+    return _methods_in(import_module(module))[name]
+
+
+def _methods_in(*modules: object) -> dict[str, Method]:
     found = (each for module in modules for each in vars(module).values())
     return {each.name: each for each in found if isinstance(each, Method)}

@@ -33,7 +33,7 @@ from homarus.gateway.http_server import GatewayAsgiApp, HttpServer, open_sockets
 from homarus.gateway.json_file import JsonFile
 from homarus.gateway.last_good import save_last_good
 from homarus.gateway.listen_address import ListenAddress, resolve_listen_address
-from homarus.gateway.method import Method
+from homarus.gateway.method import MethodTable
 from homarus.gateway.openclaw_process import check_no_openclaw_gateway
 from homarus.gateway.owner_token import load_or_create_token
 from homarus.gateway.server import Gateway
@@ -95,7 +95,7 @@ class ServeOptions:
     paths: Paths
     env: Mapping[str, str]
     clock: Clock
-    methods: Mapping[str, Method]
+    methods: MethodTable
     unimplemented: Mapping[str, str]
     port: int | None = None
     bind: str | None = None
@@ -193,9 +193,9 @@ async def _serve_clients(
             await services.hooks.gateway_start(port)
             await services.hooks.gateway_startup()
             await services.run_boot()
-            running.append(group.create_task(services.preload()))
             if options.problem is None:
                 await asyncio.to_thread(save_last_good, options.paths.state, options.loaded)
+            running.append(group.create_task(services.preload()))  # reuses that thread
             await shutdown.wait()
             log.info("%s", shutdown.reason)
             await services.hooks.gateway_stop(shutdown.reason)

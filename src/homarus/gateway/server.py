@@ -29,7 +29,7 @@ from homarus.gateway.handshake import AuthenticatedClient, ConnectionAuthenticat
 from homarus.gateway.health import FRESH_MS, DiskProbe, collect_health
 from homarus.gateway.hello import hello
 from homarus.gateway.idempotency import IdempotencyCache
-from homarus.gateway.method import Caller, Method, Scope
+from homarus.gateway.method import Caller, Method, MethodTable, Scope
 from homarus.gateway.origin_policy import RequestInfo
 from homarus.gateway.presence import PresenceList
 from homarus.gateway.run_tracker import RunTracker
@@ -71,7 +71,7 @@ class Gateway:
         self,
         *,
         authenticator: ConnectionAuthenticator,
-        methods: Mapping[str, Method],
+        methods: MethodTable,
         unimplemented: Mapping[str, str],
         clock: Clock | None = None,
     ) -> None:

@@ -183,7 +183,7 @@ class Doors:
         async def boss(_call: MethodCall, _params: NoParams) -> Json:
             return "yes"
 
-        self.methods: Mapping[str, Method] = find_methods(_Module(echo, wait, fail, boss))
+        self.methods = find_methods(_Module(echo, wait, fail, boss))
 
 
 class _Module:

@@ -3,12 +3,13 @@
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from homarus.core.loop_monitor import LoopMonitor
 from homarus.gateway.http_server import GatewayAsgiApp
-from homarus.gateway.method import MethodCall, NoParams, method
+from homarus.gateway.method import MethodCall, NoParams, find_methods, method
 from homarus.gateway.methods.system import HealthParams, health
 from tests.unit.gateway.harness import play
 from tests.unit.gateway.test_http_server import get
@@ -31,7 +32,7 @@ async def test_row_41_blocking_call_is_logged_with_stack_and_health_fails(
         patch.setattr("homarus.gateway.server.LoopMonitor", lambda: quick)
         async with play(tmp_path) as stage:
             gateway = stage.gateway
-            gateway.methods = {"block": block, "health": health}
+            gateway.methods = find_methods(SimpleNamespace(block=block, health=health))
             assert gateway.monitor.is_stalled is False
             peer = await stage.enter()
             peer.ask("1", "block")

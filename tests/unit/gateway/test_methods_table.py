@@ -3,8 +3,12 @@
 import asyncio
 import json
 import re
+import subprocess
+import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
@@ -12,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from homarus.core.errors import HomarusError, InvalidRequestError
-from homarus.gateway.method import Caller, Method
+from homarus.gateway import methods
+from homarus.gateway.method import Caller, Method, find_methods
 from homarus.gateway.methods import METHODS
 from tests.unit.gateway.app_harness import answer, world
 
@@ -194,3 +199,21 @@ def test_caller_equals_what_the_handshake_made() -> None:
     caller = Caller("c", "cli", "cli", scopes=frozenset({"operator.write"}))
     assert caller.may("read") and caller.may("write") and not caller.may("admin")
     assert not Caller("c", "cli", "cli").may("read")
+
+
+def test_scanned_methods_are_those_of_the_modules() -> None:
+    folder = Path(methods.__file__).parent
+    modules = [
+        import_module(f"{methods.__name__}.{each.name}") for each in iter_modules([str(folder)])
+    ]
+    found = find_methods(*modules)
+    assert dict(METHODS) == dict(found)
+    assert METHODS.advertised == found.advertised
+
+
+def test_scanning_methods_imports_none_of_their_modules() -> None:
+    code = (
+        "import sys; from homarus.gateway.methods import METHODS; assert 'chat.send' in METHODS;"
+        "sys.exit(any(name.startswith('homarus.gateway.methods.chat') for name in sys.modules))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,15 +1,11 @@
 """The gateway's methods: one module per noun, one function per method."""
 
-from collections.abc import Mapping
-from importlib import import_module
-from pkgutil import iter_modules
+from pathlib import Path
 from typing import Final
 
-from homarus.gateway.method import Method, find_methods
+from homarus.gateway.method import MethodTable, scan_methods
 from homarus.gateway.methods.unimplemented import UNIMPLEMENTED
 
-METHODS: Final[Mapping[str, Method]] = find_methods(
-    *(import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__))
-)
+METHODS: Final[MethodTable] = scan_methods(__name__, Path(__file__).parent)
 
 __all__ = ["METHODS", "UNIMPLEMENTED"]

@@ -20,7 +20,6 @@ from homarus.core.message import Json
 from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.text import one_line
 from homarus.gateway.avatars import avatar_url
-from homarus.gateway.client_changes import write_client_change
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Name
 
@@ -152,6 +151,8 @@ async def _forget_sessions(call: MethodCall, agent: str, *, keep_files: bool) ->
 
 async def _edit(call: MethodCall, change: Callable[[dict[str, Json]], Json]) -> None:
     """Change the config file and apply it at once."""
+    from homarus.gateway.client_changes import write_client_change
+
     services = call.services
     write_client_change(services, change)
     await services.reload(load_config(services.paths, services.loaded.env))

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -19,17 +19,17 @@ from homarus.channels.registry import (
 from homarus.config import json5_document
 from homarus.config.config_files import MAX_BYTES, ConfigTexts
 from homarus.config.load import ConfigExamination, examine_config
-from homarus.config.own_keys import describe_openclaw_problems, without_own
 from homarus.config.redaction import redact_tree
-from homarus.config.rewrite import serialize
 from homarus.config.tree_edit import apply_merge_patch
-from homarus.config.write import ConfigWrite, read_own_tree
 from homarus.core.errors import ConfigError, ConflictError, InvalidRequestError, UserError
 from homarus.core.message import Json
-from homarus.gateway.client_changes import write_client_change
 from homarus.gateway.config_watch import reload_rule
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Ms, Name
+
+# The writing of configs is imported by the methods that need it: an idle gateway does without.
+if TYPE_CHECKING:
+    from homarus.config.write import ConfigWrite
 
 Raw = Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
 _STALE = "config changed since last load; re-run config.get and retry"
@@ -38,6 +38,10 @@ _STALE = "config changed since last load; re-run config.get and retry"
 @method("config.get", scope="read", params=NoParams)
 async def get(call: MethodCall, _params: NoParams) -> Json:
     """The config file: as written, with includes resolved, and with defaults. No secrets."""
+    from homarus.config.own_keys import describe_openclaw_problems
+    from homarus.config.rewrite import serialize
+    from homarus.config.write import read_own_tree
+
     paths = call.services.paths
     fields: dict[str, Json] = {"path": str(paths.config), "exists": paths.config.exists()}
     try:
@@ -83,6 +87,8 @@ def _with_defaults(examined: ConfigExamination) -> Json:
     Variables stay as written: their values are not shown. Defaults of settings that OpenClaw does
     not know are left out: a client that saves all it was shown would write them.
     """
+    from homarus.config.own_keys import without_own
+
     written: Json = redact_tree(examined.raw)
     if examined.config is None:
         return written
@@ -189,8 +195,10 @@ def _parse(name: str, raw: str) -> dict[str, Json]:
 
 async def _write(
     call: MethodCall, base_hash: str | None, change: Callable[[Json], Json]
-) -> ConfigWrite:
+) -> "ConfigWrite":
     """Change the file, unless the gateway could not run with the result."""
+    from homarus.gateway.client_changes import write_client_change
+
     services, watcher = call.services, call.gateway.config_watcher
     if base_hash is None and services.paths.config.exists():
         raise InvalidRequestError("config base hash required; re-run config.get and retry")
@@ -217,6 +225,8 @@ async def _changed(
     call: MethodCall, kind: str, params: ConfigChangeParams, change: Callable[[Json], Json]
 ) -> dict[str, Json]:
     """Change the file and apply it; `applied` says what was done."""
+    from homarus.config.write import read_own_tree
+
     written = await _write(call, params.base_hash, change)
     applied = await _apply(call, written)
     restarts = applied["action"] == "restart"
@@ -242,7 +252,7 @@ async def _changed(
     }
 
 
-async def _apply(call: MethodCall, written: ConfigWrite) -> dict[str, Json]:
+async def _apply(call: MethodCall, written: "ConfigWrite") -> dict[str, Json]:
     """Apply what can change in a running gateway; the rest restarts it."""
     fields: dict[str, Json] = {
         "hash": written.hash,
