@@ -1,7 +1,7 @@
 """From a conversation that is not the owner's, prompt files are read-only and private notes absent.
 
 Prompt files (AGENTS.md, SOUL.md, BOOT.md, skills …) and memory become the owner's next prompts, so
-that nobody else may have them written, under any name. `agents.defaults.promptFileWriters` lifts
+that no one else may have them written, under any name. `agents.defaults.promptFileWriters` lifts
 it. MEMORY.md and the private notes are answered like files that do not exist.
 """
 

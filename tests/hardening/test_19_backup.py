@@ -148,7 +148,7 @@ def test_verify_finds_a_backup_that_was_cut(home: Path) -> None:
 
 
 def rewrite(file: Path, change: Change) -> Path:
-    """Write the archive anew with each member changed."""
+    """Rewrite the archive with each member changed."""
     hostile = file.with_name("hostile.tar.gz")
     with tarfile.open(file) as source, tarfile.open(hostile, "w:gz") as target:
         for member in source:

@@ -103,7 +103,7 @@ async def test_lost_page_of_any_table_is_survived(tmp_path: Path, table: str) ->
 
 
 async def test_lost_first_page_keeps_the_journal(tmp_path: Path) -> None:
-    """The pages of the schema are written anew: the rows are all there."""
+    """The pages of the schema are rewritten: the rows are all there."""
     await fill_state(tmp_path)
     damage_page(tmp_path, 1)
     async with open_store(tmp_path) as store:

@@ -1,8 +1,8 @@
 """Bound the connections that have no authenticated client, per address and in total.
 
 A new connection beyond the bound ends the oldest one of its address that is not being answered:
-whoever holds connections open without authenticating cannot keep others of its address out, and
-no other address notices. Connections of authenticated clients are not counted.
+a client that holds connections open without authenticating cannot keep others of its address out,
+and no other address notices. Connections of authenticated clients are not counted.
 """
 
 import asyncio

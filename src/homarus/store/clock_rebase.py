@@ -56,7 +56,7 @@ def _step_since_last_start(db: apsw.Connection) -> int:
         boot_id, boot_ms, wall_ms = json.loads(found[0][0])
         if boot_id and boot_id == _boot_id():
             return _now_ms() - int(wall_ms + _boot_ms() - boot_ms)
-    except (ValueError, TypeError):  # damaged: it is written anew
+    except (ValueError, TypeError):  # damaged: it is rewritten
         return 0
     # After a reboot only a clock that went back is seen, such as one without a battery.
     newest_ms = select(db, "SELECT max(at_ms) FROM parcels")[0][0] or 0

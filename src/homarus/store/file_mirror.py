@@ -67,7 +67,7 @@ class FileMirror:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop using the database while the block lasts, and then read everything anew.
+        """Stop using the database while the block lasts, and then read everything again.
 
         The caller must not be the mirror's thread while it works.
         """

@@ -199,7 +199,7 @@ def _salvage(source: Path, new: apsw.Connection, report: RepairReport) -> dict[s
 
 
 def _replace_schema_pages(source: Path) -> bool:
-    """Write the pages of the schema anew, as a new database has them.
+    """Rewrite the pages of the schema as a new database has them.
 
     All tables are made before the first row, so they start at the same pages in every database.
     """
