@@ -187,8 +187,7 @@ class LocalGatewayConfigClient(FileConfigClient):
         from homarus.config.config_files import read_config_texts
         from homarus.config.write import undo_write
 
-        status = await client.call("status")
-        had_problem = isinstance(status, dict) and bool(status.get("configProblem"))
+        had_problem = await _has_problem(client)
         before = read_config_texts(self._paths)
         written = self._write(edit)
         if not written.changed:
@@ -199,6 +198,9 @@ class LocalGatewayConfigClient(FileConfigClient):
                 action, problem = await _applied_change(client)
         if action == "refused" and not had_problem:
             undo_write(self._paths, before, read_config_texts(self._paths))
+            with suppress(TimeoutError):  # else the next change would not be undone
+                async with asyncio.timeout(_NOTICE_S):
+                    await _applied_change(client)
             raise ConfigError(f"the gateway could not run with this: {problem}")
         return replace(_changed(written), effect=_EFFECTS[action])
 
@@ -285,6 +287,12 @@ async def _apply(
         unreadable=tuple(applied.get("unreadable") or ()),
         effect=effect,
     )
+
+
+async def _has_problem(client: "GatewayClient") -> bool:
+    """Return whether the gateway goes on with an earlier config because it refuses the present."""
+    status = await client.call("status")
+    return isinstance(status, dict) and bool(status.get("configProblem"))
 
 
 async def _applied_change(client: "GatewayClient") -> tuple[str, str]:

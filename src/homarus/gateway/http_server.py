@@ -311,8 +311,8 @@ class HttpServer:
         self._server, self._sockets = Server(config), sockets
         self._stopped = False
         self._server.lifespan = config.lifespan_class(config)
-        logger = logging.getLogger("uvicorn.error")
-        logger.handlers, logger.propagate = logging.getLogger("homarus").handlers, False
+        # Its records go to our handlers, also to those of a config that is loaded later.
+        logging.getLogger("uvicorn.error").parent = logging.getLogger("homarus")
 
     async def start(self) -> None:
         await self._server.startup(self._sockets)

@@ -230,12 +230,13 @@ async def _apply_config(
     """Apply a new config that is readable; one the gateway could not start with is refused."""
     if change.action == "restart":
         _check(options, change.loaded)
-    gateway.config_problem = ""
+    was_refused, gateway.config_problem = bool(gateway.config_problem), ""
+    payload: dict[str, Json] = {"changed": list(change.paths), "action": change.action}
+    if change.action != "ignore" or was_refused:
+        gateway.broadcast("config.reloaded", payload)
     if change.action == "ignore":
         return
     shown = ", ".join(change.paths)
-    payload: dict[str, Json] = {"changed": list(change.paths), "action": change.action}
-    gateway.broadcast("config.reloaded", payload)
     if change.action == "restart":
         log.warning("the config changed (%s): restarting", shown)
         shutdown.request("restart", "config changed")
