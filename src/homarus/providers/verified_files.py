@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from homarus.core.atomic_file import write_atomic
+from homarus.core.atomic_file import temporary_name, write_synced
 from homarus.core.errors import CorruptDataError
 
 _MAX_RECORD_BYTES: Final = 1 << 20
@@ -43,8 +43,13 @@ def verify_file(file: Path, sha256: str, *, fix: str) -> None:
 def record_verified(file: Path, sha256: str) -> None:
     """Record that a file has been checked."""
     content = json.dumps({**_stamp(file), "sha256": sha256})
+    temporary = file.with_name(temporary_name())  # of its own: two processes may download at once
     with suppress(OSError):  # a folder that cannot be written: it is checked at each use
-        write_atomic(record_path(file), content.encode())
+        try:
+            write_synced(temporary, content.encode())
+            temporary.replace(record_path(file))
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def hash_file(file: Path) -> str:
