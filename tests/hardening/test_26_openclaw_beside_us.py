@@ -22,6 +22,7 @@ from homarus.memory.database import own_index_path
 from homarus.memory.note_search import NoteSearch
 from homarus.memory.spec import resolve_memory_spec
 from homarus.process import serve
+from tests.crash.harness import wait_for
 
 CONFIG = {
     "logging": {"level": "silent"},
@@ -105,7 +106,7 @@ def test_process_with_title_of_openclaws_gateway_is_found(home: Path) -> None:
         ["openclaw-gateway"], executable="/bin/sh", env=env_of(home), stdin=subprocess.PIPE
     )
     try:
-        assert find(home) == process.pid
+        wait_for(lambda: find(home) == process.pid, "its title")  # set shortly after the start
         assert find_openclaw_gateway(Paths.find({"HOME": "/nowhere"}), {}) != process.pid
     finally:
         process.kill()
