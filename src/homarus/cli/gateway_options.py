@@ -47,9 +47,12 @@ def gateway_options(command: Callable[..., T]) -> Callable[..., T]:
 
     wrapped: Callable[..., T] = with_options
     for name, help_text in (
-        ("--password", "Its password."),
-        ("--token", "Its token."),
-        ("--url", "The gateway, ws://HOST:PORT; then only --token or --password let you in."),
+        ("--password", "The gateway's password."),
+        ("--token", "The gateway's token."),
+        (
+            "--url",
+            "A remote gateway, ws://HOST:PORT; needs --token or --password.",
+        ),
     ):
         wrapped = click.option(name, metavar=name[2:].upper(), help=help_text)(wrapped)
     return wrapped

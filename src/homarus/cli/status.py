@@ -7,6 +7,7 @@ import time
 
 import click
 
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -23,6 +24,7 @@ from homarus.core.text import escape_invisible
 
 
 @click.command("status")
+@examples("homarus status", "homarus status --json")
 @as_json_option
 @gateway_options
 def command(gateway: GatewayOptions, *, as_json: bool) -> None:
