@@ -1,11 +1,13 @@
 """The plain HTTP routes: the chat page, `/health` and, when enabled, `/metrics`.
 
-The page's files are a fixed list, served with the strictest content security policy. Imported with
-the first request that is not for a WebSocket.
+The page's files are a fixed list, served with the strictest content security policy. They are read
+for each request and not kept in memory; a browser that has the current version gets a 304. Imported
+with the first request that is not for a WebSocket.
 """
 
 import asyncio
 from collections.abc import Iterable
+from hashlib import sha256
 from importlib.resources import files
 from typing import Final
 
@@ -22,7 +24,8 @@ _PAGE_PATHS: Final = ("/", "/chat")  # the addresses of the page in OpenClaw's l
 _HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
-        " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+        " require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -89,7 +92,13 @@ class HttpRoutes:
         path = request.url.path
         name = "index.html" if path in _PAGE_PATHS else path.lstrip("/")
         data = files("homarus.gateway").joinpath("static", name).read_bytes()
-        return Response(data, headers=_HEADERS, media_type=_TYPES[name.rpartition(".")[2]])
+        # `no-cache`: a browser asks each time, so that an update of the gateway is seen at once.
+        tag = f'"{sha256(data).hexdigest()[:16]}"'
+        headers = {**_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
+        seen = request.headers.get("if-none-match", "")
+        if tag in (each.strip().removeprefix("W/") for each in seen.split(",")):
+            return Response(status_code=304, headers=headers)
+        return Response(data, headers=headers, media_type=_TYPES[name.rpartition(".")[2]])
 
     async def _avatar(self, request: Request) -> Response:
         from homarus.gateway.avatars import find_avatar

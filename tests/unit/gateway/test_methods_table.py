@@ -27,9 +27,9 @@ SHAPES = json.loads(
 SCOPES = {
     "read": "health logs.tail status usage.status usage.cost models.list agents.list "
     "agent.identity.get sessions.list sessions.preview system-presence last-heartbeat "
-    "chat.history config.get inbox.list channels.status memory.status commands.list "
-    "sessions.describe sessions.subscribe sessions.unsubscribe sessions.messages.subscribe "
-    "sessions.messages.unsubscribe",
+    "chat.history chat.message.get config.get inbox.list channels.status memory.status "
+    "commands.list sessions.describe sessions.subscribe sessions.unsubscribe "
+    "sessions.messages.subscribe sessions.messages.unsubscribe",
     "write": "agent agent.wait wake chat.send chat.abort inbox.retry send memory.search "
     "memory.get memory.write sessions.create",
     "pairing": "device.pair.list device.pair.approve device.pair.reject device.token.rotate "
@@ -54,7 +54,7 @@ NAMED = {
 ADDED = {
     "agent": {"model?"},
     "chat.abort": {"agentId?", "preserveSideRuns?"},
-    "chat.history": {"agentId?"},
+    "chat.history": {"agentId?", "before?", "maxChars?"},
     "chat.send": {"agentId?", "sessionId?"},
     "models.list": {
         "details?", "agentId?", "sessionKey?", "provider?", "includeDetails?", "view?",
@@ -88,7 +88,7 @@ def test_method_params_match_the_protocol_names_and_required_keys(
                                "prompt.get", "channels.pairing.list",
                                "channels.pairing.approve", "channels.pairing.dismiss",
                                "memory.status", "memory.search", "memory.get",
-                               "memory.write", "memory.index"}  # fmt: skip
+                               "memory.write", "memory.index", "chat.message.get"}  # fmt: skip
         return
     ours = {
         str(field.alias) + ("" if field.is_required() else "?")
