@@ -36,6 +36,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Gateway": {
         "gateway": ("gateway", "Run the gateway in the foreground; manage it and its service."),
         "dashboard": ("dashboard", "Print the link to the gateway's web page, with the token."),
+        "qr": ("qr", "Show the link to the page as a QR code for a phone."),
+        "devices": ("devices", "Manage paired devices: approve, reject, rotate, revoke, remove."),
         "status": ("status", "Show what is running, and recent sessions."),
         "health": ("health", "Show the health of a running gateway."),
         "logs": ("logs", "Show the log."),
