@@ -91,7 +91,7 @@ def _parse_url(text: str) -> str:
 def _make(link: str) -> Any:
     import segno
 
-    return segno.make(link, error="l", micro=False, boost_error=False)
+    return segno.make(link, error="l", micro=False)
 
 
 def _matrix(link: str) -> "Sequence[Sequence[int]]":
