@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sessions": ("sessions", "List conversations."),
     "status": ("status", "Say what runs and which conversations there are."),
     "setup": ("setup", "Make the configuration and the workspace."),
+    "uninstall": ("uninstall", "Remove what Homarus made on this machine, after asking."),
 }
 
 
