@@ -17,8 +17,6 @@ INSTALLS = {"pipx install '.[local]'", "uv tool install '.[local]'", ". .venv/bi
 TYPED = [shlex.join(words) for words in commands_in(README)]
 PROSE = re.sub(r"^```.*?^```", "", README, flags=re.MULTILINE | re.DOTALL)
 IN_TEXT = re.findall(r"`(homarus(?: [^`\n]+)?)`", PROSE)
-    r"`(homarus(?: [^`\n]+)?)`", re.sub(r"^```.*?^```", "", README, flags=re.M | re.S)
-)
 
 
 def parse(words: list[str]) -> None:
