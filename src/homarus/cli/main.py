@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "config": ("config", "Read, change and validate the configuration."),
         "doctor": ("doctor", "Find problems and show how to fix them."),
         "backup": ("backup", "Create, verify and restore backups."),
+        "uninstall": ("uninstall", "Remove what Homarus created on this machine, after asking."),
     },
 }
 COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}

@@ -170,7 +170,9 @@ def _pull_demo(paths: Paths, if_needed: bool) -> None:
     else:
         click.echo(f"The demo model is there already: {shown}")
     if importlib.util.find_spec("xllamacpp") is None:
-        click.echo("It runs once xllamacpp is there: pip install 'homarus[local]'", err=True)
+        from homarus.core.installation import extra_command
+
+        click.echo(f"It runs once xllamacpp is there: {extra_command('local')}", err=True)
 
 
 def _pull_minilm(paths: Paths, if_needed: bool) -> None:
