@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "See to the chat services you are reached by; alone, say how they are.",
     ),
     "chat": ("chat", "Talk with an agent in this terminal."),
+    "configure": ("configure", "Ask the questions of one part of the onboarding again."),
     "config": ("config", "Read, change and check the configuration."),
     "dashboard": ("dashboard", "Print the address of the gateway's page, with the token."),
     "doctor": ("doctor", "Look for what is wrong and say how to mend it."),
@@ -31,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "logs": ("logs", "Show the log of the program."),
     "memory": ("memory", "Search, read and write what an agent remembers; say how its index is."),
     "models": ("models", "List, choose and fetch models; alone, say which one answers."),
+    "onboard": ("onboard", "Set up an assistant: a model, a name, a chat service, the gateway."),
     "pairing": ("pairing", "Let people in who wrote to a chat channel for the first time."),
     "prompt": ("prompt", "Show the system prompt of a conversation, or what it is made of."),
     "route": ("route", "Say which agent answers a chat, and why."),
@@ -73,16 +75,39 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, "-V", "-v", "--version", message="homarus %(version)s")
 @click.option("--profile", metavar="NAME", help="Use ~/.openclaw-NAME instead of ~/.openclaw.")
 @click.option("--dev", is_flag=True, help="The same as --profile dev.")
-def group(profile: str | None, dev: bool) -> None:
+@click.pass_context
+def group(ctx: click.Context, profile: str | None, dev: bool) -> None:
     """Homarus: a personal AI-agent gateway."""
     if profile or dev:
         import os
 
         os.environ["OPENCLAW_PROFILE"] = profile or "dev"
+    if ctx.invoked_subcommand is None:
+        _start_without_command(ctx)
+
+
+def _start_without_command(ctx: click.Context) -> None:
+    """Start the onboarding for a person without a config; print the help in all other cases."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        import os
+
+        from homarus.config.paths import Paths
+
+        if not Paths.find(os.environ).config.exists():
+            from homarus.cli.onboard import onboard_at_terminal
+
+            onboard_at_terminal()
+            return
+    click.echo(ctx.get_help(), err=True)
+    ctx.exit(2)
 
 
 def run() -> NoReturn:
