@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command("configure")
 @click.argument("section", required=False)
 def command(section: str | None) -> None:
-    """Ask the questions of one part of the onboarding again.
+    """Repeat one section of the onboarding.
 
     SECTION is one of model, workspace, channels, gateway, daemon, health.
     """

@@ -52,7 +52,7 @@ class DoctorFinding:
 @click.option("--fix", is_flag=True, help="Repair a damaged database; a copy of it is kept.")
 @as_json_option
 def command(*, fix: bool, as_json: bool) -> None:
-    """Look for what is wrong and say how to mend it."""
+    """Find problems and show how to fix them."""
     paths = Paths.find(os.environ)
     examined, findings = _config(paths, os.environ)
     if examined and examined.config:

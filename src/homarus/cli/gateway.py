@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -48,7 +49,7 @@ _auth_option = click.option(
 )
 
 
-@click.group("gateway", invoke_without_command=True)
+@click.group("gateway", cls=CommandGroup, invoke_without_command=True)
 @_port_option
 @_bind_option
 @_auth_option
@@ -56,7 +57,7 @@ _auth_option = click.option(
 def command(
     ctx: click.Context, port: int | None, bind: str | None, auth_mode: "AuthMode | None"
 ) -> None:
-    """Run the gateway in the foreground, or look at one that runs."""
+    """Run the gateway in the foreground; manage it and its service."""
     if ctx.invoked_subcommand is None:
         _run(port, bind, auth_mode)
 

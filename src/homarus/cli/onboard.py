@@ -87,7 +87,7 @@ def _key_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--reset", is_flag=True, help="Forget the answers of an interrupted run.")
 @as_json_option
 def command(*, as_json: bool, non_interactive: bool, **given: Any) -> None:
-    """Set up an assistant: a model, a name, a chat service, the gateway.
+    """Set up an assistant step by step: model, name, chat service.
 
     Keys need not be arguments: a key in the environment is found, and - reads one line of standard
     input. An interrupted run continues where it stopped.

@@ -26,7 +26,7 @@ from homarus.core.text import escape_invisible
 @as_json_option
 @gateway_options
 def command(gateway: GatewayOptions, *, as_json: bool) -> None:
-    """Say what runs and which conversations there are."""
+    """Show what is running, and recent sessions."""
     paths = Paths.find(os.environ)
     status = asyncio.run(
         _from_gateway(gateway) if is_gateway_running(gateway) else _from_files(paths)
