@@ -14,6 +14,8 @@ from homarus.core.errors import HomarusError
 # with the commands.
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
+        "onboard": ("onboard", "Set up an assistant step by step: model, name, chat service."),
+        "configure": ("configure", "Repeat one section of the onboarding."),
         "setup": ("setup", "Create the configuration and the workspace."),
     },
     "Talk": {
@@ -73,16 +75,35 @@ class LazyGroup(CommandGroup):
                 formatter.write_dl([(f"{name:<{width}}", line) for name, (_, line) in rows.items()])
 
 
-@click.group(cls=LazyGroup, context_settings=CONTEXT_SETTINGS)
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
 @click.version_option(__version__, "-V", "-v", "--version", message="homarus %(version)s")
 @click.option("--profile", metavar="NAME", help="Use ~/.openclaw-NAME instead of ~/.openclaw.")
 @click.option("--dev", is_flag=True, help="The same as --profile dev.")
-def group(profile: str | None, dev: bool) -> None:
+@click.pass_context
+def group(ctx: click.Context, profile: str | None, dev: bool) -> None:
     """Homarus: a personal AI-agent gateway."""
     if profile or dev:
         import os
 
         os.environ["OPENCLAW_PROFILE"] = profile or "dev"
+    if ctx.invoked_subcommand is None:
+        _start_without_command(ctx)
+
+
+def _start_without_command(ctx: click.Context) -> None:
+    """Start the onboarding for a person without a config; print the help in all other cases."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        import os
+
+        from homarus.config.paths import Paths
+
+        if not Paths.find(os.environ).config.exists():
+            from homarus.cli.onboard import onboard_at_terminal
+
+            onboard_at_terminal()
+            return
+    click.echo(ctx.get_help(), err=True)
+    ctx.exit(2)
 
 
 def run() -> NoReturn:
