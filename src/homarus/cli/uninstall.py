@@ -46,7 +46,7 @@ def command(
     non_interactive: bool,
     dry_run: bool,
 ) -> None:
-    """Remove what Homarus made on this machine, after asking.
+    """Remove what Homarus created on this machine, after asking.
 
     Without a scope, the service, the state directory and downloaded models are removed, and you
     are asked about workspaces. What Homarus did not make is left.

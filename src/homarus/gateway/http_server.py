@@ -261,7 +261,7 @@ class GatewayAsgiApp:
 
 def gateway_app(app: object) -> GatewayAsgiApp:
     """Return uvicorn's application, for which it has no type."""
-    assert isinstance(app, GatewayAsgiApp)  # noqa: S101
+    assert isinstance(app, GatewayAsgiApp)  # noqa: S101 - for the type checker
     return app
 
 
