@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # with the commands.
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
+        "onboard": ("onboard", "Set up an assistant step by step: model, name, chat service."),
+        "configure": ("configure", "Repeat one section of the onboarding."),
         "setup": ("setup", "Create the configuration and the workspace."),
     },
     "Talk": {
@@ -40,6 +42,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Gateway": {
         "gateway": ("gateway", "Run the gateway in the foreground; manage it and its service."),
         "dashboard": ("dashboard", "Print the link to the gateway's web page, with the token."),
+        "qr": ("qr", "Show the link to the page as a QR code for a phone."),
+        "devices": ("devices", "Manage paired devices: approve, reject, rotate, revoke, remove."),
         "status": ("status", "Show what is running, and recent sessions."),
         "health": ("health", "Show the health of a running gateway."),
         "logs": ("logs", "Show the log."),
@@ -48,6 +52,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "config": ("config", "Read, change and validate the configuration."),
         "doctor": ("doctor", "Find problems and show how to fix them."),
         "backup": ("backup", "Create, verify and restore backups."),
+        "uninstall": ("uninstall", "Remove what Homarus created on this machine, after asking."),
         "completion": ("completion", "Print a completion script for bash, zsh or fish."),
         "help": ("help", "Show the help of a command."),
     },
@@ -86,9 +91,9 @@ class LazyGroup(CommandGroup):
                 formatter.write_dl([(f"{name:<{width}}", line) for name, (_, line) in rows.items()])
 
 
-@click.group(cls=LazyGroup, context_settings=CONTEXT_SETTINGS)
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
 @examples(
-    "homarus setup",
+    "homarus onboard",
     "homarus chat",
     'homarus agent -m "What is on my list today?"',
     "homarus help models auth",
@@ -96,10 +101,27 @@ class LazyGroup(CommandGroup):
 @click.version_option(__version__, "-V", "-v", "--version", message="homarus %(version)s")
 @click.option("--profile", metavar="NAME", help="Use ~/.openclaw-NAME instead of ~/.openclaw.")
 @click.option("--dev", is_flag=True, help="The same as --profile dev.")
-def group(profile: str | None, dev: bool) -> None:
+@click.pass_context
+def group(ctx: click.Context, profile: str | None, dev: bool) -> None:
     """Homarus: a personal AI-agent gateway."""
     if profile or dev:
         os.environ["OPENCLAW_PROFILE"] = profile or "dev"
+    if ctx.invoked_subcommand is None:
+        _start_without_command(ctx)
+
+
+def _start_without_command(ctx: click.Context) -> None:
+    """Start the onboarding for a person without a config; print the help in all other cases."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from homarus.config.paths import Paths
+
+        if not Paths.find(os.environ).config.exists():
+            from homarus.cli.onboard import onboard_at_terminal
+
+            onboard_at_terminal()
+            return
+    click.echo(ctx.get_help(), err=True)
+    ctx.exit(2)
 
 
 def run() -> NoReturn:
