@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import click
 
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -14,23 +15,40 @@ from homarus.cli.gateway_options import (
     is_gateway_running,
     warn,
 )
+from homarus.cli.options import (
+    agent_option,
+    channel_option,
+    model_option,
+    session_option,
+    timeout_option,
+)
 from homarus.cli.session_client import ChatAnswer, open_session_client
 from homarus.core.errors import UserError
 from homarus.core.message import Json, RunOptions
 
 
 @click.command("agent")
-@click.option("-m", "--message", required=True, help="What to ask; `-` reads standard input.")
-@click.option("--agent", "agent_id", metavar="ID", help="The agent to ask.")
-@click.option("--session-key", metavar="KEY", help="The conversation to go on with.")
-@click.option("--model", metavar="REF", help="Use this model for this answer.")
+@examples(
+    'homarus agent -m "What is on my list today?"',
+    "git diff | homarus agent -m - --agent work --json",
+    'homarus agent -m "Good morning" --deliver --channel telegram --to 1234',
+)
+@click.option("-m", "--message", required=True, help="The message; `-` reads standard input.")
+@agent_option("The agent that answers.", "agent_id", default="the default agent")
+@session_option("The session to continue.")
+@model_option("The model of this answer.", default="the session's")
 @click.option("--thinking", metavar="LEVEL", help="off, minimal, low, medium, high or xhigh.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.001), help="Seconds to wait.")
+@timeout_option(
+    "Seconds until the answer is stopped.",
+    default_s=None,
+    default_text="agents.defaults.timeoutSeconds",
+    max_s=None,
+)
 @click.option("--deliver", is_flag=True, help="Also send the answer to a chat.")
-@click.option("--to", metavar="CHAT", help="The chat; without one, where the last message was.")
-@click.option("--channel", metavar="NAME", help="The channel of the chat.")
-@click.option("--reply-channel", metavar="NAME", help="The same, and wins over --channel.")
-@click.option("--reply-to", metavar="CHAT", help="The same, and wins over --to.")
+@click.option("--to", metavar="CHAT", show_default="the last one", help="The chat to send to.")
+@channel_option("The channel of the chat.")
+@click.option("--reply-channel", metavar="NAME", help="The channel; overrides --channel.")
+@click.option("--reply-to", metavar="CHAT", help="The chat; overrides --to.")
 @click.option("--reply-account", metavar="ID", help="The account that sends it.")
 @click.option("--local", is_flag=True, help="Run in this process, without a gateway.")
 @gateway_options

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from homarus.cli.approval_prompt import ApprovalPrompt
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import GatewayOptions, gateway_options
+from homarus.cli.options import agent_option, model_option, session_option
 from homarus.cli.session_client import SessionClient, open_session_client
 from homarus.cli.terminal import LineReader, TerminalView, colour_possible, colour_wanted
 from homarus.core.errors import HomarusError
@@ -43,9 +45,10 @@ class ChatOptions:
 
 
 @click.command("chat")
-@click.option("--agent", "agent_id", metavar="ID", help="The agent to talk with.")
-@click.option("--session-key", metavar="KEY", help="The conversation to go on with.")
-@click.option("--model", metavar="REF", help="Use this model for the conversation.")
+@examples("homarus chat", "homarus chat --agent work --model openai/gpt-5.2")
+@agent_option("The agent to chat with.", "agent_id", default="the default agent")
+@session_option("The session to continue.")
+@model_option("The model of this session from now on.", default="the session's")
 @click.option("--local", is_flag=True, help="Run in this process, without a gateway.")
 @gateway_options
 def command(
