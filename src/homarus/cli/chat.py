@@ -31,7 +31,7 @@ def command(
     *,
     local: bool,
 ) -> None:
-    """Talk with an agent in this terminal."""
+    """Chat with an agent in this terminal."""
     asyncio.run(_chat(agent_id, session_key, model, gateway, local=local))
 
 

@@ -12,7 +12,12 @@ from math import ceil
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
-from homarus.cli.gateway_options import GatewayOptions, is_gateway_running, open_gateway
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    is_gateway_running,
+    list_pending,
+    open_gateway,
+)
 from homarus.core.bus import Subscription
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, UnavailableError, UserError
@@ -39,6 +44,7 @@ from homarus.core.message import (
     ToolResult,
 )
 from homarus.core.tasks import task_group
+from homarus.gateway.device_records import describe_pending
 from homarus.process import open_app
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl, SessionStatus
@@ -114,6 +120,8 @@ async def open_session_client(
                     events.close()
         return
     async with open_gateway(gateway) as client, task_group() as group:
+        for entry in await list_pending(client):
+            warn(describe_pending(entry))
         remote = GatewaySessionClient(client, group, await _resolve_key(client, key, agent))
         display = group.create_task(remote.show(show))
         yield remote
@@ -264,6 +272,8 @@ class GatewaySessionClient:
         async for name, payload in self._client.events():
             if name == "chat" and isinstance(payload, dict):
                 self._on_chat(payload)
+            if name == "device.pair.requested" and isinstance(payload, dict):
+                self._show_reply(describe_pending(payload))
             if name != "agent" or not isinstance(payload, dict):
                 continue
             if payload.get("runId") == self._run_id and (event_data := decode_event(payload)):

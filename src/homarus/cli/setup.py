@@ -20,7 +20,7 @@ from homarus.gateway.owner_token import add_token
 @click.option("--workspace", metavar="DIR", help="Where the agent's files live.")
 @as_json_option
 def command(workspace: str | None, *, as_json: bool) -> None:
-    """Make the configuration and the workspace."""
+    """Create the configuration and the workspace."""
     paths = Paths.find(os.environ)
     made: list[str] = []
     loaded = load_config(paths, os.environ)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from importlib.resources import files
 from typing import Final
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -54,6 +55,23 @@ class HttpRoutes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._router(scope, receive, send)
 
+    async def redirect_to_https(
+        self, request: RequestInfo, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a plain request to a port with TLS; nothing else is served without encryption."""
+        policy = self._gateway.authenticator.origin_policy
+        policy.check_shape(request)
+        is_page = scope["type"] == "http" and scope["method"] in {"GET", "HEAD"}
+        if not is_page or not policy.is_own_host(request):
+            raise RequestBlockedError(
+                426, "this gateway speaks TLS alone", fix="use https:// or wss:// on this port"
+            )
+        path: bytes = scope.get("raw_path") or b"/"
+        location = f"https://{request.host}{quote(path.decode('latin-1'), safe='/%')}"
+        # The fragment with the token is not sent to any server: the browser keeps it.
+        response = Response(status_code=307, headers={**_HEADERS, "Location": location})
+        await response(scope, receive, send)
+
     async def send_error(
         self, barred: RequestBlockedError, scope: Scope, receive: Receive, send: Send
     ) -> None:
@@ -61,6 +79,8 @@ class HttpRoutes:
         headers = {**_HEADERS, **({"Retry-After": str(barred.after_s)} if barred.after_s else {})}
         kind = "unauthorized" if barred.status == 401 else "forbidden"
         body = {"error": {"message": str(barred), "type": kind}}
+        if barred.status == 426:
+            headers |= {"Upgrade": "TLS/1.3", "Connection": "close"}
         response = JSONResponse(body, barred.status, headers)
         if scope["type"] == "http":
             if barred.status == 400:  # the rest of its input cannot be trusted

@@ -33,7 +33,8 @@ SCOPES = {
     "write": "agent agent.wait wake chat.send chat.abort inbox.retry send memory.search "
     "memory.get memory.write sessions.create",
     "pairing": "device.pair.list device.pair.approve device.pair.reject device.token.rotate "
-    "device.token.revoke channels.pairing.list channels.pairing.approve channels.pairing.dismiss",
+    "device.token.revoke device.pair.remove channels.pairing.list channels.pairing.approve "
+    "channels.pairing.dismiss",
     "admin": "config.set config.patch config.apply config.schema agents.create agents.update "
     "agents.delete agents.files.list agents.files.get agents.files.set sessions.patch "
     "sessions.reset sessions.delete sessions.compact sessions.resolve sessions.usage chat.inject "
@@ -61,7 +62,8 @@ ADDED = {
     },
 }  # fmt: skip
 PROTOCOL_4 = {
-    "commands.list", "sessions.create", "sessions.describe", "sessions.subscribe",
+    "commands.list", "device.pair.remove", "sessions.create", "sessions.describe",
+    "sessions.subscribe",
     "sessions.unsubscribe", "sessions.messages.subscribe", "sessions.messages.unsubscribe",
 }  # fmt: skip
 
