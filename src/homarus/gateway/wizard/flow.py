@@ -72,7 +72,7 @@ class WizardFlow:
         """Run every section that is not finished yet, then show how to go on."""
         await self._resume()
         loaded = self._services.load()
-        if not self._answers:
+        if not self._answers and self._dialog.is_interactive:
             await self._dialog.note("Welcome to Homarus", _WELCOME)
         sections: tuple[Section, ...] = _ORDER
         if loaded.exists and not self._answers.done and await self._keep(loaded):
