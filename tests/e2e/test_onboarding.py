@@ -25,7 +25,7 @@ def answer(terminal: Terminal, question: str, prompt: str, text: str) -> str:
 
 def choose_service(terminal: Terminal, url: str) -> None:
     shown = answer(terminal, "Which model should answer?", "Number", "custom")
-    assert "Anthropic" in shown and "Ollama (does not answer)" in shown
+    assert "Anthropic" in shown and "Ollama" in shown and "Decide later" in shown
     answer(terminal, "The base URL", "/v1):", url)
     answer(terminal, "Which API", "Number [1]:", "\x1b[B")  # the arrow key chooses the first
     answer(terminal, "A name", "[custom]:", "mock")
