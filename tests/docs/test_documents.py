@@ -90,7 +90,7 @@ def test_broken_link_is_detected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", OURS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_on_pages_exist(page: Path) -> None:
-    dev = (ROOT / "dev.py").read_text(encoding="utf-8")
+    dev = (ROOT / "dev_commands.py").read_text(encoding="utf-8")
     for words in commands_in(page.read_text(encoding="utf-8")):
         if words[0] == "homarus":
             assert not unknown_command(words), words

@@ -38,6 +38,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Gateway": {
         "gateway": ("gateway", "Run the gateway in the foreground; manage it and its service."),
         "dashboard": ("dashboard", "Print the link to the gateway's web page, with the token."),
+        "qr": ("qr", "Show the link to the page as a QR code for a phone."),
+        "devices": ("devices", "Manage paired devices: approve, reject, rotate, revoke, remove."),
         "status": ("status", "Show what is running, and recent sessions."),
         "health": ("health", "Show the health of a running gateway."),
         "logs": ("logs", "Show the log."),
@@ -46,6 +48,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "config": ("config", "Read, change and validate the configuration."),
         "doctor": ("doctor", "Find problems and show how to fix them."),
         "backup": ("backup", "Create, verify and restore backups."),
+        "uninstall": ("uninstall", "Remove what Homarus created on this machine, after asking."),
     },
 }
 COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}

