@@ -73,7 +73,7 @@ def _cases(
     names: Sequence[str],
 ) -> Iterator[Case]:
     with open_index(database, embedder) as index:
-        index.sync(find_notes(place))
+        index.sync(lambda: find_notes(place))
         with index.database.reading() as db:
             vectors = VectorTable.read(db, embedder.model) if embedder else None
             snapshot = read_snapshot(db, index.generation, EVERYTHING, vectors)

@@ -17,7 +17,7 @@ from homarus.tools.tool import AskApproval, deny_approval
 
 if TYPE_CHECKING:
     from homarus.gateway.auth import AuthMode, SharedSecretAuth
-    from homarus.gateway.serve import ExitMode
+    from homarus.gateway.serve import ExitMode, Listening
     from homarus.gateway.services import GatewayServices
 
 
@@ -73,13 +73,15 @@ async def serve(
     auth_mode: "AuthMode | None" = None,
     ready: Callable[[str], None] = lambda _url: None,
     on_auth: "Callable[[SharedSecretAuth], None]" = lambda _auth: None,
+    on_listening: "Callable[[Listening], None]" = lambda _listening: None,
     warn: Callable[[str], None] = lambda _text: None,
     channels: Callable[[], Sequence[Channel]] = tuple,
     ask: AskApproval = deny_approval,
 ) -> "ExitMode":
     """Run the gateway process; return how it should end.
 
-    `on_auth` gets how clients authenticate, before the first one can connect.
+    `on_auth` gets how clients authenticate, before the first one can connect; `on_listening` where
+    the gateway can be reached, just before `ready` is called.
     """
     from homarus.config.unused_files import find_unused
     from homarus.gateway import serve as gateway
@@ -99,8 +101,9 @@ async def serve(
     if problem:
         warn(f"starting with the last good config, because {problem}")
     plan = gateway.ServeOptions(
-        loaded, paths, env, clock, METHODS, UNIMPLEMENTED, port, bind, problem, auth_mode, on_auth
-    )
+        loaded, paths, env, clock, METHODS, UNIMPLEMENTED, port, bind, problem, auth_mode, on_auth,
+        on_listening,
+    )  # fmt: skip
 
     @asynccontextmanager
     async def open_services() -> "AsyncIterator[GatewayServices]":

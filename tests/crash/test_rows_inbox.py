@@ -138,7 +138,8 @@ def test_row_34_redelivery_out_of_order_and_after_restart_is_ignored(
     for one in messages[::2] + messages[1::2]:
         rig.offer(ECHO, id=one["id"])
     rig.start()
-    wait_for(lambda: all(row.duplicates == 2 for row in rig.inbox()), "all came a third time")
+    # The kill may precede the acknowledgement of the second delivery; then that one comes again.
+    wait_for(lambda: all(row.duplicates >= 2 for row in rig.inbox()), "all came a third time")
     verdict = rig.settle()
     assert sorted(verdict.answered) == sorted(one["id"] for one in messages)
     assert len(rig.inbox()) == len(rig.ledger.get("/ledger")["sends"]) == 6

@@ -44,10 +44,10 @@ class Gateway:
     def wait_ready(self, times: int = 1) -> "Gateway":
         def ready() -> bool:
             assert self.process.poll() is None, self.output
-            return len(re.findall(r"is ready on ws://", self.output)) >= times
+            return len(re.findall(r"is ready on wss?://", self.output)) >= times
 
         wait_for(ready)
-        self.url = re.findall(r"ws://\S+", self.output)[-1]
+        self.url = re.findall(r"ready on (wss?://\S+)", self.output)[-1]
         return self
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The home, the model and the terminal of the end-to-end tests."""
+"""The fixtures of the end-to-end and crash tests."""
 
 import logging
 from collections.abc import Iterator
@@ -6,9 +6,19 @@ from collections.abc import Iterator
 import pytest
 
 from homarus.config import log_setup
+from tests.crash.conftest import fork_server, launch, make_rig
 from tests.e2e.conftest import gateway, home, model_url, open_chat, start
 
-__all__ = ["gateway", "home", "model_url", "open_chat", "start"]
+__all__ = [
+    "fork_server",
+    "gateway",
+    "home",
+    "launch",
+    "make_rig",
+    "model_url",
+    "open_chat",
+    "start",
+]
 
 
 @pytest.fixture(autouse=True)

@@ -179,7 +179,14 @@ def test_denied_group_that_does_not_exist_refuses_runs(where: str) -> None:
 @pytest.mark.parametrize(
     ("tree", "key"),
     [
-        ({"gateway": {"tls": {"enabled": True}}}, "gateway.tls.enabled"),
+        (
+            {"gateway": {"tls": {"enabled": True, "autoGenerate": False}}},
+            "gateway.tls.autoGenerate",
+        ),
+        (
+            {"gateway": {"tls": {"enabled": True, "certPath": "/no/cert", "keyPath": "/no/key"}}},
+            "gateway.tls.certPath",
+        ),
         ({"gateway": {"mode": "remote"}}, "gateway.mode"),
         (
             {

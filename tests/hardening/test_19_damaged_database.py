@@ -15,7 +15,7 @@ from homarus.cli.doctor import command as doctor
 from homarus.store.lock import StateLock
 from homarus.store.sqlite import open_store
 from homarus.store.state_paths import REPAIRED
-from tests.crash.conftest import MakeRig, fork_server, launch, make_rig  # noqa: F401 - fixtures
+from tests.crash.conftest import MakeRig
 from tests.crash.random_kills import ECHO
 from tests.hardening.state_sample import (
     AT_MS,
@@ -202,7 +202,7 @@ async def test_doctor_finds_damage_and_fix_repairs_it(
 
 @pytest.mark.parametrize("trial", range(GATEWAY_TRIALS))
 def test_gateway_with_flipped_byte_starts_and_answers(
-    make_rig: MakeRig,  # noqa: F811 - the fixture
+    make_rig: MakeRig,
     trial: int,
 ) -> None:
     rig = make_rig()

@@ -20,12 +20,7 @@ from homarus.gateway.http_server import GatewayAsgiApp
 from homarus.store.base import Store
 from homarus.store.sqlite import open_store
 from homarus.testing.clock import FakeClock
-from tests.crash.conftest import (  # noqa: F401 - fixtures
-    MakeRig,
-    fork_server,
-    launch,
-    make_rig,
-)
+from tests.crash.conftest import MakeRig
 from tests.crash.harness import Rig, wait_for
 from tests.crash.random_kills import ECHO
 from tests.crash.shim import Disk
@@ -134,7 +129,7 @@ def fetch_health(rig: Rig) -> int:
 
 @pytest.mark.parametrize("commit", [1, 3, 6])
 def test_row_22_dead_disk_of_an_idle_gateway_is_not_green(
-    make_rig: MakeRig,  # noqa: F811 - the fixture
+    make_rig: MakeRig,
     commit: int,
 ) -> None:
     """From one commit on every sync fails, as after a power cut of the disk."""
@@ -152,7 +147,7 @@ def test_row_22_dead_disk_of_an_idle_gateway_is_not_green(
 
 
 def test_row_22_disk_that_hangs_is_not_green(
-    make_rig: MakeRig,  # noqa: F811 - the fixture
+    make_rig: MakeRig,
 ) -> None:
     rig = make_rig()
     rig.start("store.commit:hang:1+")

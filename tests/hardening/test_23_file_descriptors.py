@@ -10,12 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.crash.conftest import (  # noqa: F401 - fixtures
-    MakeRig,
-    fork_server,
-    launch,
-    make_rig,
-)
+from tests.crash.conftest import MakeRig
 from tests.crash.harness import Rig, wait_for
 from tests.crash.random_kills import ECHO
 
@@ -42,7 +37,7 @@ def logged_bytes(rig: Rig) -> int:
 
 
 def test_exhausted_descriptors_are_logged_once_and_refused(
-    make_rig: MakeRig,  # noqa: F811 - the fixture
+    make_rig: MakeRig,
 ) -> None:
     rig = make_rig()
     gateway = rig.start()

@@ -5,12 +5,7 @@ import time
 from pathlib import Path
 
 from homarus.core.atomic_file import remove_leftovers, temporary_name
-from tests.crash.conftest import (  # noqa: F401 - fixtures
-    MakeRig,
-    fork_server,
-    launch,
-    make_rig,
-)
+from tests.crash.conftest import MakeRig
 from tests.crash.harness import wait_for
 
 DAY_S = 86_400
@@ -46,7 +41,7 @@ def test_only_old_temporary_files_of_ours_are_removed(tmp_path: Path) -> None:
 
 
 def test_gateway_removes_what_a_killed_write_left(
-    make_rig: MakeRig,  # noqa: F811 - the fixture
+    make_rig: MakeRig,
 ) -> None:
     rig = make_rig()
     left = write(rig.state / "workspace" / "memory" / temporary_name())

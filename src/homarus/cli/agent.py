@@ -53,7 +53,7 @@ def command(
     local: bool,
     as_json: bool,
 ) -> None:
-    """Ask an agent one thing and print its answer."""
+    """Send one message to an agent and print its answer."""
     text = sys.stdin.read() if message == "-" else message
     if not text.strip():
         raise click.UsageError("--message is empty")

@@ -19,6 +19,7 @@ from homarus.cli.bindings import (
     load_own_config,
     unbind_command,
 )
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -39,10 +40,10 @@ from homarus.core.text import escape_invisible, one_line
 _MAX_FILE_BYTES = 1_000_000
 
 
-@click.group("agents", invoke_without_command=True)
+@click.group("agents", cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """List agents; add, remove or introduce one, say what it answers."""
+    """Manage agents; without a subcommand, list them."""
     if not ctx.invoked_subcommand:
         ctx.invoke(list_)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import as_json_option
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.config.config_files import read_text
@@ -19,9 +20,9 @@ from homarus.store.lock import StateLock
 from homarus.store.state_paths import make_private_dir
 
 
-@click.group("backup")
+@click.group("backup", cls=CommandGroup)
 def command() -> None:
-    """Save everything to one file, check such a file, and bring it back."""
+    """Create, verify and restore backups."""
 
 
 @command.command()

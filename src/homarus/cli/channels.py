@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from homarus.cli.channel_accounts import account_option, add, logout, remove
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.config_client import run_with_config
 from homarus.cli.dead_letters import dead_letters
 from homarus.cli.gateway_options import (
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 _MAX_LOG_LINES: Final = 5_000
 
 
-@click.group("channels", invoke_without_command=True)
+@click.group("channels", cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """See to the chat services you are reached by; alone, say how they are."""
+    """Manage chat channels; without a subcommand, show their status."""
     if not ctx.invoked_subcommand:
         ctx.invoke(status)
 

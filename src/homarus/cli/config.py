@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -31,9 +32,9 @@ local_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def command() -> None:
-    """Read, change and check the configuration."""
+    """Read, change and validate the configuration."""
 
 
 @command.command()

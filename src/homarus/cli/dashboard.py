@@ -14,7 +14,7 @@ from homarus.config.paths import Paths
 @click.option("--no-open", is_flag=True, help="Ignored: the address is only ever printed.")
 @as_json_option
 def command(*, no_open: bool, as_json: bool) -> None:
-    """Print the address of the gateway's page, with the token.
+    """Print the link to the gateway's web page, with the token.
 
     The token is behind a #, which browsers do not send. No browser is started, because other users
     of this machine can read the arguments of a program.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import click
 
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import GatewayOptions, as_json_option, gateway_options
 from homarus.cli.inbox import change, list_waiting
 from homarus.cli.sessions import age
@@ -15,7 +16,7 @@ from homarus.core.text import escape_invisible
 from homarus.sessions.backlog import resolve_backlog_id
 
 
-@click.group("dead-letters", invoke_without_command=True)
+@click.group("dead-letters", cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
 def dead_letters(ctx: click.Context) -> None:
     """Messages that no service took, or that may not have arrived; alone, list them."""

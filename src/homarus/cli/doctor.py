@@ -6,6 +6,7 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -52,7 +53,7 @@ class DoctorFinding:
 @click.option("--fix", is_flag=True, help="Repair a damaged database; a copy of it is kept.")
 @as_json_option
 def command(*, fix: bool, as_json: bool) -> None:
-    """Look for what is wrong and say how to mend it."""
+    """Find problems and show how to fix them."""
     paths = Paths.find(os.environ)
     examined, findings = _config(paths, os.environ)
     if examined and examined.config:
@@ -60,9 +61,11 @@ def command(*, fix: bool, as_json: bool) -> None:
         findings += _workspaces(paths, examined.config)
         findings.append(_model(paths, examined.config, examined.env))
         findings += _restrictions(examined.config)
+        findings += _tls(paths, examined.config)
         unused = find_unused(examined.config, examined.raw, paths)
         findings += [DoctorFinding("not built", "note", text) for text in unused]
     findings += [*_state(paths, fix=fix), *_memory(paths), _disk(paths), _git(), *_proxies(paths)]
+    findings += _pending_devices(paths)
     if as_json:
         rows = [_row(finding) for finding in findings]
         healthy = all(finding.state != "bad" for finding in findings)
@@ -148,6 +151,26 @@ def _proxies(paths: Paths) -> Iterator[DoctorFinding]:
             " or from a web page that tries to; they count as remote",
             f'"Behind a reverse proxy" in docs/gateway.md; rm {file} forgets them',
         )
+
+
+def _tls(paths: Paths, config: Config) -> Iterator[DoctorFinding]:
+    """Check the certificate that the config names, with which the gateway would not start."""
+    if config.gateway.tls.enabled:
+        from homarus.gateway.tls import check_tls
+
+        try:
+            check_tls(config.gateway.tls, paths, SystemClock())
+        except ConfigError as exc:
+            yield DoctorFinding("gateway", "bad", exc.message, exc.fix)
+
+
+def _pending_devices(paths: Paths) -> Iterator[DoctorFinding]:
+    from homarus.gateway.device_records import describe_pending
+    from homarus.gateway.devices import DeviceRegistry
+
+    with suppress(HomarusError):
+        for entry in DeviceRegistry(paths.state / "devices", SystemClock()).listing()["pending"]:
+            yield DoctorFinding("device", "note", describe_pending(entry))
 
 
 def _agents(paths: Paths, config: Config) -> Iterator[DoctorFinding]:

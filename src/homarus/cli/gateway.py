@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from homarus.cli.gateway_service import ServiceBackend
     from homarus.gateway.auth import AuthMode, SharedSecretAuth
     from homarus.gateway.client import RunningGateway
+    from homarus.gateway.serve import Listening
 
 _STOP_TIMEOUT_S = 15.0
 _RESTART_TIMEOUT_S = 20.0
@@ -48,7 +50,7 @@ _auth_option = click.option(
 )
 
 
-@click.group("gateway", invoke_without_command=True)
+@click.group("gateway", cls=CommandGroup, invoke_without_command=True)
 @_port_option
 @_bind_option
 @_auth_option
@@ -56,7 +58,7 @@ _auth_option = click.option(
 def command(
     ctx: click.Context, port: int | None, bind: str | None, auth_mode: "AuthMode | None"
 ) -> None:
-    """Run the gateway in the foreground, or look at one that runs."""
+    """Run the gateway in the foreground; manage it and its service."""
     if ctx.invoked_subcommand is None:
         _run(port, bind, auth_mode)
 
@@ -78,10 +80,11 @@ def run(port: int | None, bind: str | None, auth_mode: "AuthMode | None") -> Non
 
 def _run(port: int | None, bind: str | None, auth_mode: "AuthMode | None") -> None:
     gc.disable()  # nearly all objects of the start stay alive; `serve` enables it when ready
-    from homarus.cli.gateway_secret import describe_auth, page_address
+    from homarus.cli.gateway_secret import describe_auth, describe_listening
     from homarus.process import serve
 
     notes: list[str] = []
+    links: list[str] = []
     secrets: list[str] = []
 
     def on_auth(auth: "SharedSecretAuth") -> None:
@@ -92,10 +95,12 @@ def _run(port: int | None, bind: str | None, auth_mode: "AuthMode | None") -> No
             notes.extend(lines)
             secrets.append(auth.secret)
 
+    def on_listening(listening: "Listening") -> None:
+        shown = secrets[0] if secrets and sys.stdout.isatty() else ""  # never into a log
+        links.extend(describe_listening(listening, shown))
+
     def ready(url: str) -> None:
-        lines = [f"The gateway is ready on {url} (process {os.getpid()}).", *notes]
-        if secrets and sys.stdout.isatty():  # never into a log
-            lines.append(f"The page: {page_address(url, secrets[0])}")
+        lines = [f"The gateway is ready on {url} (process {os.getpid()}).", *notes, *links]
         click.echo("\n".join(lines))  # at once, for programs that wait for the first line
 
     try:
@@ -107,6 +112,7 @@ def _run(port: int | None, bind: str | None, auth_mode: "AuthMode | None") -> No
                 auth_mode=auth_mode,
                 ready=ready,
                 on_auth=on_auth,
+                on_listening=on_listening,
                 warn=warn,
             )
         )
@@ -179,7 +185,12 @@ def status(*, as_json: bool) -> None:
             "pid": running.pid,
             "url": running.url,
             **asyncio.run(_fetch_status(GatewayOptions())),
+            "links": list(links_of(running)),
         }
+        if running.tls_fingerprint:
+            from homarus.net.pinned_tls import format_fingerprint
+
+            found["tlsFingerprint"] = format_fingerprint(running.tls_fingerprint)
     service_text = ""
     if service := _find_service():
         state = service.state()
@@ -196,7 +207,8 @@ def status(*, as_json: bool) -> None:
     else:
         found |= {"service": service_text} if service_text else {}
         for name, value in found.items():
-            click.echo(f"{name:<12} {value}")
+            shown = " ".join(map(str, value)) if isinstance(value, list) else value
+            click.echo(f"{name:<12} {shown}")
     if running is None:
         raise click.exceptions.Exit(1)
 
@@ -312,6 +324,13 @@ def restart() -> None:
     text = f"process {running.pid} has not restarted"
     _wait_until(lambda: _find() is not None and _started_ms() != before, _RESTART_TIMEOUT_S, text)
     click.echo(f"Restarted process {running.pid}.")
+
+
+def links_of(running: "RunningGateway") -> tuple[str, ...]:
+    """Return the addresses of a running gateway's page, without the token."""
+    from homarus.gateway.listen_address import page_links
+
+    return page_links(running.bound, running.port, is_tls=bool(running.tls_fingerprint))
 
 
 def _find_service() -> "ServiceBackend | None":

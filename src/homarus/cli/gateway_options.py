@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from homarus.config.paths import Paths
-from homarus.core.errors import ConfigError, InvalidRequestError, UserError
+from homarus.core.errors import ConfigError, HomarusError, InvalidRequestError, UserError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Json
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
@@ -29,29 +30,42 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
-    """The `--url`, `--token` and `--password` options of a command."""
+    """The `--url`, `--token`, `--password` and `--tls-fingerprint` options of a command."""
 
     url: str | None = None
     token: str | None = None
     password: str | None = None
+    tls_fingerprint: str | None = None
 
 
 def gateway_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Add `--url`, `--token` and `--password`; the command gets them as `gateway`."""
+    """Add the options of GatewayOptions; the command gets them as `gateway`."""
 
     @wraps(command)
     def with_options(
-        *args: Any, url: str | None, token: str | None, password: str | None, **named: Any
+        *args: Any,
+        url: str | None,
+        token: str | None,
+        password: str | None,
+        tls_fingerprint: str | None,
+        **named: Any,
     ) -> T:
-        return command(*args, gateway=GatewayOptions(url, token, password), **named)
+        return command(
+            *args, gateway=GatewayOptions(url, token, password, tls_fingerprint), **named
+        )
 
     wrapped: Callable[..., T] = with_options
-    for name, help_text in (
-        ("--password", "Its password."),
-        ("--token", "Its token."),
-        ("--url", "The gateway, ws://HOST:PORT; then only --token or --password let you in."),
+    for name, metavar, help_text in (
+        ("--tls-fingerprint", "SHA256", "The certificate of a wss:// gateway; else a trusted one."),
+        ("--password", "PASSWORD", "Its password."),
+        ("--token", "TOKEN", "Its token."),
+        (
+            "--url",
+            "URL",
+            "The gateway, ws://HOST:PORT or wss://; then only --token or --password let you in.",
+        ),
     ):
-        wrapped = click.option(name, metavar=name[2:].upper(), help=help_text)(wrapped)
+        wrapped = click.option(name, metavar=metavar, help=help_text)(wrapped)
     return wrapped
 
 
@@ -96,12 +110,22 @@ async def open_gateway(
     client_id = "openclaw-probe" if mode == "probe" else "cli"
     profile = ClientProfile(secret, device, client_id, mode)
     try:
-        async with connect_gateway(url, profile) as client:
+        pin = find_fingerprint(paths, gateway, url)
+        async with connect_gateway(url, profile, tls_fingerprint=pin) as client:
             yield client
     except InvalidRequestError as exc:
         if exc.message.startswith("unauthorized: ") and not exc.fix:
             raise InvalidRequestError(exc.message, fix=_UNAUTHORIZED_FIX) from exc
         raise
+
+
+async def list_pending(client: "GatewayClient") -> list[dict[str, Json]]:
+    """Return the devices that wait for an approval; none if the client may not see them."""
+    with suppress(HomarusError):
+        listed = await client.call("device.pair.list", {})
+        pending = listed.get("pending") if isinstance(listed, dict) else None
+        return [each for each in pending or () if isinstance(each, dict)]
+    return []
 
 
 def find_own_gateway(paths: Paths, gateway: GatewayOptions) -> tuple[str, "GatewaySecret"]:
@@ -120,8 +144,44 @@ def find_own_gateway(paths: Paths, gateway: GatewayOptions) -> tuple[str, "Gatew
         token, password = find_secrets(config.gateway.auth, env)
         token = token or load_token(paths.state)
     running = find_running_gateway(paths)
-    port = resolve_port(config.gateway, env)
-    return running.url if running else f"ws://127.0.0.1:{port}", GatewaySecret(token, password)
+    scheme, port = "wss" if config.gateway.tls.enabled else "ws", resolve_port(config.gateway, env)
+    url = running.url if running else f"{scheme}://127.0.0.1:{port}"
+    return url, GatewaySecret(token, password)
+
+
+def find_fingerprint(paths: Paths, gateway: GatewayOptions, url: str) -> str:
+    """Return the fingerprint that a gateway's certificate must have; empty for a trusted one.
+
+    It is that of the options; of our own gateway, the one it published, else of its file; for any
+    other gateway, `gateway.remote.tlsFingerprint` unless `gateway.remote.url` names another one.
+    """
+    if not url.lower().startswith("wss:"):
+        return ""
+    from homarus.gateway.client import find_running_gateway
+    from homarus.gateway.tls import load_fingerprint
+
+    if gateway.tls_fingerprint:
+        return _parse_fingerprint(gateway.tls_fingerprint, "--tls-fingerprint")
+    if gateway.url is None:
+        running = find_running_gateway(paths)
+        if running and running.tls_fingerprint:
+            return running.tls_fingerprint
+        return load_fingerprint(_config(paths)[0].gateway.tls, paths)
+    remote = _config(paths)[0].gateway.remote
+    if remote.tls_fingerprint and remote.url in {None, gateway.url}:
+        return _parse_fingerprint(remote.tls_fingerprint, "gateway.remote.tlsFingerprint")
+    return ""
+
+
+def _parse_fingerprint(text: str, where: str) -> str:
+    from homarus.net.pinned_tls import parse_fingerprint
+
+    if digits := parse_fingerprint(text):
+        return digits
+    raise UserError(
+        f"{where} is no SHA-256 fingerprint: it has 64 hexadecimal digits",
+        fix="homarus gateway status prints it on the gateway's machine",
+    )
 
 
 def _config(paths: Paths) -> tuple["Config", Mapping[str, str]]:
@@ -143,7 +203,9 @@ def _config(paths: Paths) -> tuple["Config", Mapping[str, str]]:
 
 def _check(url: str) -> None:
     if not url.startswith(("ws://", "wss://")):
-        raise UserError(f"{url!r} is not a gateway's address", fix="use ws://HOST:PORT")
+        raise UserError(
+            f"{url!r} is not a gateway's address", fix="use ws://HOST:PORT or wss://HOST:PORT"
+        )
 
 
 def warn(line: str) -> None:

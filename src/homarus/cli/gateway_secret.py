@@ -1,13 +1,15 @@
 """The gateway's secret for people: where it is, and how other programs get it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from homarus.config.paths import Paths, shorten
 
 if TYPE_CHECKING:
     from homarus.gateway.auth import SharedSecretAuth
+    from homarus.gateway.serve import Listening
 
 _OPEN = (
     "Authentication is off: every user and every program of this machine can use this gateway",
@@ -36,6 +38,39 @@ def describe_auth(auth: "SharedSecretAuth", paths: Paths) -> list[str]:
     if auth.mode == "trusted-proxy":
         lines.append("Users of the trusted proxy need no token.")
     return lines
+
+
+TURN_TLS_ON = "homarus config set gateway.tls.enabled true"
+
+
+def describe_listening(listening: "Listening", secret: str) -> list[str]:
+    """Return a line for every link to the page, and what a browser elsewhere needs to use it."""
+    links = listening.links
+    fragment = f"#token={quote(secret, safe='')}" if secret else ""
+    lines = [f"The page: {link}{fragment}" for link in links]
+    if listening.tls is not None:
+        from homarus.gateway.tls import describe_certificate
+
+        is_self_made = listening.tls.is_self_made
+        lines += describe_certificate(listening.tls.fingerprint, is_self_made=is_self_made)
+    elif is_beyond_this_machine(links):
+        lines.append("Browsers on other machines and phones need https to use the page:")
+        lines.append(f"  → {TURN_TLS_ON}")
+    if is_beyond_this_machine(links):
+        lines.append("homarus qr shows a code for a phone.")
+    return lines
+
+
+def is_beyond_this_machine(links: Iterable[str]) -> bool:
+    """Return whether one of these links can be opened on another machine."""
+    return any(not is_local_link(link) for link in links)
+
+
+def is_local_link(link: str) -> bool:
+    """Return whether a link leads to the machine on which it is opened."""
+    from homarus.gateway.origin_policy import is_local_name
+
+    return is_local_name(urlsplit(link).hostname or "")
 
 
 def page_address(url: str, secret: str) -> str:

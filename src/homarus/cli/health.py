@@ -21,7 +21,7 @@ from homarus.core.message import Json
 )
 @as_json_option
 def command(gateway: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
-    """Ask a running gateway how it is."""
+    """Show the health of a running gateway."""
     print_health(gateway, timeout_ms, as_json=as_json)
 
 

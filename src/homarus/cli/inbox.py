@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import click
 
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -23,13 +24,13 @@ from homarus.sessions.backlog import DISCARDED, list_backlog, resolve_backlog_id
 from homarus.store.sqlite import open_store
 
 
-@click.group("inbox", invoke_without_command=True)
+@click.group("inbox", cls=CommandGroup, invoke_without_command=True)
 @click.option("--stuck", is_flag=True, help="Only what will not move by itself.")
 @as_json_option
 @gateway_options
 @click.pass_context
 def command(ctx: click.Context, gateway: GatewayOptions, *, stuck: bool, as_json: bool) -> None:
-    """List messages that have no answer yet, and replies that may not have arrived."""
+    """List unanswered messages and unconfirmed replies."""
     if ctx.invoked_subcommand:
         if gateway != GatewayOptions():  # otherwise it would be done locally
             raise click.UsageError(f"--url and what lets you in go after {ctx.invoked_subcommand}")

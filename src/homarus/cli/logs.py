@@ -40,7 +40,7 @@ _MAX_BYTES = 1_000_000
 def command(
     limit: int, interval_ms: int, gateway: GatewayOptions, *, follow: bool, as_json: bool
 ) -> None:
-    """Show the log of the program."""
+    """Show the log."""
     show = click.echo if as_json else show_line
     asyncio.run(follow_log(gateway, limit, interval_ms / 1000 if follow else None, show))
 

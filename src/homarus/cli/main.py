@@ -7,45 +7,59 @@ from typing import NoReturn
 import click
 
 from homarus import __version__
+from homarus.cli.command_group import CommandGroup
 from homarus.core.errors import HomarusError
 
-# name → (module under homarus.cli, one line of help); a test compares it with the commands.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "agent": ("agent", "Ask an agent one thing and print its answer."),
-    "agents": ("agents", "List agents; add, remove or introduce one, say what it answers."),
-    "backup": ("backup", "Save everything to one file, check such a file, and bring it back."),
-    "channels": (
-        "channels",
-        "See to the chat services you are reached by; alone, say how they are.",
-    ),
-    "chat": ("chat", "Talk with an agent in this terminal."),
-    "config": ("config", "Read, change and check the configuration."),
-    "dashboard": ("dashboard", "Print the address of the gateway's page, with the token."),
-    "doctor": ("doctor", "Look for what is wrong and say how to mend it."),
-    "gateway": ("gateway", "Run the gateway in the foreground, or look at one that runs."),
-    "health": ("health", "Ask a running gateway how it is."),
-    "inbox": (
-        "inbox",
-        "List messages that have no answer yet, and replies that may not have arrived.",
-    ),
-    "logs": ("logs", "Show the log of the program."),
-    "memory": ("memory", "Search, read and write what an agent remembers; say how its index is."),
-    "models": ("models", "List, choose and fetch models; alone, say which one answers."),
-    "pairing": ("pairing", "Let people in who wrote to a chat channel for the first time."),
-    "prompt": ("prompt", "Show the system prompt of a conversation, or what it is made of."),
-    "route": ("route", "Say which agent answers a chat, and why."),
-    "sessions": ("sessions", "List conversations."),
-    "status": ("status", "Say what runs and which conversations there are."),
-    "setup": ("setup", "Make the configuration and the workspace."),
-    "uninstall": ("uninstall", "Remove what Homarus made on this machine, after asking."),
+# Group of the help → name → (module under homarus.cli, one line of help); a test compares the lines
+# with the commands.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "onboard": ("onboard", "Set up an assistant step by step: model, name, chat service."),
+        "configure": ("configure", "Repeat one section of the onboarding."),
+        "setup": ("setup", "Create the configuration and the workspace."),
+    },
+    "Talk": {
+        "chat": ("chat", "Chat with an agent in this terminal."),
+        "agent": ("agent", "Send one message to an agent and print its answer."),
+        "sessions": ("sessions", "List the sessions of all agents."),
+    },
+    "Agents and models": {
+        "agents": ("agents", "Manage agents; without a subcommand, list them."),
+        "models": ("models", "Manage models; without a subcommand, show the current one."),
+        "memory": ("memory", "Search, read and write an agent's memory; manage its index."),
+        "prompt": ("prompt", "Show the system prompt of a session, or its parts."),
+    },
+    "Channels": {
+        "channels": ("channels", "Manage chat channels; without a subcommand, show their status."),
+        "pairing": ("pairing", "Approve or reject people who wrote for the first time."),
+        "route": ("route", "Show which agent answers a chat, and why."),
+        "inbox": ("inbox", "List unanswered messages and unconfirmed replies."),
+    },
+    "Gateway": {
+        "gateway": ("gateway", "Run the gateway in the foreground; manage it and its service."),
+        "dashboard": ("dashboard", "Print the link to the gateway's web page, with the token."),
+        "qr": ("qr", "Show the link to the page as a QR code for a phone."),
+        "devices": ("devices", "Manage paired devices: approve, reject, rotate, revoke, remove."),
+        "status": ("status", "Show what is running, and recent sessions."),
+        "health": ("health", "Show the health of a running gateway."),
+        "logs": ("logs", "Show the log."),
+    },
+    "Maintenance": {
+        "config": ("config", "Read, change and validate the configuration."),
+        "doctor": ("doctor", "Find problems and show how to fix them."),
+        "backup": ("backup", "Create, verify and restore backups."),
+        "uninstall": ("uninstall", "Remove what Homarus created on this machine, after asking."),
+    },
 }
+COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """Imports a command's module when that command is used, not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -55,35 +69,41 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from homarus.core.errors import UnknownNameError
-            from homarus.core.text import closest_names
-
-            raise UnknownNameError(
-                "command",
-                args[0],
-                closest_names(args[0], COMMANDS),
-                fix="homarus --help lists them",
-            )
-        return super().resolve_command(ctx, args)
+        width = max(map(len, COMMANDS))
+        for title, rows in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", line) for name, (_, line) in rows.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
 @click.version_option(__version__, "-V", "-v", "--version", message="homarus %(version)s")
 @click.option("--profile", metavar="NAME", help="Use ~/.openclaw-NAME instead of ~/.openclaw.")
 @click.option("--dev", is_flag=True, help="The same as --profile dev.")
-def group(profile: str | None, dev: bool) -> None:
+@click.pass_context
+def group(ctx: click.Context, profile: str | None, dev: bool) -> None:
     """Homarus: a personal AI-agent gateway."""
     if profile or dev:
         import os
 
         os.environ["OPENCLAW_PROFILE"] = profile or "dev"
+    if ctx.invoked_subcommand is None:
+        _start_without_command(ctx)
+
+
+def _start_without_command(ctx: click.Context) -> None:
+    """Start the onboarding for a person without a config; print the help in all other cases."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        import os
+
+        from homarus.config.paths import Paths
+
+        if not Paths.find(os.environ).config.exists():
+            from homarus.cli.onboard import onboard_at_terminal
+
+            onboard_at_terminal()
+            return
+    click.echo(ctx.get_help(), err=True)
+    ctx.exit(2)
 
 
 def run() -> NoReturn:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import as_json_option
 from homarus.cli.memory_files import stat_index
 from homarus.cli.memory_output import (
@@ -55,9 +56,9 @@ _SYNC_TIMEOUT_S = 30.0  # of waiting for the sync before a search
 _MAX_TEXT_BYTES = 1 << 20
 
 
-@click.group("memory")
+@click.group("memory", cls=CommandGroup)
 def command() -> None:
-    """Search, read and write what an agent remembers; say how its index is."""
+    """Search, read and write an agent's memory; manage its index."""
 
 
 def _search_options(command: Callable[..., T]) -> Callable[..., T]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _LIST_S = 120.0  # every model is checked
 
 
-class _LazyAuthGroup(click.Group):
+class _LazyAuthGroup(CommandGroup):
     """Imports its `auth` part when that is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -49,7 +50,7 @@ local_option = click.option("--local", is_flag=True, help="Look from here, witho
 @as_json_option
 @click.pass_context
 def command(ctx: click.Context, *, as_json: bool) -> None:
-    """List, choose and fetch models; alone, say which one answers."""
+    """Manage models; without a subcommand, show the current one."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(status, as_json=as_json)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import as_json_option
 from homarus.config.agent_settings import default_agent_id, resolve_agent_settings
 from homarus.config.load import LoadedConfig, load_config
@@ -85,7 +86,7 @@ class _AuthTarget:
         click.echo(f"Note: no provider is called {provider} here yet{hint}.", err=True)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def auth() -> None:
     """Add keys for models, log in, and see how they fare."""
 

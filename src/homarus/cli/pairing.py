@@ -8,6 +8,7 @@ import secrets
 import click
 
 from homarus.channels.pairing import TTL_MS, PairingRequest, PairingStore
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -27,9 +28,9 @@ _NOTE = "You can talk to me now: I was told to let you in."
 account_option = click.option("--account", metavar="ID", help="Only of this account.")
 
 
-@click.group("pairing")
+@click.group("pairing", cls=CommandGroup)
 def command() -> None:
-    """Let people in who wrote to a chat channel for the first time."""
+    """Approve or reject people who wrote for the first time."""
 
 
 @command.command("list")

@@ -27,7 +27,7 @@ from homarus.core.message import Json
 def command(
     agent: str | None, key: str | None, gateway: GatewayOptions, *, report: bool, as_json: bool
 ) -> None:
-    """Show the system prompt of a conversation, or what it is made of."""
+    """Show the system prompt of a session, or its parts."""
     params = {"agentId": agent, "sessionKey": key, "text": not report}
     params = {name: value for name, value in params.items() if value is not None}
     told = asyncio.run(_get(gateway, params))

@@ -7,6 +7,7 @@ import click
 
 from homarus.channels.registry import find_traits
 from homarus.cli.bindings import check_channel, load_own_config
+from homarus.cli.command_group import CommandGroup
 from homarus.cli.gateway_options import as_json_option
 from homarus.config.binding_edits import parse_peer
 from homarus.core.errors import UserError
@@ -16,9 +17,9 @@ from homarus.sessions.routing import RouteQuery, explain_route, find_routes
 _FORM = "write CHANNEL:KIND:ID, for example telegram:group:-100"
 
 
-@click.group("route")
+@click.group("route", cls=CommandGroup)
 def command() -> None:
-    """Say which agent answers a chat, and why."""
+    """Show which agent answers a chat, and why."""
 
 
 @command.command("explain")

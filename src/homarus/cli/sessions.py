@@ -31,7 +31,7 @@ _SHOWN = ("inputTokens", "outputTokens", "totalTokens", "modelProvider", "model"
 def command(
     agent: str | None, minutes: int | None, gateway: GatewayOptions, *, as_json: bool
 ) -> None:
-    """List conversations."""
+    """List the sessions of all agents."""
     now_ms = time.time_ns() // 1_000_000
     rows = asyncio.run(_rows(gateway, agent, minutes, now_ms))
     if as_json:

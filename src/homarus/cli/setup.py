@@ -1,5 +1,6 @@
 """`homarus setup`: create the configuration and the workspace, never overwriting them."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -8,6 +9,7 @@ import click
 
 from homarus.agent.workspace import seed_workspace
 from homarus.cli.gateway_options import as_json_option
+from homarus.cli.wizard_services import describe_missing
 from homarus.config.agent_settings import default_agent_id, resolve_agent_settings
 from homarus.config.load import load_config
 from homarus.config.paths import Paths, shorten
@@ -20,7 +22,7 @@ from homarus.gateway.owner_token import add_token
 @click.option("--workspace", metavar="DIR", help="Where the agent's files live.")
 @as_json_option
 def command(workspace: str | None, *, as_json: bool) -> None:
-    """Make the configuration and the workspace."""
+    """Create the configuration and the workspace."""
     paths = Paths.find(os.environ)
     made: list[str] = []
     loaded = load_config(paths, os.environ)
@@ -32,8 +34,11 @@ def command(workspace: str | None, *, as_json: bool) -> None:
         write_config(paths, os.environ, lambda tree: add_token(set_path(tree, key, folder)))
         made.append(str(paths.config))
     made += [str(target / name) for name in seed_workspace(target)]
+    missing = asyncio.run(describe_missing(load_config(paths, os.environ), paths))
+    next_lines = missing or ["Next: homarus chat"]
     if as_json:
-        click.echo(json.dumps({"ok": True, "workspace": str(target), "made": made}))
+        report = {"ok": True, "workspace": str(target), "made": made, "next": next_lines}
+        click.echo(json.dumps(report, ensure_ascii=False))
         return
     for path in made:
         click.echo(f"made  {path}")
@@ -44,4 +49,5 @@ def command(workspace: str | None, *, as_json: bool) -> None:
             f"The configuration names {settings.workspace}; to use the new folder run\n"
             f"  homarus config set agents.defaults.workspace {target}"
         )
-    click.echo("Next: homarus chat")
+    for line in next_lines:
+        click.echo(line)

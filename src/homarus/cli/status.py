@@ -12,6 +12,7 @@ from homarus.cli.gateway_options import (
     as_json_option,
     gateway_options,
     is_gateway_running,
+    list_pending,
     open_gateway,
 )
 from homarus.cli.memory_files import index_files
@@ -20,13 +21,14 @@ from homarus.config.paths import Paths, shorten
 from homarus.core.errors import ConfigError
 from homarus.core.message import Json
 from homarus.core.text import escape_invisible
+from homarus.gateway.device_records import describe_pending
 
 
 @click.command("status")
 @as_json_option
 @gateway_options
 def command(gateway: GatewayOptions, *, as_json: bool) -> None:
-    """Say what runs and which conversations there are."""
+    """Show what is running, and recent sessions."""
     paths = Paths.find(os.environ)
     status = asyncio.run(
         _from_gateway(gateway) if is_gateway_running(gateway) else _from_files(paths)
@@ -49,6 +51,8 @@ def command(gateway: GatewayOptions, *, as_json: bool) -> None:
         click.echo(f"config    changed, wrong, not in use: {running['configProblem']}")
     for line in status.get("channelSummary", ()):
         click.echo(f"channel   {escape_invisible(str(line))}")
+    for entry in status["pendingDevices"]:
+        click.echo(f"device    {describe_pending(entry)}")
     now_ms = time.time_ns() // 1_000_000
     for one in indexes:
         click.echo(f"memory    {one.agent}: index of {one.describe(now_ms)}")
@@ -74,15 +78,17 @@ def _unused(paths: Paths) -> tuple[str, ...]:
 async def _from_gateway(gateway: GatewayOptions) -> dict[str, Json]:
     async with open_gateway(gateway) as client:
         found = await client.call("status")
+        pending = await list_pending(client)
         server = client.hello.get("server")
     status = found if isinstance(found, dict) else {}
     version = server.get("version") if isinstance(server, dict) else None
     problem = status.get("configProblem", "")
     running = {"running": True, "version": version, "configProblem": problem}
-    return {**status, "gateway": running}
+    return {**status, "gateway": running, "pendingDevices": pending}
 
 
 async def _from_files(paths: Paths) -> dict[str, Json]:
     records = await read_records(paths, None, 0)
     recent = [{"key": record.key, "updatedAt": record.updated_ms} for record in records[:10]]
-    return {"gateway": {"running": False}, "sessions": {"count": len(records), "recent": recent}}
+    sessions = {"count": len(records), "recent": recent}
+    return {"gateway": {"running": False}, "sessions": sessions, "pendingDevices": []}

@@ -70,7 +70,7 @@ class HttpConfig(ConfigSection):
 
 
 class TlsConfig(ConfigSection):
-    """Encrypted connections. They are not implemented: a gateway that needs them is not started."""
+    """Encrypted connections, with the named certificate or, without one, a self-made one."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -79,6 +79,13 @@ class TlsConfig(ConfigSection):
     cert_path: str | None = None
     key_path: str | None = None
     ca_path: str | None = None
+
+
+class RemoteConfig(ConfigSection):
+    """The gateway of another machine: how commands with `--url` recognise its certificate."""
+
+    url: str | None = None
+    tls_fingerprint: str | None = None
 
 
 class GatewayConfig(ConfigSection):
@@ -93,4 +100,5 @@ class GatewayConfig(ConfigSection):
     trusted_proxies: StrTuple = ()
     reload: ReloadConfig = ReloadConfig.model_construct()
     tls: TlsConfig = TlsConfig.model_construct()
+    remote: RemoteConfig = RemoteConfig.model_construct()
     http: HttpConfig = HttpConfig.model_construct()

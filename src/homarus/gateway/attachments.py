@@ -48,6 +48,16 @@ def _image(attachment: Json, at: int) -> Image:
     return Image(base64.b64encode(data).decode("ascii"), mime)
 
 
+def decode_image(content: str) -> Image | None:
+    """Return a stored image with the type that its bytes show; None when it is none."""
+    try:
+        head = base64.b64decode(content[: 4 * HEAD_BYTES], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    mime = sniff_image_mime(head)
+    return Image(content, mime) if mime else None
+
+
 def _without_scheme(content: str) -> str:
     """Remove the `data:image/png;base64,` prefix that browsers send."""
     head, mark, rest = content[:200].partition(";base64,")

@@ -11,7 +11,7 @@ import platform
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from homarus import __version__
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 SCOPES = ("operator.admin", "operator.approvals", "operator.pairing")
 _MAX_EVENTS = 100_000
+_UPGRADE_REQUIRED = 426
 _ERRORS: dict[str, type[ProtocolError]] = {
     kind.wire: kind
     for kind in (
@@ -66,6 +67,9 @@ class RunningGateway:
     pid: int
     url: str
     config: str = ""  # the config file it uses
+    tls_fingerprint: str = ""  # of its certificate
+    bound: tuple[str, ...] = ()  # the addresses it listens on
+    port: int = 0
 
 
 def find_running_gateway(paths: Paths) -> RunningGateway | None:
@@ -74,7 +78,15 @@ def find_running_gateway(paths: Paths) -> RunningGateway | None:
     published = JsonFile(paths.gateway_file).read() if pid else {}
     if not pid or published.get("pid") != pid or not isinstance(published.get("url"), str):
         return None
-    return RunningGateway(pid, str(published["url"]), str(published.get("config") or ""))
+    bound, port = published.get("bound"), published.get("port")
+    return RunningGateway(
+        pid,
+        str(published["url"]),
+        str(published.get("config") or ""),
+        str(published.get("tlsFingerprint") or ""),
+        tuple(map(str, bound)) if isinstance(bound, list) else (),
+        port if isinstance(port, int) else 0,
+    )
 
 
 class GatewayClient:
@@ -203,8 +215,14 @@ class ClientProfile:
 
 
 @asynccontextmanager
-async def connect_gateway(url: str, profile: ClientProfile) -> AsyncIterator[GatewayClient]:
-    """Connect and authenticate; the connection is closed when the block ends."""
+async def connect_gateway(
+    url: str, profile: ClientProfile, *, tls_fingerprint: str = ""
+) -> AsyncIterator[GatewayClient]:
+    """Connect and authenticate; the connection is closed when the block ends.
+
+    The certificate of a `wss://` gateway must have the fingerprint, 64 digits, if one is given,
+    else it must be trusted by this machine.
+    """
     from websockets.asyncio.client import connect
     from websockets.exceptions import WebSocketException
 
@@ -218,6 +236,7 @@ async def connect_gateway(url: str, profile: ClientProfile) -> AsyncIterator[Gat
             open_timeout=HANDSHAKE_S,
             close_timeout=2,
             user_agent_header=None,
+            **_tls_options(url, tls_fingerprint),
         )
         async with asyncio.timeout(HANDSHAKE_S):
             challenge = json.loads(await socket.recv())["payload"]
@@ -236,6 +255,18 @@ async def connect_gateway(url: str, profile: ClientProfile) -> AsyncIterator[Gat
             reader.cancel()
 
 
+def _tls_options(url: str, fingerprint: str) -> dict[str, Any]:
+    if not url.lower().startswith("wss:"):
+        return {}
+    if not fingerprint:
+        from homarus.net.http_client import tls_context
+
+        return {"ssl": tls_context()}
+    from homarus.net.pinned_tls import PinnedTlsContext
+
+    return {"ssl": PinnedTlsContext(fingerprint)}
+
+
 def _only_accepts(frame: Mapping[str, Json]) -> bool:
     payload = frame.get("payload")
     return isinstance(payload, dict) and payload.get("status") == "accepted"
@@ -250,6 +281,19 @@ def _error(error: Json) -> HomarusError:
 
 
 def _unreachable(url: str, exc: Exception) -> UnavailableError:
+    import ssl
+
+    if isinstance(exc, ssl.SSLCertVerificationError):
+        reason = getattr(exc, "verify_message", "") or exc.args[-1]
+        return UnavailableError(
+            f"the gateway at {url} is not trusted: {reason}",
+            fix="give the fingerprint that `homarus gateway status` prints on its machine, with"
+            " --tls-fingerprint or in gateway.remote.tlsFingerprint",
+        )
+    if isinstance(exc, ssl.SSLError) and "WRONG_VERSION_NUMBER" in str(exc):
+        return UnavailableError(f"{url} answers without TLS", fix="use ws:// instead of wss://")
+    if getattr(getattr(exc, "response", None), "status_code", 0) == _UPGRADE_REQUIRED:
+        return UnavailableError(f"{url} speaks TLS alone", fix="use wss:// instead of ws://")
     reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
     return UnavailableError(
         f"no gateway answers at {url}: {reason or type(exc).__name__}",

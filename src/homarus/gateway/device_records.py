@@ -10,11 +10,13 @@ from typing import Literal, TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
+from homarus.core.text import escape_invisible, one_line
 from homarus.gateway.scopes import missing
 
 DeviceRole: TypeAlias = Literal["operator", "node"]
 ROLES: tuple[DeviceRole, ...] = ("operator", "node")
 PENDING_TTL_MS = 5 * 60_000
+SHORT_ID = 8  # of an id as it is shown; a longer one is accepted too
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,18 @@ def show_device(device: Device) -> dict[str, Json]:
         for role in device.tokens
     ]
     return shown | ({"tokens": tokens} if tokens else {})
+
+
+def describe_pending(entry: Mapping[str, Json]) -> str:
+    """Return one line for people about a device that waits, and how to let it in."""
+    name = str(entry.get("displayName") or entry.get("clientId") or "a device")
+    platform = f" ({entry['platform']})" if entry.get("platform") else ""
+    from_ip = f" from {entry['remoteIp']}" if entry.get("remoteIp") else ""
+    shown = one_line(f"{name}{platform}{from_ip}", 120)
+    command = (
+        f"homarus devices approve {escape_invisible(str(entry.get('requestId', '')))[:SHORT_ID]}"
+    )
+    return f"{shown} waits for your approval: {command}"
 
 
 def is_silently_approved(entry: Mapping[str, Json]) -> bool:

@@ -189,6 +189,20 @@ class DeviceRegistry:
         self.on_token_voided(device_id, role, "")
         return now_ms
 
+    def remove(self, device_id: str, by: Collection[str], *, by_device: str = "") -> None:
+        """Forget a device: its connections are closed, and it must be paired as a new one.
+
+        `by` are the caller's scopes, which must cover the device's, unless it is its own.
+        """
+        device = self.get(device_id)
+        if device is None:
+            raise InvalidRequestError("unknown deviceId")
+        if by_device != device_id:
+            _check_covered(device.scopes, by)
+        self._paired.write({n: e for n, e in self._paired.read().items() if n != device_id})
+        for role in device.roles:
+            self.on_token_voided(device_id, role, "")
+
     def _get_device(self, device_id: str, role: str) -> Device:
         device = self.get(device_id)
         if device is None or role not in device.roles:

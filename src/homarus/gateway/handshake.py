@@ -76,7 +76,11 @@ class ConnectionAuthenticator:
         named = (proxy.user_header, *proxy.required_headers) if proxy else ()
         return cls(
             OriginPolicy.from_config(
-                port, gateway.control_ui.allowed_origins, gateway.trusted_proxies, named
+                port,
+                gateway.control_ui.allowed_origins,
+                gateway.trusted_proxies,
+                named,
+                is_tls=gateway.tls.enabled,
             ),
             auth,
             AuthRateLimiter(clock, gateway.auth.rate_limit),

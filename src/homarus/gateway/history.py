@@ -1,12 +1,14 @@
-"""The newest part of a session's transcript as clients see it, with bounded sizes.
+"""A part of a session's transcript as clients see it, with bounded sizes.
 
 Transcripts are read from their end, only as far as requested. Stored content is not trusted: a
-message of any shape, from any program, becomes something small that can be shown.
+message of any shape, from any program, becomes something small that can be shown. A client that
+pages through a transcript gets the id of every message, and can load one message as a whole.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 
+from homarus.agent.reply.reply_parser import split_media
 from homarus.core.envelope import strip_envelope
 from homarus.core.message import Json
 from homarus.core.text import utf16_len
@@ -18,6 +20,7 @@ MAX_BYTES = 6 * 1024 * 1024
 MAX_MESSAGE_BYTES = 128 * 1024
 MAX_TEXT_CHARS = 12_000
 MAX_PARTS = 200
+MAX_WHOLE_CHARS = 4_000_000  # of each text of a message that is requested by its id
 _CUT = "\n…(cut)…"
 _TOO_LARGE = "[message left out: too large to show]"
 _SHOWN_FIELDS = (
@@ -29,13 +32,20 @@ _PAGE_ENTRIES = 50  # entries read in addition to the requested messages
 _MAX_READ = 50_000
 
 
-async def newest_path(store: Store, session_id: str, messages: int) -> list[TranscriptEntry]:
-    """Return the end of the session's path, with up to this many messages in it."""
+async def newest_path(
+    store: Store, session_id: str, messages: int, before: str | None = None
+) -> list[TranscriptEntry]:
+    """Return the end of the session's path, with up to this many messages in it.
+
+    With `before`, return the part that ends before this entry: empty when the path lacks it.
+    """
     leaf = await store.leaf(session_id)
     count = messages * 2 + _PAGE_ENTRIES
     while True:
         entries = await store.entries(session_id, limit=count, newest=True)
         path = EntryTree(entries, leaf).path()
+        if before is not None:
+            path = path[: next((n for n, entry in enumerate(path) if entry.id == before), 0)]
         found = sum(entry.type == "message" for entry in path)
         is_complete = len(entries) < count or count >= _MAX_READ
         if leaf is None or is_complete or (found >= messages and path):
@@ -43,12 +53,29 @@ async def newest_path(store: Store, session_id: str, messages: int) -> list[Tran
         count *= 4
 
 
-def show_history(path: Sequence[TranscriptEntry], limit: int) -> list[Json]:
-    """Return the newest messages of a path, oldest first, within the budget."""
+async def find_entry(store: Store, session_id: str, entry_id: str) -> TranscriptEntry | None:
+    """Return an entry of the session's transcript by its id."""
+    count = 4 * _PAGE_ENTRIES
+    while True:
+        entries = await store.entries(session_id, limit=count, newest=True)
+        found = next((entry for entry in reversed(entries) if entry.id == entry_id), None)
+        if found or len(entries) < count or count >= _MAX_READ:
+            return found
+        count *= 4
+
+
+def show_history(
+    path: Sequence[TranscriptEntry], limit: int, max_chars: int | None = None
+) -> list[Json]:
+    """Return the newest messages of a path, oldest first, within the budget.
+
+    With `max_chars`, the length of a text, they have what a client needs to load the rest:
+    `__openclaw.id`, and `__openclaw.truncated` when something was left out.
+    """
     shown: list[Json] = []
     left = MAX_BYTES
     for entry in reversed(path):
-        message = show_entry(entry)
+        message = show_entry(entry, max_chars)
         if message is None:
             continue
         size = len(json.dumps(message))
@@ -63,17 +90,49 @@ def show_history(path: Sequence[TranscriptEntry], limit: int) -> list[Json]:
     return shown
 
 
-def show_entry(entry: TranscriptEntry) -> dict[str, Json] | None:
-    """Return one entry for a client; None when it is no message."""
+def show_entry(entry: TranscriptEntry, max_chars: int | None = None) -> dict[str, Json] | None:
+    """Return one entry for a client; None when it is no message.
+
+    With `max_chars`, a text is cut there, and the message and its images can be referred to.
+    """
+    marker: dict[str, Json] = {} if max_chars is None else {"id": entry.id}
     if entry.type == "compaction":
-        marker = {"role": "system", "content": [{"type": "text", "text": "Compaction"}]}
-        return {**marker, "timestamp": entry.at_ms, "__openclaw": {"kind": "compaction"}}
+        content = [{"type": "text", "text": "Compaction"}]
+        shown: dict[str, Json] = {"role": "system", "content": content, "timestamp": entry.at_ms}
+        return {**shown, "__openclaw": {"kind": "compaction", **marker}}
     message = entry.data.get("message") if entry.type == "message" else None
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return None
     role = message["role"][:40]
-    parts = [_show_part(part, role) for part in _parts(message.get("content"))[:MAX_PARTS]]
-    shown: dict[str, Json] = {"role": role, "content": [part for part in parts if part]}
+    stored = _parts(message.get("content"))
+    if max_chars is None:
+        parts = [_show_part(part, role, MAX_TEXT_CHARS) for part in stored[:MAX_PARTS]]
+    else:
+        parts = _show_parts(stored, role, max_chars)
+        if len(stored) > MAX_PARTS or any(_is_cut(part, max_chars) for part in stored):
+            marker["truncated"] = True
+    shown = {"role": role, "content": [part for part in parts if part]}
+    if marker:
+        shown["__openclaw"] = marker
+    shown |= _fields(message)
+    shown["timestamp"] = _stamp(message.get("timestamp")) or entry.at_ms
+    return shown
+
+
+def _show_parts(stored: list[Json], role: str, max_chars: int) -> list[dict[str, Json] | None]:
+    """Return the parts of a message, with what a client needs to load their files."""
+    parts = [_show_part(part, role, max_chars) for part in stored[:MAX_PARTS]]
+    for index, part in enumerate(parts):
+        if part and part["type"] == "image":
+            part["index"] = index
+    if role == "assistant":
+        parts += [media for part in parts if part for media in _move_media(part)]
+    return parts
+
+
+def _fields(message: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the fields of a stored message that clients see."""
+    shown: dict[str, Json] = {}
     for name in _SHOWN_FIELDS:
         value = message.get(name)
         if isinstance(value, str) and value:
@@ -86,8 +145,19 @@ def show_entry(entry: TranscriptEntry) -> dict[str, Json] | None:
         shown["openclawAbort"] = {
             k: v[:2_000] if isinstance(v, str) else v for k, v in fields.items()
         }
-    shown["timestamp"] = _stamp(message.get("timestamp")) or entry.at_ms
     return shown
+
+
+def images_of(entry: TranscriptEntry) -> dict[int, str]:
+    """Return the base64 data of the images in an entry's message, by the index of their part."""
+    message = entry.data.get("message") if entry.type == "message" else None
+    stored = _parts(message.get("content"))[:MAX_PARTS] if isinstance(message, dict) else []
+    found = {
+        index: part.get("data")
+        for index, part in enumerate(stored)
+        if isinstance(part, dict) and part.get("type") == "image"
+    }
+    return {index: data for index, data in found.items() if isinstance(data, str)}
 
 
 def text_of(entry: TranscriptEntry) -> str:
@@ -117,7 +187,7 @@ def _parts(content: Json) -> list[Json]:
     return content if isinstance(content, list) else []
 
 
-def _show_part(part: Json, role: str) -> dict[str, Json] | None:
+def _show_part(part: Json, role: str, max_chars: int) -> dict[str, Json] | None:
     if isinstance(part, str):
         part = {"type": "text", "text": part}
     if not isinstance(part, dict):
@@ -125,9 +195,10 @@ def _show_part(part: Json, role: str) -> dict[str, Json] | None:
     match part.get("type"):
         case "text":
             text = _str(part.get("text"))
-            return {"type": "text", "text": _cut(strip_envelope(text) if role == "user" else text)}
+            text = strip_envelope(text) if role == "user" else text
+            return {"type": "text", "text": _cut(text, max_chars)}
         case "thinking":
-            return {"type": "thinking", "thinking": _cut(_str(part.get("thinking")))}
+            return {"type": "thinking", "thinking": _cut(_str(part.get("thinking")), max_chars)}
         case "image":
             data = part.get("data")
             data = data if isinstance(data, str) else ""
@@ -138,6 +209,14 @@ def _show_part(part: Json, role: str) -> dict[str, Json] | None:
             return _show_call(part)
         case _:
             return None
+
+
+def _move_media(part: dict[str, Json]) -> list[dict[str, Json]]:
+    """Remove the `MEDIA:` lines of a text, and return the files that they name."""
+    if part["type"] != "text" or "MEDIA:" not in part["text"]:
+        return []
+    part["text"], paths = split_media(part["text"])
+    return [{"type": "media", "path": path} for path in paths[:MAX_PARTS]]
 
 
 def _show_call(part: Mapping[str, Json]) -> dict[str, Json]:
@@ -162,11 +241,22 @@ def _part_text(part: Mapping[str, Json]) -> str:
 
 def _placeholder(message: Mapping[str, Json]) -> dict[str, Json]:
     fields = {"role": message["role"], "timestamp": message["timestamp"]}
+    if marker := message.get("__openclaw"):
+        fields["__openclaw"] = {**marker, "truncated": True}
+        if "toolCallId" in message:
+            fields["toolCallId"] = message["toolCallId"]
     return {**fields, "content": [{"type": "text", "text": _TOO_LARGE}]}
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS] + _CUT
+def _cut(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else text[:max_chars] + _CUT
+
+
+def _is_cut(part: Json, max_chars: int) -> bool:
+    """Return whether a stored part has a text that is longer than is shown."""
+    if isinstance(part, str):
+        return len(part) > max_chars
+    return isinstance(part, dict) and len(_str(part.get("text"))) > max_chars
 
 
 def _str(value: Json) -> str:

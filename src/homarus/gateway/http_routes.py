@@ -1,13 +1,16 @@
 """The plain HTTP routes: the chat page, `/health` and, when enabled, `/metrics`.
 
-The page's files are a fixed list, served with the strictest content security policy. Imported with
-the first request that is not for a WebSocket.
+The page's files are a fixed list, served with the strictest content security policy. They are read
+for each request and not kept in memory; a browser that has the current version gets a 304. Imported
+with the first request that is not for a WebSocket.
 """
 
 import asyncio
 from collections.abc import Iterable
+from hashlib import sha256
 from importlib.resources import files
 from typing import Final
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -22,7 +25,8 @@ _PAGE_PATHS: Final = ("/", "/chat")  # the addresses of the page in OpenClaw's l
 _HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
-        " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+        " require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -51,6 +55,23 @@ class HttpRoutes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._router(scope, receive, send)
 
+    async def redirect_to_https(
+        self, request: RequestInfo, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a plain request to a port with TLS; nothing else is served without encryption."""
+        policy = self._gateway.authenticator.origin_policy
+        policy.check_shape(request)
+        is_page = scope["type"] == "http" and scope["method"] in {"GET", "HEAD"}
+        if not is_page or not policy.is_own_host(request):
+            raise RequestBlockedError(
+                426, "this gateway speaks TLS alone", fix="use https:// or wss:// on this port"
+            )
+        path: bytes = scope.get("raw_path") or b"/"
+        location = f"https://{request.host}{quote(path.decode('latin-1'), safe='/%')}"
+        # The fragment with the token is not sent to any server: the browser keeps it.
+        response = Response(status_code=307, headers={**_HEADERS, "Location": location})
+        await response(scope, receive, send)
+
     async def send_error(
         self, barred: RequestBlockedError, scope: Scope, receive: Receive, send: Send
     ) -> None:
@@ -58,6 +79,8 @@ class HttpRoutes:
         headers = {**_HEADERS, **({"Retry-After": str(barred.after_s)} if barred.after_s else {})}
         kind = "unauthorized" if barred.status == 401 else "forbidden"
         body = {"error": {"message": str(barred), "type": kind}}
+        if barred.status == 426:
+            headers |= {"Upgrade": "TLS/1.3", "Connection": "close"}
         response = JSONResponse(body, barred.status, headers)
         if scope["type"] == "http":
             if barred.status == 400:  # the rest of its input cannot be trusted
@@ -89,7 +112,13 @@ class HttpRoutes:
         path = request.url.path
         name = "index.html" if path in _PAGE_PATHS else path.lstrip("/")
         data = files("homarus.gateway").joinpath("static", name).read_bytes()
-        return Response(data, headers=_HEADERS, media_type=_TYPES[name.rpartition(".")[2]])
+        # `no-cache`: a browser asks each time, so that an update of the gateway is seen at once.
+        tag = f'"{sha256(data).hexdigest()[:16]}"'
+        headers = {**_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
+        seen = request.headers.get("if-none-match", "")
+        if tag in (each.strip().removeprefix("W/") for each in seen.split(",")):
+            return Response(status_code=304, headers=headers)
+        return Response(data, headers=headers, media_type=_TYPES[name.rpartition(".")[2]])
 
     async def _avatar(self, request: Request) -> Response:
         from homarus.gateway.avatars import find_avatar

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from homarus.channels.base import SupportsWebhook
     from homarus.gateway.http_routes import HttpRoutes
+    from homarus.gateway.tls import GatewayTls
     from homarus.gateway.webhooks import WebhookEndpoint
 
 _WIRE = "homarus.wire"
@@ -197,8 +198,16 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 class GatewayAsgiApp:
     """The ASGI application, and the connections that have no authenticated client."""
 
-    def __init__(self, gateway: Gateway, *, page: bool = True, metrics: bool = False) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        page: bool = True,
+        metrics: bool = False,
+        tls: "GatewayTls | None" = None,
+    ) -> None:
         self._gateway, self._page, self._metrics = gateway, page, metrics
+        self.tls = tls
         is_proxy = gateway.authenticator.origin_policy.is_trusted_proxy
         self.slots = ConnectionSlots(_is_busy, is_exempt=is_proxy)
 
@@ -218,6 +227,9 @@ class GatewayAsgiApp:
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
             request = RequestInfo.from_scope(scope)
+            if self.tls is not None and scope["scheme"] in {"http", "ws"}:
+                await self._pages.redirect_to_https(request, scope, receive, send)
+                return
             if listener := self._listener(scope):
                 self._gateway.authenticator.origin_policy.check_shape(request)
                 await self._webhooks.handle(listener, request, scope, receive, send)
@@ -247,9 +259,14 @@ class GatewayAsgiApp:
         return channels.find_webhook(path.decode("latin-1"))
 
 
+def gateway_app(app: object) -> GatewayAsgiApp:
+    """Return uvicorn's application, for which it has no type."""
+    assert isinstance(app, GatewayAsgiApp)  # noqa: S101
+    return app
+
+
 def _slots(app: object) -> ConnectionSlots:
-    assert isinstance(app, GatewayAsgiApp)  # noqa: S101 - uvicorn has no type for it
-    return app.slots
+    return gateway_app(app).slots
 
 
 def _is_busy(transport: asyncio.Transport) -> bool:
@@ -290,9 +307,14 @@ class HttpServer:
     """uvicorn on our own sockets, without its signal handling and main loop."""
 
     def __init__(self, site: GatewayAsgiApp, sockets: list[socket.socket]) -> None:
+        protocol: type[asyncio.Protocol] = HttpProtocol
+        if site.tls is not None:
+            from homarus.gateway.tls_protocol import TlsPortProtocol
+
+            protocol = TlsPortProtocol
         config = Config(
             site,
-            http=HttpProtocol,
+            http=protocol,
             ws=WebSocketProtocol,
             ws_max_size=MAX_FRAME_BYTES,
             ws_per_message_deflate=False,

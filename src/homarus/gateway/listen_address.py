@@ -4,7 +4,8 @@
 only with authentication.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from ipaddress import ip_address
 
 from homarus.config.gateway_schema import GatewayConfig
 from homarus.core.errors import ConfigError
@@ -97,3 +98,28 @@ def _custom(text: str | None) -> str:
             fix="give an IP address of this machine",
         )
     return found
+
+
+def reachable_hosts(bound: Collection[str]) -> tuple[str, ...]:
+    """Return the addresses under which sockets bound to these are reached, loopback first."""
+    every = {"0.0.0.0": ("127.0.0.1", 4), "::": ("::1", 6)}  # noqa: S104 - compared, not bound
+    found: list[str] = []
+    own: tuple[str, ...] = ()
+    if every.keys() & set(bound):
+        from homarus.gateway.machine_addresses import machine_addresses  # only where it is needed
+
+        own = machine_addresses()
+    for host in bound:
+        loopback, version = every.get(host, (host, 0))
+        found += [loopback, *(each for each in own if ip_address(each).version == version)]
+    # One link to this machine is enough: the other form of loopback leads to the same page.
+    loopbacks = [each for each in found if is_loopback(each)]
+    return (*loopbacks[:1], *dict.fromkeys(each for each in found if each not in loopbacks))
+
+
+def page_links(bound: Collection[str], port: int, *, is_tls: bool) -> tuple[str, ...]:
+    """Return the addresses of the page, without the token, that browsers can reach."""
+    return tuple(
+        f"http{'s' * is_tls}://{f'[{host}]' if ':' in host else host}:{port}/"
+        for host in reachable_hosts(bound)
+    )

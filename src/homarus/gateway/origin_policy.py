@@ -156,6 +156,8 @@ class OriginPolicy:
         allowed_origins: Collection[str] = (),
         proxies: Collection[str] = (),
         proxy_headers: Collection[str] = (),
+        *,
+        is_tls: bool = False,
     ) -> "OriginPolicy":
         """Return the policy of the config; raises ConfigError for an invalid origin or proxy."""
         return cls(
@@ -163,6 +165,7 @@ class OriginPolicy:
             origins=frozenset(_allowed(text) for text in allowed_origins),
             proxies=tuple(_proxy(text) for text in proxies),
             proxy_headers=frozenset(name.strip().lower() for name in proxy_headers),
+            scheme="https" if is_tls else "http",
         )
 
     def check(self, request: RequestInfo) -> None:
@@ -196,6 +199,11 @@ class OriginPolicy:
                 "a secret in the query of a URL is not accepted",
                 fix="URLs are logged and remembered: send it in the Authorization header",
             )
+
+    def is_own_host(self, request: RequestInfo) -> bool:
+        """Return whether a plain request to a port with TLS names this gateway as its host."""
+        host_port = parse_host(request.host, "http")
+        return host_port is not None and self._is_own_host(host_port, request)
 
     def _is_own_host(self, host_port: HostPort, request: RequestInfo) -> bool:
         if any(host_port == (host, port) for _, host, port in self.origins):

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from homarus import __version__
 from homarus.config.load import LoadedConfig
 from homarus.config.paths import Paths
 from homarus.core.clock import Clock
-from homarus.core.errors import ConfigError, StateInUseError, UserError
+from homarus.core.errors import ConfigError, HomarusError, StateInUseError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.retry import Backoff
@@ -32,7 +32,12 @@ from homarus.gateway.handshake import ConnectionAuthenticator
 from homarus.gateway.http_server import GatewayAsgiApp, HttpServer, open_sockets
 from homarus.gateway.json_file import JsonFile
 from homarus.gateway.last_good import save_last_good
-from homarus.gateway.listen_address import ListenAddress, resolve_listen_address
+from homarus.gateway.listen_address import (
+    ListenAddress,
+    page_links,
+    reachable_hosts,
+    resolve_listen_address,
+)
 from homarus.gateway.method import MethodTable
 from homarus.gateway.openclaw_process import check_no_openclaw_gateway
 from homarus.gateway.owner_token import load_or_create_token
@@ -40,6 +45,9 @@ from homarus.gateway.server import Gateway
 from homarus.gateway.services import GatewayServices
 from homarus.policy.restrictions import check_start_allowed
 from homarus.store.lock import lock_holder_pid
+
+if TYPE_CHECKING:
+    from homarus.gateway.tls import GatewayTls
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +96,21 @@ class ShutdownSignal:
 
 
 @dataclass(frozen=True, slots=True)
+class Listening:
+    """Where the gateway listens: the addresses it is bound to, its port, its certificate."""
+
+    url: str  # for programs of this machine
+    bound: tuple[str, ...]
+    port: int
+    tls: "GatewayTls | None" = None
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """The addresses of the page, without the token, that browsers can reach now."""
+        return page_links(self.bound, self.port, is_tls=self.tls is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class ServeOptions:
     """What to serve with, from the config, the environment and the command line."""
 
@@ -102,6 +125,7 @@ class ServeOptions:
     problem: ConfigError | None = None  # why `loaded` is the last good config, not the file's
     auth_mode: AuthMode | None = None  # of the command line
     on_auth: Callable[[SharedSecretAuth], None] = lambda _auth: None  # called before the start
+    on_listening: Callable[[Listening], None] = lambda _listening: None  # called before `ready`
 
 
 async def serve(
@@ -115,7 +139,8 @@ async def serve(
     options.on_auth(auth)
     check_no_openclaw_gateway(options.paths, options.env)
     sockets = _open(listen, options.paths)
-    port: int = sockets[0].getsockname()[1]
+    listening = _describe(options, listen, sockets)
+    port = listening.port
     authenticator = ConnectionAuthenticator.from_config(
         settings, auth, port, options.paths.state, options.clock
     )
@@ -126,7 +151,8 @@ async def serve(
         clock=options.clock,
     )
     metrics = settings.http.endpoints.metrics.enabled
-    site = GatewayAsgiApp(gateway, page=settings.control_ui.enabled, metrics=metrics)
+    page = settings.control_ui.enabled
+    site = GatewayAsgiApp(gateway, page=page, metrics=metrics, tls=listening.tls)
     listener = HttpServer(site, sockets)
     _allow_many_files()
     await listener.start()
@@ -134,9 +160,8 @@ async def serve(
     try:
         with shutdown.on_signals(), suppress(_AllClientsGone):
             async with open_program() as services:
-                url = _url(listen, port)
                 await _serve_clients(
-                    options, gateway, listener, services, shutdown=shutdown, url=url, ready=ready
+                    options, gateway, listener, services, listening, shutdown=shutdown, ready=ready
                 )
                 services.control.begin_shutdown()
                 raise _AllClientsGone  # an active run is cancelled, not waited for
@@ -155,6 +180,10 @@ def _prepare(options: ServeOptions) -> tuple[SharedSecretAuth, ListenAddress]:
     ConnectionAuthenticator.from_config(
         settings, auth, listen.port, options.paths.state, options.clock
     )
+    if settings.tls.enabled:
+        from homarus.gateway.tls import check_tls
+
+        check_tls(settings.tls, options.paths, options.clock)
     return auth, listen
 
 
@@ -163,9 +192,9 @@ async def _serve_clients(
     gateway: Gateway,
     listener: HttpServer,
     services: GatewayServices,
+    listening: Listening,
     *,
     shutdown: ShutdownSignal,
-    url: str,
     ready: Callable[[str], None],
 ) -> None:
     """Serve from the start of the services until every client is gone."""
@@ -182,15 +211,19 @@ async def _serve_clients(
     async with task_group() as group:
         watching = supervise("config watch", watcher.run, clock=options.clock, backoff=Backoff())
         running = [group.create_task(gateway.run(services)), group.create_task(watching)]
-        port = gateway.authenticator.origin_policy.port
-        with _published_address(options.paths, gateway, url):
+        with _published_address(options.paths, gateway, listening) as publish:
+            if tls := listening.tls:
+                renew = partial(_renew_certificate, tls, publish, options.clock)
+                renewing = supervise("certificate", renew, clock=options.clock, backoff=Backoff())
+                running.append(group.create_task(renewing))
             await gateway.ready.wait()
             gc.collect()  # drop the garbage of the start
             gc.freeze()  # what is alive now stays: the collector need not scan it again
             gc.enable()
-            ready(url)
-            log.info("the gateway is ready on port %d", port)
-            await services.hooks.gateway_start(port)
+            options.on_listening(listening)
+            ready(listening.url)
+            log.info("the gateway is ready on port %d", listening.port)
+            await services.hooks.gateway_start(listening.port)
             await services.hooks.gateway_startup()
             await services.run_boot()
             if options.problem is None:
@@ -271,31 +304,75 @@ def _open(listen: ListenAddress, paths: Paths) -> list[socket.socket]:
         raise
 
 
-def _url(listen: ListenAddress, port: int) -> str:
+def _describe(
+    options: ServeOptions, listen: ListenAddress, sockets: list[socket.socket]
+) -> Listening:
+    """Return where these sockets listen; with TLS, the certificate is made or read."""
+    bound = tuple(str(sock.getsockname()[0]) for sock in sockets)
+    port: int = sockets[0].getsockname()[1]
+    settings = options.loaded.config.gateway.tls
+    if not settings.enabled:
+        return Listening(_url("ws", listen, port), bound, port)
+    from homarus.gateway.tls import GatewayTls
+
+    try:
+        tls = GatewayTls(settings, options.paths, options.clock, partial(reachable_hosts, bound))
+    except HomarusError:
+        for sock in sockets:
+            sock.close()
+        raise
+    return Listening(_url("wss", listen, port), bound, port, tls)
+
+
+def _url(scheme: str, listen: ListenAddress, port: int) -> str:
     """Return the URL for programs of this machine."""
     loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - told from it, not listened on
     host = loopback.get(listen.host, listen.host)
-    return f"ws://[{host}]:{port}" if ":" in host else f"ws://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 @contextmanager
-def _published_address(paths: Paths, gateway: Gateway, url: str) -> Iterator[None]:
-    """Publish the gateway's address in a file for commands of this machine."""
+def _published_address(
+    paths: Paths, gateway: Gateway, listening: Listening
+) -> Iterator[Callable[[], None]]:
+    """Publish the gateway's address in a file for commands of this machine.
+
+    The function that it yields writes the file again, after the certificate has changed.
+    """
     address_file: dict[str, Json] = {
         "pid": os.getpid(),
-        "port": gateway.authenticator.origin_policy.port,
-        "url": url,
+        "port": listening.port,
+        "url": listening.url,
         "version": __version__,
         "startedAtMs": gateway.started_ms,
         "config": str(paths.config),
+        "bound": list(listening.bound),
     }
     file = JsonFile(paths.gateway_file)
-    file.write(address_file)
+
+    def publish() -> None:
+        tls = {"tlsFingerprint": listening.tls.fingerprint} if listening.tls else {}
+        file.write({**address_file, **tls})
+
+    publish()
     try:
-        yield
+        yield publish
     finally:
         with suppress(OSError):
             file.path.unlink()
+
+
+async def _renew_certificate(tls: "GatewayTls", publish: Callable[[], None], clock: Clock) -> None:
+    """Take up a changed certificate while the gateway runs."""
+    from homarus.gateway.tls import REFRESH_S
+    from homarus.net.pinned_tls import format_fingerprint
+
+    while True:
+        await clock.sleep(REFRESH_S)
+        if await asyncio.to_thread(tls.refresh):
+            publish()
+            shown = format_fingerprint(tls.fingerprint)
+            log.warning("the gateway has a new certificate, with the fingerprint %s", shown)
 
 
 def _allow_many_files() -> None:

@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from homarus import __version__
 from homarus.core.clock import Clock, SystemClock
@@ -23,6 +23,7 @@ from homarus.core.tasks import run_contained, supervise, task_group
 from homarus.gateway import frames
 from homarus.gateway.config_watch import ConfigWatcher
 from homarus.gateway.connection import POLICY, RESTART, Connection
+from homarus.gateway.device_records import describe_pending
 from homarus.gateway.events import BUS_SIZE, EventBroadcaster
 from homarus.gateway.frames import TICK_S
 from homarus.gateway.handshake import AuthenticatedClient, ConnectionAuthenticator
@@ -37,6 +38,9 @@ from homarus.gateway.services import GatewayServices
 from homarus.gateway.session_rows import newest_session_row
 from homarus.gateway.session_subscriptions import SessionSubscriptions
 from homarus.gateway.usage_cache import UsageCache
+
+if TYPE_CHECKING:  # imported when a client starts one
+    from homarus.gateway.wizard.session import WizardSession
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +81,7 @@ class Gateway:
     ) -> None:
         self.clock = clock or SystemClock()
         self.authenticator, self.methods, self.unimplemented = authenticator, methods, unimplemented
-        authenticator.devices.on_event = self.broadcast
+        authenticator.devices.on_event = self._on_device_event
         authenticator.devices.on_token_voided = self._drop_device
         self.ready = asyncio.Event()
         self.stopping = False
@@ -100,6 +104,7 @@ class Gateway:
         self.monitor, self.disk = LoopMonitor(), DiskProbe(self.clock)
         self.config_problem = ""  # why the file on disk is not the config in use
         self.config_watcher: ConfigWatcher | None = None  # of the config
+        self.wizard: WizardSession | None = None  # the last one that a client started
         self._connections: dict[str, Connection] = {}
         self._seq = 0
         self._health_version = 1
@@ -261,6 +266,18 @@ class Gateway:
         for connection in known:
             connection.abort(POLICY, reason)
         return len(known)
+
+    def _on_device_event(self, event: str, payload: Json) -> None:
+        """Send an event of the device registry, and show a request that waits at the terminal."""
+        self.broadcast(event, payload)
+        if event == "device.pair.requested":
+            # A program of this machine gets a further role at once: then nothing waits.
+            asyncio.get_running_loop().call_soon(self._report_pending, payload)
+
+    def _report_pending(self, entry: dict[str, Json]) -> None:
+        pending = self.authenticator.devices.listing()["pending"]
+        if any(each["requestId"] == entry["requestId"] for each in pending):
+            log.warning("%s", describe_pending(entry))
 
     def _drop_device(self, device_id: str, role: str, except_conn_id: str) -> None:
         """Disconnect the clients of a voided device token, except one connection."""

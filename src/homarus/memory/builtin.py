@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from homarus.core.errors import HomarusError, StoreError
@@ -117,11 +118,10 @@ class BuiltinBackend:
             self._writer = open_index(self._spec.database, max_cached=max_cached)
         index = self._writer
         index.embedder = embedder
-        notes = self._find_notes(index)
-        report = index.sync(notes, force=force, progress=progress)
+        report = index.sync(partial(self._find_notes, index), force=force, progress=progress)
         if report.problem and not self._is_closed:
             self._log_failure(report.problem)
-        return self._self_test(index, notes, report, progress)
+        return self._self_test(index, report, progress)
 
     def _replace_failed(self, reason: str) -> bool:
         """Switch to the provider that is configured as the fallback; False if there is none."""
@@ -148,22 +148,17 @@ class BuiltinBackend:
             notes += self._transcripts.notes(_audiences(index))
         return notes
 
-    def _self_test(
-        self,
-        index: Index,
-        notes: list[NoteFile | SkippedFile],
-        report: SyncReport,
-        progress: Progress,
-    ) -> SyncReport:
+    def _self_test(self, index: Index, report: SyncReport, progress: Progress) -> SyncReport:
         """Search for words of the newest note; rebuild the index once if they are not found."""
         if self._tested and not (report.indexed or report.rebuilt):
             return report
-        missing = self._test(notes, report)
+        find = partial(self._find_notes, index)
+        missing = self._test(find(), report)
         if missing:
             log.error("memory of %s does not find %s: made anew", self._spec.agent, missing)
-            again = index.sync(notes, force=True, progress=progress)
+            again = index.sync(find, force=True, progress=progress)
             report = replace(again, rebuilt=f"the index did not find what is in {missing}")
-            missing = self._test(notes, report)
+            missing = self._test(find(), report)
         self._tested = missing == ""
         self._problem = (
             f"the index of {self._spec.agent} does not find what is in {missing}" if missing else ""
@@ -226,7 +221,7 @@ class BuiltinBackend:
         """Index the words for a search that found no usable index; the next sync adds vectors."""
         reason = broken.database.rebuilt
         with open_index(broken.database.path) as index:
-            report = index.sync(self._find_notes(index))
+            report = index.sync(partial(self._find_notes, index))
         return replace(report, rebuilt=reason or report.rebuilt)
 
     # --- the embedder

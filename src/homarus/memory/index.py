@@ -1,7 +1,7 @@
 """The index of an agent's notes, `memory/<agentId>.homarus.sqlite`: derived from the files.
 
     with open_index(path) as index:
-        report = index.sync(find_notes(workspace))
+        report = index.sync(lambda: find_notes(workspace))
 
 A note is read again only when its file changed (size, times, then SHA-256). All changes of one
 `sync` are one transaction: a search sees the previous generation until the new one is complete. A
@@ -10,9 +10,9 @@ damaged database is replaced and rebuilt; the notes themselves are never written
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import apsw
 
@@ -32,6 +32,8 @@ from homarus.store.sqlite_errors import TranslateErrors
 
 if TYPE_CHECKING:
     from homarus.memory.base import Progress
+
+FindNotes: TypeAlias = Callable[[], Iterable[NoteFile | SkippedFile]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,33 +139,37 @@ class Index:
 
     def sync(
         self,
-        notes: Iterable[NoteFile | SkippedFile],
+        find: FindNotes,
         *,
         force: bool = False,
         progress: "Progress | None" = None,
     ) -> SyncReport:
-        """Update the index from the files; `force` reads every file again."""
-        notes = list(notes)
+        """Update the index from the files; `force` reads every file again.
+
+        `find` lists the notes; it is called again when another process wrote meanwhile, since its
+        notes may be newer than the list.
+        """
         try:
-            return self._sync(notes, progress, force=force)
+            return self._sync(find, progress, force=force)
         except (
             CorruptDataError,
             ConflictError,
         ) as exc:  # after a conflict, what the other process wrote is compared again
             if isinstance(exc, CorruptDataError):
                 self.database.reopen(exc)
-        return self._sync(notes, progress, force=force)
+        return self._sync(find, progress, force=force)
 
-    def _sync(
-        self, notes: list[NoteFile | SkippedFile], progress: "Progress | None", *, force: bool
-    ) -> SyncReport:
+    def _sync(self, find: FindNotes, progress: "Progress | None", *, force: bool) -> SyncReport:
         with self.database.reading() as db:
             is_full = force or schema.read_meta(db, schema.META_KEY) != _SHAPE
             missing = missing_of(db, self.embedder.model) if self.embedder else 0
-            plan = _SyncPlan(is_full, is_vector_due=not is_full and missing != 0)
+            plan = _SyncPlan(
+                find, self.generation, is_full, is_vector_due=not is_full and missing != 0
+            )
             recorded = {} if is_full else read_known(db)
         cache = self._cache()
-        sync = _SyncRun(self.database, plan, ChangeScan(recorded, notes), cache, progress)
+        changes = ChangeScan(recorded, list(find()))  # after the generation was read
+        sync = _SyncRun(self.database, plan, changes, cache, progress)
         if sync.is_needed():
             try:
                 with TranslateErrors(self.database.path):
@@ -219,8 +225,13 @@ _STEP_LINES = 64  # lines without a vector for each step of the progress
 
 @dataclass(frozen=True, slots=True)
 class _SyncPlan:
-    """What a sync does: a full rebuild, missing vectors, or just the changes."""
+    """What a sync does: a full rebuild, missing vectors, or just the changes.
 
+    `generation` is that of the index before the notes were listed.
+    """
+
+    find: FindNotes
+    generation: int
     is_full: bool
     is_vector_due: bool = False
 
@@ -236,15 +247,19 @@ class _SyncRun:
         cache: VectorCache | None,
         progress: "Progress | None",
     ) -> None:
-        self._database, self._plan, self._changes = database, plan, changes
+        self._database, self._plan = database, plan
         self._progress = progress
         self.cache = cache
         self.writer: IndexWriter | None = None
-        self.skipped = list(changes.skipped)
         self.removed: list[str] = []
-        self.unchanged = len(changes.notes) - len(changes.suspects)
         self._done = 0
+        self._use(changes)
         self._all = len(changes.suspects) * (2 if cache else 1)
+
+    def _use(self, changes: ChangeScan) -> None:
+        self._changes = changes
+        self.skipped = list(changes.skipped)
+        self.unchanged = len(changes.notes) - len(changes.suspects)
 
     def is_needed(self) -> bool:
         """Return whether there is anything to do; if not, nothing is locked or written."""
@@ -284,6 +299,8 @@ class _SyncRun:
             before = {str(path) for (path,) in select(db, "SELECT path FROM notes")}
             if not plan.is_full and schema.read_meta(db, schema.META_KEY) != _SHAPE:
                 raise ConflictError(f"another process made {self._database.path} in another way")
+            if int(schema.read_meta(db, "generation") or 0) != plan.generation:
+                self._scan_again(db)
             if plan.is_full:
                 schema.clear(db)
             model = add_model(db, self.cache.model) if self.cache else 0
@@ -298,6 +315,11 @@ class _SyncRun:
             count_missing(db)
         if self.cache:
             self.cache.prune()
+
+    def _scan_again(self, db: apsw.Connection) -> None:
+        """List the notes again: a note that another process added may be newer than the list."""
+        recorded = {} if self._plan.is_full else read_known(db)
+        self._use(ChangeScan(recorded, list(self._plan.find())))
 
     def _remove_missing(self, writer: IndexWriter, before: set[str]) -> None:
         if self._plan.is_full:

@@ -126,8 +126,8 @@ class NoteSearch:
 
     def sync(self, *, force: bool = False, progress: Progress = ignore_progress) -> SyncReport:
         """Update the index from the files."""
-        notes = find_notes(self._workspace, self._extra)
-        return self.index.sync(notes, force=force, progress=progress)
+        find = partial(find_notes, self._workspace, self._extra)
+        return self.index.sync(find, force=force, progress=progress)
 
     def search(self, text: str, options: SearchOptions | None = None) -> list[SearchResult]:
         """Return the lines or passages that answer a query, best first."""

@@ -31,12 +31,6 @@ def check_start_allowed(config: Config) -> None:
 def start_refusals(config: Config) -> Iterator[ConfigError]:
     """Yield the settings that a gateway of this version cannot obey."""
     gateway = config.gateway
-    if gateway.tls.enabled:
-        yield ConfigError(
-            "encrypted connections are not built yet, and the gateway would serve plain ones",
-            key="gateway.tls.enabled",
-            fix="set it to false, and put a reverse proxy with TLS or an SSH tunnel in front",
-        )
     if gateway.mode == "remote":
         yield ConfigError(
             "this machine is set up to use the gateway of another one",

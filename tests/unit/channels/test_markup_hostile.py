@@ -137,6 +137,12 @@ def test_render_discord_any_text_mentions_no_one(text: str, limit: int) -> None:
         assert not re.search(r"@(everyone|here)|<@[!&]?\d", outside_code)
 
 
+@pytest.mark.parametrize("dialect", sorted({*get_args(Dialect)} - {"markdown"}))
+def test_render_link_without_address_is_its_label(dialect: Dialect) -> None:
+    assert cut("a![]()", dialect) == ["a"]
+    assert cut("a![b]() [c]()", dialect) == ["ab c"]
+
+
 @given(TEXTS, LIMITS)
 def test_render_slack_any_text_mentions_no_one(text: str, limit: int) -> None:
     for part in cut(text, "slack", limit):

@@ -9,7 +9,7 @@ BlockCoalesce Broadcast Commands Compaction Compat ContextPruning ControlUi Cool
 CrossContext Detectors Endpoint Endpoints Env Exec FileTools Gateway GatewayAuth GroupChat
 HardClear Http HumanDelay Identity InboundWait Logging LoginClient LoopDetection Maintenance
 Marker MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry Models Peer ProviderEntry
-ProviderModel Queue QueueByChannel RateLimit Reload Reset ResetByType Sandbox SecretSource
+ProviderModel Queue QueueByChannel RateLimit Reload Remote Reset ResetByType Sandbox SecretSource
 SendMatch SendPolicy SendRule Session SoftTrim Spend SubagentTools Tls ToolFilter ToolNames
 ToolProfile Tools TrustedProxy
 """

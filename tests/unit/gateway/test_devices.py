@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import InvalidRequestError
-from homarus.gateway.device_records import DevicePairingRequest, read_device
+from homarus.gateway.device_records import (
+    DevicePairingRequest,
+    describe_pending,
+    read_device,
+)
 from homarus.gateway.devices import MAX_PENDING, DeviceRegistry
 from homarus.gateway.scopes import SCOPES, granted, implied, missing
 from homarus.testing.clock import START_MS, FakeClock
@@ -291,3 +295,24 @@ def test_device_paired_by_openclaw_is_known(world: Harness) -> None:
     device = read_device("d", entry)
     assert device and device.roles == {"operator"}
     assert device.token("operator")
+
+
+def test_removed_device_is_disconnected_and_unknown(world: Harness) -> None:
+    world.devices.pair(ask("d1"))
+    with pytest.raises(InvalidRequestError, match="missing scope"):
+        world.devices.remove("d1", (PAIRING,))
+    world.devices.remove("d1", (PAIRING,), by_device="d1")
+    assert world.file("paired") == {} and world.dropped == [("d1", "operator", "")]
+    assert world.devices.get("d1") is None
+    with pytest.raises(InvalidRequestError, match="unknown deviceId"):
+        world.devices.remove("d1", (ADMIN,))
+
+
+def test_pending_device_is_described_on_one_escaped_line() -> None:
+    entry = {"requestId": "12345678-9", "displayName": "a\nb\x1b[2J", "platform": "ios"}
+    line = describe_pending(entry | {"remoteIp": "192.168.1.7"})
+    assert line == (
+        "a b\\u{1b}[2J (ios) from 192.168.1.7 waits for your approval:"
+        " homarus devices approve 12345678"
+    )
+    assert describe_pending({}) == "a device waits for your approval: homarus devices approve "

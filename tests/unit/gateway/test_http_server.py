@@ -101,6 +101,17 @@ async def test_page_files_are_served_with_their_type(tmp_path: Path) -> None:
         )
 
 
+async def test_page_file_that_browser_has_is_not_sent_again(tmp_path: Path) -> None:
+    first = await look(tmp_path, "/")
+    assert first.headers["cache-control"] == "no-cache"
+    known = {**HERE, "if-none-match": f'"other", W/{first.headers["etag"]}'}
+    again = await look(tmp_path, "/", headers=known)
+    assert (again.status, again.body) == (304, "")
+    assert "content-security-policy" in again.headers
+    changed = await look(tmp_path, "/", headers={**HERE, "if-none-match": '"other"'})
+    assert changed.status == 200 and changed.body == first.body
+
+
 @pytest.mark.parametrize(
     "path", ["/nothing", "/static/index.html", "/../http.py", "//etc/passwd", "/%2e%2e/http.py"]
 )

@@ -403,3 +403,69 @@ async def test_chat_history_of_removed_agent_is_readable(tmp_path: Path) -> None
     async with run(tmp_path) as it:
         shown = await it.ask("chat.history", sessionKey="agent:gone:main")
         assert shown["messages"] == [] and shown["thinkingLevel"] == "off"
+
+
+async def test_chat_history_before_pages_back_without_gap(tmp_path: Path) -> None:
+    async with run(tmp_path, *(answer(f"a{n}") for n in range(5))) as it:
+        for n in range(5):
+            await it.send(f"q{n}", f"r{n}")
+        seen: list[str] = []
+        cursor: dict[str, Any] = {}
+        while page := (
+            await it.ask("chat.history", sessionKey="main", limit=3, maxChars=50, **cursor)
+        )["messages"]:
+            seen = [message["content"][0]["text"] for message in page] + seen
+            cursor = {"before": page[0]["__openclaw"]["id"]}
+        assert seen == [text for n in range(5) for text in (f"q{n}", f"a{n}")]
+        unknown = await it.ask("chat.history", sessionKey="main", before="ffffffff")
+        assert unknown["messages"] == []
+
+
+async def test_chat_history_without_cursor_params_has_no_ids(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("x" * 20_000)) as it:
+        await it.send("hi")
+        for message in (await it.ask("chat.history", sessionKey="main"))["messages"]:
+            assert "__openclaw" not in message
+
+
+async def test_chat_message_get_returns_text_that_history_cuts(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("é" * 300_000)) as it:
+        await it.send("hi")
+        history = await it.ask("chat.history", sessionKey="main", maxChars=100)
+        asked, cut = history["messages"]
+        assert "truncated" not in asked["__openclaw"] and cut["__openclaw"]["truncated"]
+        found = {"sessionKey": "main", "messageId": cut["__openclaw"]["id"]}
+        whole = (await it.ask("chat.message.get", found))["message"]
+        assert whole["content"] == [{"type": "text", "text": "é" * 300_000}]
+        assert "truncated" not in whole["__openclaw"]
+        unknown = await it.ask("chat.message.get", sessionKey="main", messageId="ffffffff")
+        assert unknown == {"ok": False, "unavailableReason": "not_found"}
+        elsewhere = await it.ask("chat.message.get", {**found, "sessionKey": "agent:main:other"})
+        assert not elsewhere["ok"]
+
+
+async def test_chat_message_get_returns_images_of_user_and_agent(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Look:\nMEDIA: chart.png\nMEDIA: /etc/passwd")) as it:
+        workspace = it.services.agent("main").workspace
+        workspace.mkdir(parents=True, exist_ok=True)
+        (workspace / "chart.png").write_bytes(base64.b64decode(PNG))
+        await it.ask("chat.send", sent("see", attachments=[{"content": PNG}]))
+        await it.ended("r")
+        shown = (await it.ask("chat.history", sessionKey="main", maxChars=500))["messages"]
+        question, reply = shown
+        (picture,) = [part for part in question["content"] if part["type"] == "image"]
+        assert picture["omitted"] and "data" not in picture
+        found = {"sessionKey": "main", "messageId": question["__openclaw"]["id"]}
+        got = await it.ask("chat.message.get", {**found, "index": picture["index"]})
+        assert got["image"] == {"type": "image", "mimeType": "image/png", "data": PNG}
+        text, *files = reply["content"]
+        assert text["text"] == "Look:"
+        assert files == [
+            {"type": "media", "path": "chart.png"}, {"type": "media", "path": "/etc/passwd"}
+        ]  # fmt: skip
+        found = {"sessionKey": "main", "messageId": reply["__openclaw"]["id"]}
+        got = await it.ask("chat.message.get", {**found, "media": "chart.png"})
+        assert got["image"]["data"] == PNG
+        for path in ("/etc/passwd", "other.png"):  # no image of the workspace; not in the message
+            refused = await it.ask("chat.message.get", {**found, "media": path})
+            assert refused == {"ok": False, "unavailableReason": "not_visible"}

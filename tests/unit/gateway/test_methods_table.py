@@ -27,17 +27,19 @@ SHAPES = json.loads(
 SCOPES = {
     "read": "health logs.tail status usage.status usage.cost models.list agents.list "
     "agent.identity.get sessions.list sessions.preview system-presence last-heartbeat "
-    "chat.history config.get inbox.list channels.status memory.status commands.list "
-    "sessions.describe sessions.subscribe sessions.unsubscribe sessions.messages.subscribe "
-    "sessions.messages.unsubscribe",
+    "chat.history chat.message.get config.get inbox.list channels.status memory.status "
+    "commands.list sessions.describe sessions.subscribe sessions.unsubscribe "
+    "sessions.messages.subscribe sessions.messages.unsubscribe",
     "write": "agent agent.wait wake chat.send chat.abort inbox.retry send memory.search "
     "memory.get memory.write sessions.create",
     "pairing": "device.pair.list device.pair.approve device.pair.reject device.token.rotate "
-    "device.token.revoke channels.pairing.list channels.pairing.approve channels.pairing.dismiss",
+    "device.token.revoke device.pair.remove channels.pairing.list channels.pairing.approve "
+    "channels.pairing.dismiss",
     "admin": "config.set config.patch config.apply config.schema agents.create agents.update "
     "agents.delete agents.files.list agents.files.get agents.files.set sessions.patch "
     "sessions.reset sessions.delete sessions.compact sessions.resolve sessions.usage chat.inject "
-    "system-event inbox.discard models.status prompt.get channels.logout memory.index",
+    "system-event inbox.discard models.status prompt.get channels.logout memory.index "
+    "wizard.start wizard.next wizard.cancel wizard.status",
 }
 # The protocol's name of a method's params, where it has one.
 NAMED = {
@@ -54,14 +56,15 @@ NAMED = {
 ADDED = {
     "agent": {"model?"},
     "chat.abort": {"agentId?", "preserveSideRuns?"},
-    "chat.history": {"agentId?"},
+    "chat.history": {"agentId?", "before?", "maxChars?"},
     "chat.send": {"agentId?", "sessionId?"},
     "models.list": {
         "details?", "agentId?", "sessionKey?", "provider?", "includeDetails?", "view?",
     },
 }  # fmt: skip
 PROTOCOL_4 = {
-    "commands.list", "sessions.create", "sessions.describe", "sessions.subscribe",
+    "commands.list", "device.pair.remove", "sessions.create", "sessions.describe",
+    "sessions.subscribe",
     "sessions.unsubscribe", "sessions.messages.subscribe", "sessions.messages.unsubscribe",
 }  # fmt: skip
 
@@ -88,7 +91,7 @@ def test_method_params_match_the_protocol_names_and_required_keys(
                                "prompt.get", "channels.pairing.list",
                                "channels.pairing.approve", "channels.pairing.dismiss",
                                "memory.status", "memory.search", "memory.get",
-                               "memory.write", "memory.index"}  # fmt: skip
+                               "memory.write", "memory.index", "chat.message.get"}  # fmt: skip
         return
     ours = {
         str(field.alias) + ("" if field.is_required() else "?")

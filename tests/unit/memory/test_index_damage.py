@@ -259,11 +259,11 @@ def test_row_42_locked_by_other_process_raises(sample: IndexFixture) -> None:
     try:
         with sample.memory() as memory, open_index(sample.database, busy_ms=20) as index:
             with pytest.raises(StateInUseError, match="another process"):
-                index.sync(find_notes(sample.folder))
+                index.sync(lambda: find_notes(sample.folder))
             assert sample.ask(memory) == sample.answers
             assert not says(memory, "lighthouse")
             holder.execute("ROLLBACK")
-            assert index.sync(find_notes(sample.folder)).indexed == ("memory/new.md",)
+            assert index.sync(lambda: find_notes(sample.folder)).indexed == ("memory/new.md",)
             assert memory.search("lighthouse")[0].path == "memory/new.md"
     finally:
         holder.close()
@@ -274,7 +274,7 @@ def test_row_42_locked_without_changes_succeeds(sample: IndexFixture) -> None:
     holder = apsw.Connection(str(sample.database))
     holder.execute("BEGIN IMMEDIATE")
     with open_index(sample.database, busy_ms=20) as index:
-        assert index.sync(find_notes(sample.folder)).unchanged == 24
+        assert index.sync(lambda: find_notes(sample.folder)).unchanged == 24
     holder.close()
 
 
@@ -289,7 +289,7 @@ def test_index_programming_error_is_not_treated_as_damage(sample: IndexFixture) 
         ):
             db.execute("SELECT missing FROM lines")
         assert not isinstance(caught.value, CorruptDataError)
-        assert index.sync(find_notes(sample.folder)).unchanged == 24
+        assert index.sync(lambda: find_notes(sample.folder)).unchanged == 24
     assert sample.check() == ""
 
 
@@ -301,10 +301,10 @@ def test_index_disk_full_keeps_previous_generation(sample: IndexFixture) -> None
             ((pages,),) = index.database.db.execute("PRAGMA page_count").fetchall()
             index.database.db.execute(f"PRAGMA max_page_count = {int(str(pages)) + 20}")
             with pytest.raises(DiskFullError):
-                index.sync(find_notes(sample.folder))
+                index.sync(lambda: find_notes(sample.folder))
             assert sample.ask(memory) == sample.answers
             index.database.db.execute("PRAGMA max_page_count = 1000000")
-            assert index.sync(find_notes(sample.folder)).indexed == ("memory/new.md",)
+            assert index.sync(lambda: find_notes(sample.folder)).indexed == ("memory/new.md",)
             assert memory.search("lighthouse")
     finally:
         changed.unlink()

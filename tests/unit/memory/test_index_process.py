@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from homarus.memory.note_files import NoteFile, SkippedFile, find_notes
 from homarus.memory.note_search import NoteSearch
 
 GUARD_S = 60
@@ -143,6 +144,28 @@ def test_search_during_sync_sees_previous_generation(tmp_path: Path) -> None:
         assert all("lamp" in one for one in seen)
         assert "harbour" in other.search("harbour 7")[0].snippet
         assert not says(other, "lamp")
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_sync_keeps_note_added_after_its_notes_were_listed(tmp_path: Path, force: bool) -> None:
+    write_notes(tmp_path, "lamp")
+    with memory_of(tmp_path) as memory, memory_of(tmp_path) as other:
+        memory.sync()
+        lists: list[int] = []
+
+        def find() -> list[NoteFile | SkippedFile]:
+            found = find_notes(tmp_path)
+            lists.append(len(found))
+            if len(lists) == 1:
+                (tmp_path / "memory" / "ben.md").write_text("- harbour of ben")
+                other.sync()
+            return found
+
+        write_notes(tmp_path, "bridge")
+        memory.index.sync(find, force=force)
+        assert lists == [60, 61]
+        assert memory.search("harbour ben")[0].path == "memory/ben.md"
+    check_whole(tmp_path)
 
 
 def test_index_many_processes_sync_and_search_concurrently(tmp_path: Path) -> None:

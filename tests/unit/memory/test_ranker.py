@@ -124,7 +124,7 @@ def test_search_group_view_hides_private_notes(tmp_path: Path) -> None:
         (tmp_path / f"{name}.md").write_text(f"- the {name} secret", encoding="utf-8")
     with open_index(tmp_path / "i.sqlite") as index:
         index.sync(
-            [
+            lambda: [
                 NoteFile("mine.md", tmp_path / "mine.md", owner="ada", audience="private"),
                 NoteFile("ours.md", tmp_path / "ours.md", owner="ada", audience="group"),
             ]

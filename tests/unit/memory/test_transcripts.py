@@ -442,7 +442,7 @@ def test_sync_transcripts_are_indexed_and_removed(tmp_path: Path) -> None:
     file = put(spec, "s2.jsonl", [said("toolResult", "nothing is said here")])
     finder = TranscriptSource(spec)
     with open_index(spec.database) as index:
-        report = index.sync(finder.notes({}, NOW_MS))
+        report = index.sync(lambda: finder.notes({}, NOW_MS))
         assert report.indexed == ("sessions/s1.md",)
         assert [one.path for one in report.skipped] == ["sessions/s2.md"]
         rows = list(
@@ -452,7 +452,7 @@ def test_sync_transcripts_are_indexed_and_removed(tmp_path: Path) -> None:
         assert rows == [("sessions/s1.md", "sessions", OWNER.user, UNCLAIMED, day)]
         (spec.transcripts / "s1.jsonl").unlink()
         file.unlink()
-        assert index.sync(finder.notes({}, NOW_MS)).removed == ("sessions/s1.md",)
+        assert index.sync(lambda: finder.notes({}, NOW_MS)).removed == ("sessions/s1.md",)
 
 
 def test_retention_expired_transcript_is_not_reread_unchanged(

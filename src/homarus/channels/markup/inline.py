@@ -181,9 +181,9 @@ class InlineLayout:
 
     def _open_link(self, token: Token) -> None:
         self._href = str(token.attrs["href"])
-        is_link = self._dialect_style.has_links and self._href.lower().startswith(
-            self._dialect_style.schemes
-        )
+        style = self._dialect_style
+        has_scheme = self._href.lower().startswith(style.schemes)
+        is_link = style.has_links and has_scheme and self._href != ""
         self._open("link" if is_link else None, self._href)
         self._label.clear()
         self._label_start = len(self._events)
@@ -201,7 +201,7 @@ class InlineLayout:
         if not label:
             self._events.append(TextRun(self._dialect_style.spell_link(href)))
         self._close()
-        if not is_marked:
+        if href and not is_marked:
             self._events.append(TextRun(f" ({self._dialect_style.spell_link(href)})"))
 
     def _take_image(self, token: Token) -> None:

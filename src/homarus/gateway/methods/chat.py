@@ -1,5 +1,6 @@
 """The `chat.*` methods: send a message, read the history, stop a run, inject a message."""
 
+import asyncio
 import re
 import unicodedata
 from typing import Annotated, Any
@@ -8,11 +9,19 @@ from pydantic import Field
 
 from homarus.agent.commands.catalog import ParsedCommand, is_abort_request_text, parse_command
 from homarus.core.errors import InvalidRequestError
-from homarus.core.message import Json
+from homarus.core.message import Image, Json
 from homarus.core.session_keys import agent_id_of
-from homarus.gateway.attachments import read_images
+from homarus.gateway.attachments import decode_image, read_images
 from homarus.gateway.frames import NEWEST_PROTOCOL
-from homarus.gateway.history import newest_path, show_history
+from homarus.gateway.history import (
+    MAX_TEXT_CHARS,
+    MAX_WHOLE_CHARS,
+    find_entry,
+    images_of,
+    newest_path,
+    show_entry,
+    show_history,
+)
 from homarus.gateway.method import MethodCall, Params, Scope, method, missing_scope
 from homarus.gateway.params import Id, MessageText, Ms, Name
 from homarus.gateway.run_request import (
@@ -115,11 +124,21 @@ def _duplicate_status(row: InboxRecord) -> Json:
 
 
 class ChatHistoryParams(Params):
-    """Which session, and how much of it."""
+    """Which session, and how much of it.
+
+    With `max_chars` or `before`, every message has its id: `before` one, the older ones are read.
+    """
 
     session_key: Name
     agent_id: Name | None = None
     limit: Annotated[int, Field(ge=1, le=1000)] = _DEFAULT_LIMIT
+    max_chars: Annotated[int, Field(ge=1, le=500_000)] | None = None
+    before: Name | None = None
+
+    @property
+    def text_chars(self) -> int | None:
+        """How long a text may be when messages are to have ids; None when they have none."""
+        return self.max_chars or (MAX_TEXT_CHARS if self.before else None)
 
 
 @method("chat.history", scope="read", params=ChatHistoryParams)
@@ -129,19 +148,69 @@ async def history(call: MethodCall, params: ChatHistoryParams) -> Json:
     record = await call.services.store.session(key)
     shown: dict[str, Json] = {"sessionKey": key, "messages": []}
     if record and record.session_id:
-        path = await newest_path(call.services.store, record.session_id, params.limit)
-        messages = show_history(path, params.limit)
+        store, limit, session_id = call.services.store, params.limit, record.session_id
+        path = await newest_path(store, session_id, limit, params.before)
+        messages = show_history(path, limit, params.text_chars)
         shown = {"sessionKey": key, "sessionId": record.session_id, "messages": messages}
     data = record.data if record else {}
     shown["thinkingLevel"] = await _thinking(call, key, data.get("thinkingLevel"))
     if isinstance(verbose := data.get("verboseLevel"), str):
         shown["verboseLevel"] = verbose
-    if call.caller.protocol >= NEWEST_PROTOCOL and record:
+    is_newest = call.caller.protocol >= NEWEST_PROTOCOL
+    if is_newest and record:
         shown["sessionInfo"] = await newest_session_row(call.services, record)
+    if is_newest or params.text_chars:
         for message in shown["messages"]:
             call.gateway.runs.add_message_key(key, message)
-    call.gateway.catch_up(key, call.caller)
+    if params.before is None:
+        call.gateway.catch_up(key, call.caller)
     return shown
+
+
+class ChatMessageGetParams(Params):
+    """One message of a session by its id; with `index` or `media`, one image of it."""
+
+    session_key: Name
+    agent_id: Name | None = None
+    message_id: Name
+    max_chars: Annotated[int, Field(ge=1, le=MAX_WHOLE_CHARS)] = MAX_WHOLE_CHARS
+    index: Annotated[int, Field(ge=0)] | None = None
+    media: Annotated[str, Field(min_length=1, max_length=4_096)] | None = None
+
+
+@method("chat.message.get", scope="read", params=ChatMessageGetParams, advertised=False)
+async def get_message(call: MethodCall, params: ChatMessageGetParams) -> Json:
+    """Return a message whose text `chat.history` has cut, or one of its images."""
+    key = resolve_session_key(call, params.session_key, params.agent_id)
+    record = await call.services.store.session(key)
+    entry = None
+    if record and record.session_id:
+        entry = await find_entry(call.services.store, record.session_id, params.message_id)
+    message = show_entry(entry, params.max_chars) if entry else None
+    if entry is None or message is None:
+        return {"ok": False, "unavailableReason": "not_found"}
+    if params.index is None and params.media is None:
+        return {"ok": True, "message": message}
+    image = None
+    if params.index is not None:
+        image = decode_image(images_of(entry).get(params.index, ""))
+    elif {"type": "media", "path": params.media} in message["content"]:
+        image = await asyncio.to_thread(_read_media, call, key, params.media or "")
+    if image is None:
+        return {"ok": False, "unavailableReason": "not_visible"}
+    return {"ok": True, "image": {"type": "image", "mimeType": image.mime, "data": image.data}}
+
+
+def _read_media(call: MethodCall, key: str, path: str) -> Image | None:
+    """Return an image of the agent's workspace; None when it cannot be shown."""
+    from homarus.core.errors import ToolError
+    from homarus.tools.builtin.files import read_image
+    from homarus.tools.rooted_fs import RootedFs
+
+    try:
+        return read_image(RootedFs(call.services.agent(agent_id_of(key)).workspace), path)
+    except (OSError, ToolError):
+        return None
 
 
 async def _thinking(call: MethodCall, key: str, chosen: Json) -> str:

@@ -80,3 +80,21 @@ async def revoke(call: MethodCall, params: DeviceRevokeParams) -> Json:
         params.device_id, params.role, call.caller.scopes, by_device=call.caller.device_id
     )
     return {"deviceId": params.device_id, "role": params.role, "revokedAtMs": at_ms}
+
+
+class DeviceRemoveParams(Params):
+    """A device."""
+
+    device_id: Name
+
+
+@method("device.pair.remove", scope="pairing", params=DeviceRemoveParams)
+async def remove(call: MethodCall, params: DeviceRemoveParams) -> Json:
+    """Forget a device that may do no more than the caller, or the caller's own.
+
+    Its connections are closed at once, and it must be paired as a new one.
+    """
+    call.gateway.authenticator.devices.remove(
+        params.device_id, call.caller.scopes, by_device=call.caller.device_id
+    )
+    return {"deviceId": params.device_id}
