@@ -24,8 +24,8 @@ INPUT_S = 3.0
 
 
 @click.command("agent")
-@click.argument("words", metavar="[MESSAGE]", nargs=-1)
-@click.option("-m", "--message", help="The same as MESSAGE; standard input is left alone.")
+@click.argument("message", metavar="[MESSAGE]", nargs=-1)
+@click.option("-m", "--message", "option", help="The same as MESSAGE; nothing is read from a pipe.")
 @click.option("--agent", "agent_id", metavar="ID", help="The agent to ask.")
 @click.option("--session-key", metavar="KEY", help="The conversation to go on with.")
 @click.option("--model", metavar="REF", help="Use this model for this answer.")
@@ -41,8 +41,8 @@ INPUT_S = 3.0
 @gateway_options
 @as_json_option
 def command(
-    words: tuple[str, ...],
-    message: str | None,
+    message: tuple[str, ...],
+    option: str | None,
     agent_id: str | None,
     session_key: str | None,
     model: str | None,
@@ -64,7 +64,7 @@ def command(
     MESSAGE is one argument, in quotes. What is piped in is the message, or is added to MESSAGE;
     `-` waits for standard input, also at a terminal.
     """
-    text = _read_message(words, message)
+    text = _read_message(message, option)
     options = RunOptions(model=model, thinking=thinking, timeout_s=timeout_s)
     chat = {
         "to": to,

@@ -1,7 +1,7 @@
 """A message that a model service rejected is kept in the history and left out of later requests."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from homarus.core.errors import (
     ProviderError,
     UnreachableError,
 )
-from homarus.core.message import Image, Message, ToolCall, user_message
+from homarus.core.message import Image, Message, StoppedBy, ToolCall, user_message
+from homarus.providers.base import Delta, ModelRequest
 from homarus.sessions.session import SessionRepository
 from homarus.testing.fakes import Hang, ScriptedProvider, assistant_message
 from tests.unit.agent.builders import ORIGIN, result, said
@@ -94,18 +95,22 @@ def test_refused_tool_result_does_not_make_next_message_fail(tmp_path: Path) -> 
 
 def test_stopped_question_is_left_out_and_interrupted_one_stays(tmp_path: Path) -> None:
     class Silent(ScriptedProvider):
-        async def stream(self, request):  # type: ignore[no-untyped-def]
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
             if request.messages[-1].text == "wait":
                 await asyncio.Event().wait()
             async for piece in super().stream(request):
                 yield piece
 
-    for by, expected in (("rpc", ["second"]), ("interrupt", ["wait", "second"])):
+    cases: list[tuple[StoppedBy, list[str]]] = [
+        ("rpc", ["second"]),
+        ("interrupt", ["wait", "second"]),
+    ]
+    for by, expected in cases:
         harness = Harness(tmp_path)
         harness.provider = Silent([assistant_message("hello")])
 
-        def stop(harness: Harness = harness, by: str = by) -> None:
-            harness.runs.mark_stopped_by(KEY, None, by)  # type: ignore[arg-type]
+        def stop(harness: Harness = harness, by: StoppedBy = by) -> None:
+            harness.runs.mark_stopped_by(KEY, None, by)
             harness.runs.stop(KEY)
 
         assert harness.run(message("wait"), stop).status == "aborted"
