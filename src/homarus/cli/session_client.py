@@ -277,6 +277,7 @@ class GatewaySessionClient:
                         await run.shown.wait()
         response = found if isinstance(found, dict) else {}
         result = response.get("result") or {}
+        result.setdefault("meta", {}).setdefault("attempts", [])
         payloads = result.get("payloads") or ()
         text = "\n".join(str(payload.get("text") or "") for payload in payloads)
         return ChatAnswer(text, bool((result.get("meta") or {}).get("aborted")), payload=response)
