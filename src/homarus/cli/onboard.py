@@ -168,9 +168,10 @@ def onboard_by_options(given: Mapping[str, Any], *, as_json: bool) -> None:
     from homarus.gateway.wizard.flow import WizardFlow
 
     paths = Paths.find(os.environ)
-    prompter = OptionPrompter(_answers(given), is_silent=as_json)
+    prompter, answers = OptionPrompter(_answers(given), is_silent=as_json), WizardAnswers()
+    answers.preset("daemon.install", given["daemon"])
     options = _options(given, is_silent=True)
-    flow = WizardFlow(prompter, make_services("onboard"), WizardAnswers(), options)
+    flow = WizardFlow(prompter, make_services("onboard"), answers, options)
     asyncio.run(flow.onboard())
     if as_json:
         config = load_config(paths, os.environ).config
