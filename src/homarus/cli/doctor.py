@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -111,14 +112,26 @@ def _print(findings: list[DoctorFinding], *, everything: bool, fix: bool) -> Non
     for finding in findings if everything else problems_first:
         is_wrong = finding.state in {"note", "bad"}
         if is_wrong or everything or (fix and finding.about == "state"):
-            click.echo(f"{MARKS[finding.state]} {finding.about}: {finding.text}")
+            _echo(f"{MARKS[finding.state]} {finding.about}: {finding.text}")
             if finding.fix:
-                click.echo(f"  → {finding.fix}")
+                _echo(f"  → {finding.fix}")
     if everything:
         groups = ", ".join(sorted(unimplemented_keys()))
-        text = f"Settings of OpenClaw that have no effect yet: {groups}."
-        click.echo("\n" + textwrap.fill(text, 100, break_on_hyphens=False) + "\n")
+        _echo(f"\nSettings of OpenClaw that have no effect yet: {groups}.\n")
     click.echo(_summary([finding.state for finding in findings]))
+
+
+def _echo(text: str) -> None:
+    """Print a line, wrapped at words in a terminal."""
+    if sys.stdout.isatty():
+        wrapper = textwrap.TextWrapper(
+            shutil.get_terminal_size().columns - 1,
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        text = "\n".join("\n".join(wrapper.wrap(line)) for line in text.split("\n"))
+    click.echo(text)
 
 
 def _summary(states: list[FindingState]) -> str:
