@@ -36,7 +36,7 @@ def open_phone(browser: Browser, url: str) -> Page:
 
 
 def request_id(page: Page) -> str:
-    shown = page.wait_for_text("#problem", "homarus devices approve")
+    shown = page.wait_for_text("#problem:not([hidden])", "homarus devices approve")
     return shown.rpartition("homarus devices approve ")[2].split()[0]
 
 
