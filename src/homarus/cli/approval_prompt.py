@@ -9,11 +9,11 @@ it.
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from typing import Final, Protocol
 
-from homarus.cli.terminal import LineReader, TerminalView
+from homarus.cli.terminal import TerminalView
 from homarus.tools.tool import ApprovalRequest
 
 ANSWER_DELAY_S: Final = 1.0
@@ -23,25 +23,36 @@ _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _PASTE_START, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
 _ENTER, _ERASE, _CLEAR, _CANCEL = b"\r\n", b"\x7f\x08", b"\x15", b"\x03\x04"
 _MAX_CHARS: Final = 20
-_YES: Final = frozenset({b"y", b"yes"})
+_YES: Final = frozenset({b"y", b"yes", b"once"})
+_ALWAYS: Final = frozenset({b"a", b"always"})
+
+
+class SupportsExclusive(Protocol):
+    """What reads the terminal at other times, and can give it to the prompt."""
+
+    def exclusive(self) -> AbstractAsyncContextManager[None]: ...
 
 
 class ApprovalPrompt:
     """Asks one question at a time, while no line is being read."""
 
-    def __init__(self, view: TerminalView, lines: LineReader) -> None:
+    def __init__(self, view: TerminalView, lines: SupportsExclusive) -> None:
         self._view, self._lines = view, lines
         self._answer: asyncio.Future[bool] | None = None
 
     async def ask(self, question: ApprovalRequest) -> bool:
-        """Show the question and return whether the person allows it."""
+        """Show the question and return whether the person allows it; "always" is saved first."""
         import termios
 
-        async with self._lines.terminal:
+        async with self._lines.exclusive():
             with suppress(termios.error), _raw_terminal() as descriptor:
                 self._view.open_question(question.title, question.detail)
                 try:
-                    return await self._wait(descriptor)
+                    keys = _AnswerKeys(offers_always=question.allow_always is not None)
+                    is_allowed = await self._wait(descriptor, keys)
+                    if is_allowed and keys.is_always and question.allow_always:
+                        self._save(question.allow_always)
+                    return is_allowed
                 finally:
                     self._view.close_question()
         return False  # the terminal is gone
@@ -51,11 +62,16 @@ class ApprovalPrompt:
         if self._answer and not self._answer.done():
             self._answer.set_result(False)
 
-    async def _wait(self, descriptor: int) -> bool:
+    def _save(self, allow_always: Callable[[], None]) -> None:
+        try:
+            allow_always()
+        except OSError as exc:
+            self._view.error(f"It runs now, but “always” could not be saved: {exc}")
+
+    async def _wait(self, descriptor: int, keys: "_AnswerKeys") -> bool:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
         self._answer = answer
-        keys = _AnswerKeys()
         key_at_s = 0.0
 
         def read() -> None:
@@ -81,7 +97,8 @@ class ApprovalPrompt:
                 if key_at_s:
                     answerable_at_s = max(answerable_at_s, key_at_s + _QUIET_S)
             if not answer.done():
-                self._view.prompt_for_answer(_IGNORED_NOTE if key_at_s else "")
+                note = _IGNORED_NOTE if key_at_s else ""
+                self._view.prompt_for_answer(note, offers_always=keys.offers_always)
             keys.typed, keys.are_ignored = b"", False
             return await answer
         finally:
@@ -92,8 +109,9 @@ class ApprovalPrompt:
 class _AnswerKeys:
     """Collects one line of ASCII letters from keys, without pasted text and escape sequences."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, offers_always: bool = False) -> None:
         self.typed = b""
+        self.offers_always, self.is_always = offers_always, False
         self.are_ignored = True  # until the question can be answered
         self._pending = b""  # what may be the start of a longer sequence
         self._is_pasting = False
@@ -106,7 +124,8 @@ class _AnswerKeys:
             if key in _CANCEL:
                 return False
             if key in _ENTER:
-                return self.typed.lower() in _YES
+                self.is_always = self.offers_always and self.typed.lower() in _ALWAYS
+                return self.is_always or self.typed.lower() in _YES
             if key in _ERASE:
                 self.typed = self.typed[:-1]
             elif key in _CLEAR:

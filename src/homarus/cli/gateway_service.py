@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -229,6 +230,29 @@ def uninstall() -> ServiceBackend | None:
     keeper.check()
     keeper.remove()
     return keeper
+
+
+def remove_files(paths: Paths, env: Mapping[str, str]) -> ServiceBackend | None:
+    """Remove the service's files where its manager does not run; None when it has none."""
+    keeper = find_installed(paths, env)
+    if keeper is None:
+        return None
+    keeper.file.unlink(missing_ok=True)
+    (keeper.file.parent / "default.target.wants" / keeper.name).unlink(missing_ok=True)
+    return keeper
+
+
+def remove_empty_folders(file: Path, home: Path) -> None:
+    """Remove the folders of a service's file that are empty, below the home."""
+    with suppress(OSError):
+        (file.parent / "default.target.wants").rmdir()
+    folder = file.parent
+    while folder != home and folder.is_relative_to(home):
+        try:
+            folder.rmdir()
+        except OSError:  # it has other files
+            return
+        folder = folder.parent
 
 
 def require_service() -> ServiceBackend:

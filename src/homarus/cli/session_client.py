@@ -5,8 +5,8 @@ Both clients show the same events while an answer is made.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import field
 from math import ceil
 from typing import TYPE_CHECKING, Final, Protocol
@@ -18,6 +18,8 @@ from homarus.cli.gateway_options import (
     list_pending,
     open_gateway,
 )
+from homarus.config.model_refs import aliases
+from homarus.config.schema import Config
 from homarus.core.bus import Subscription
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, UnavailableError, UserError
@@ -42,13 +44,15 @@ from homarus.core.message import (
     Text,
     ToolCall,
     ToolResult,
+    Usage,
 )
 from homarus.core.tasks import task_group
 from homarus.gateway.device_records import describe_pending
 from homarus.process import open_app
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl, SessionStatus
-from homarus.sessions.levels import think_level
+from homarus.sessions.levels import think_level, usage_display
+from homarus.sessions.transcript import decode_usage
 from homarus.tools.tool import AskApproval, deny_approval
 
 if TYPE_CHECKING:
@@ -64,10 +68,14 @@ NOWHERE: Final[Mapping[str, Json]] = {}
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """The outcome of a message; `payload` is the result of the `agent` method."""
+    """The outcome of a message; `payload` is the result of the `agent` method.
+
+    `is_merged`: the run of another message answered this one too, and reports how it went.
+    """
 
     text: str
     aborted: bool = False
+    is_merged: bool = False
     payload: Mapping[str, Json] = field(default_factory=dict)
 
 
@@ -95,6 +103,14 @@ class SessionClient(Protocol):
         """Stop the active run; return whether there was one."""
         ...
 
+    async def find_usage(self) -> str:
+        """Return the usage line of the last answer; "" unless `/usage` asks for it."""
+        ...
+
+    async def find_shortcuts(self) -> frozenset[str]:
+        """Return the words after a slash that the config defines: aliases of models, triggers."""
+        ...
+
 
 @asynccontextmanager
 async def open_session_client(
@@ -110,13 +126,16 @@ async def open_session_client(
     """Open a session; `local` does not use a gateway, even when one runs."""
     if local or not is_gateway_running(gateway):
         async with open_app(os.environ, ask=request_approval, warn=warn) as app:
+            session_key = app.control.resolve_key(key, agent)
             session = LocalSessionClient(
-                app.control, app.models, app.clock, app.control.resolve_key(key, agent)
+                app.control, app.models, app.clock, session_key, lambda: app.loaded.config
             )
             with app.bus.subscribe(size=100_000) as events:
                 async with task_group() as group:
                     group.create_task(session.show(events, show))
                     yield session
+                    with suppress(UnavailableError):  # it is stopped with the process
+                        await app.control.stop_and_wait(session_key)
                     events.close()
         return
     async with open_gateway(gateway) as client, task_group() as group:
@@ -132,9 +151,15 @@ class LocalSessionClient:
     """A session in this process."""
 
     def __init__(
-        self, control: "SessionControl[RunOutcome]", models: ModelRouter, clock: Clock, key: str
+        self,
+        control: "SessionControl[RunOutcome]",
+        models: ModelRouter,
+        clock: Clock,
+        key: str,
+        get_config: Callable[[], Config] = Config,
     ) -> None:
         self._control, self._models, self._clock, self._key = control, models, clock, key
+        self._get_config = get_config
 
     async def run(
         self, text: str, options: RunOptions = NO_OPTIONS, delivery: Mapping[str, Json] = NOWHERE
@@ -156,11 +181,20 @@ class LocalSessionClient:
             options=options,
             authority=authority,
         )
-        outcome = await self._control.ask(self._key, inbound)
+        try:
+            record = (await self._control.accept(self._key, inbound)).record
+            outcome = await self._control.submit(self._key, record)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return ChatAnswer("", aborted=True)  # it was queued, and the queue was stopped
         await asyncio.sleep(0)  # so that the run's last event is shown before the answer
-        if outcome.error:
+        is_merged = outcome.run_id != record.id
+        if outcome.error and not is_merged:
             raise outcome.error
-        return ChatAnswer(outcome.text, outcome.status == "aborted", result_json(outcome))
+        is_aborted, payload = outcome.status == "aborted", result_json(outcome)
+        return ChatAnswer(outcome.text, is_aborted, is_merged, payload)
 
     async def status(self) -> SessionStatus:
         return await self._control.status(self._key)
@@ -172,10 +206,31 @@ class LocalSessionClient:
     def abort(self) -> bool:
         return bool(self._control.stop_now(self._key))
 
+    async def find_usage(self) -> str:
+        session = await self._control.load(self._key)
+        spent = Usage()
+        for message in reversed(session.messages):
+            if message.role == "user":
+                break
+            spent += message.origin.usage if message.origin else Usage()
+        return _usage_line(session.record.data.get("responseUsage"), spent, self._key)
+
+    async def find_shortcuts(self) -> frozenset[str]:
+        return _shortcuts(self._get_config())
+
     async def show(self, events: Subscription, show: ShowEvent) -> None:
         async for event in events:
             if event.session_key == self._key:
                 show(event)
+
+
+@dataclass(slots=True)
+class _FollowedRun:
+    """A message that was sent to a gateway and has no outcome yet."""
+
+    answer: "asyncio.Future[ChatAnswer]"
+    shown: asyncio.Event = field(default_factory=asyncio.Event)  # its last event was shown
+    has_events: bool = False
 
 
 class GatewaySessionClient:
@@ -185,56 +240,61 @@ class GatewaySessionClient:
         self._client, self._key = client, key
         self._group: asyncio.TaskGroup = group
         self._view: ShowEvent = lambda _event: None
-        self._run_id = ""  # of the last message
-        self._is_waiting = False
-        self._has_events = False  # an event of its run was shown
-        self._run_shown = asyncio.Event()  # its last event was shown
-        self._pending_answer: asyncio.Future[ChatAnswer] | None = None
+        self._runs: dict[str, _FollowedRun] = {}
+        self._usage_display: Json = None  # what `/usage` chose, while it is known
+        self._knows_usage = False
+        self._spent: Usage | None = None  # by the session, up to its last answer
+
+    @contextmanager
+    def _follow(self) -> Iterator[tuple[str, _FollowedRun]]:
+        run_id = str(uuid4())
+        run = _FollowedRun(asyncio.get_running_loop().create_future())
+        self._runs[run_id] = run
+        try:
+            yield run_id, run
+        finally:
+            del self._runs[run_id]
 
     async def run(
         self, text: str, options: RunOptions = NO_OPTIONS, delivery: Mapping[str, Json] = NOWHERE
     ) -> ChatAnswer:
-        self._run_id = str(uuid4())
-        self._run_shown.clear()
-        params: dict[str, Json] = {
-            "message": text,
-            "sessionKey": self._key,
-            "idempotencyKey": self._run_id,
-            **delivery,
-            **({"model": options.model} if options.model else {}),
-            **({"thinking": options.thinking} if options.thinking else {}),
-            **({"timeout": ceil(options.timeout_s)} if options.timeout_s else {}),  # integer
-        }
-        self._is_waiting = True
-        try:
-            found = await self._client.call("agent", params, final=True, timeout_s=_RUN_TIMEOUT_S)
-        finally:
-            self._is_waiting = False
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_DISPLAY_TIMEOUT_S):
-                    await self._run_shown.wait()
+        with self._follow() as (run_id, run):
+            params: dict[str, Json] = {
+                "message": text,
+                "sessionKey": self._key,
+                "idempotencyKey": run_id,
+                **delivery,
+                **({"model": options.model} if options.model else {}),
+                **({"thinking": options.thinking} if options.thinking else {}),
+                **({"timeout": ceil(options.timeout_s)} if options.timeout_s else {}),  # integer
+            }
+            try:
+                call = self._client.call("agent", params, final=True, timeout_s=_RUN_TIMEOUT_S)
+                found = await call
+            finally:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_DISPLAY_TIMEOUT_S):
+                        await run.shown.wait()
         response = found if isinstance(found, dict) else {}
         result = response.get("result") or {}
+        result.setdefault("meta", {}).setdefault("attempts", [])
         payloads = result.get("payloads") or ()
         text = "\n".join(str(payload.get("text") or "") for payload in payloads)
-        return ChatAnswer(text, bool((result.get("meta") or {}).get("aborted")), response)
+        return ChatAnswer(text, bool((result.get("meta") or {}).get("aborted")), payload=response)
 
     async def send(self, text: str) -> ChatAnswer:
-        self._run_id, self._has_events = str(uuid4()), False
-        answer: asyncio.Future[ChatAnswer] = asyncio.get_running_loop().create_future()
-        self._pending_answer = answer
-        params = {"sessionKey": self._key, "message": text, "idempotencyKey": self._run_id}
-        self._is_waiting = True
-        try:
+        if text.startswith("/"):
+            self._knows_usage = False
+        else:
+            await self._start_usage()
+        with self._follow() as (run_id, run):
+            params = {"sessionKey": self._key, "message": text, "idempotencyKey": run_id}
             status = await self._client.call("chat.send", params)
             if isinstance(status, dict) and "aborted" in status:  # a stop request gets no run
-                answer.set_result(
-                    ChatAnswer("Stopped." if status["aborted"] else "Nothing is running.")
-                )
-                self._show_reply((await answer).text)
-            return await answer
-        finally:
-            self._is_waiting, self._pending_answer = False, None
+                reply = "Stopped." if status["aborted"] else "Nothing is running."
+                self._show_reply(run_id, reply)
+                return ChatAnswer(reply)
+            return await run.answer
 
     async def status(self) -> SessionStatus:
         listed = await self._call("sessions.list", {"search": self._key})
@@ -260,11 +320,43 @@ class GatewaySessionClient:
         await self._call("sessions.patch", {"key": self._key, "model": ref})
 
     def abort(self) -> bool:
-        if not self._is_waiting:
-            return False
-        params = {"sessionKey": self._key, "runId": self._run_id}
-        self._group.create_task(self._stop(params))
-        return True
+        for run_id in reversed(self._runs):  # those that are queued first
+            self._group.create_task(self._stop({"sessionKey": self._key, "runId": run_id}))
+        return bool(self._runs)
+
+    async def find_usage(self) -> str:
+        before, self._spent = self._spent, None
+        if before is None:
+            return ""
+        self._spent = await self._total_usage()
+        return _usage_line(self._usage_display, _difference(self._spent, before), self._key)
+
+    async def _start_usage(self) -> None:
+        """Before a message is sent: learn whether usage is shown, and what was spent so far."""
+        if not self._knows_usage:
+            listed = await self._call("sessions.list", {"search": self._key})
+            rows = [row for row in listed["sessions"] if row["key"] == self._key]
+            self._usage_display = rows[0].get("responseUsage") if rows else None
+            self._knows_usage, self._spent = True, None
+        if self._spent is None and usage_display(str(self._usage_display)) not in {None, "off"}:
+            self._spent = await self._total_usage()
+
+    async def _total_usage(self) -> Usage:
+        """Return what the session has spent; nothing where this client may not know it."""
+        try:
+            totals = (await self._call("sessions.usage", {"key": self._key}))["totals"]
+        except HomarusError:
+            return Usage()
+        return decode_usage({**totals, "cost": {"total": totals.get("totalCost")}})
+
+    async def find_shortcuts(self) -> frozenset[str]:
+        from pydantic import ValidationError
+
+        try:
+            found = await self._call("config.get", {})
+            return _shortcuts(Config.model_validate(found.get("config") or {}))
+        except (HomarusError, ValidationError):  # it needs a scope that the client may not have
+            return frozenset()
 
     async def show(self, show: ShowEvent) -> None:
         """Show the events of the run that is waited for."""
@@ -273,37 +365,45 @@ class GatewaySessionClient:
             if name == "chat" and isinstance(payload, dict):
                 self._on_chat(payload)
             if name == "device.pair.requested" and isinstance(payload, dict):
-                self._show_reply(describe_pending(payload))
+                self._show_reply("", describe_pending(payload))
             if name != "agent" or not isinstance(payload, dict):
                 continue
-            if payload.get("runId") == self._run_id and (event_data := decode_event(payload)):
-                self._has_events = True
+            run_id = str(payload.get("runId"))
+            run, event_data = self._runs.get(run_id), decode_event(payload)
+            if run and event_data:
+                run.has_events = True
                 seq, ts_ms = int(payload.get("seq") or 0), int(payload.get("ts") or 0)
-                show(Event(self._run_id, self._key, seq, ts_ms, event_data))
+                show(Event(run_id, self._key, seq, ts_ms, event_data))
                 if isinstance(event_data, RunEnded):
-                    self._run_shown.set()
-        if self._pending_answer and not self._pending_answer.done():
-            self._pending_answer.set_exception(
-                UnavailableError("the gateway closed the connection")
-            )
+                    run.shown.set()
+        for run in self._runs.values():
+            if not run.answer.done():
+                run.answer.set_exception(UnavailableError("the gateway closed the connection"))
+                run.answer.exception()  # a message that waits for another call is not retrieved
 
     def _on_chat(self, payload: Mapping[str, Json]) -> None:
         """Handle a `chat` event: show a command's reply, and record the end of the message."""
-        run_id, answer = str(payload.get("runId")), self._pending_answer
+        run_id = str(payload.get("runId"))
         text, state = _result_text(payload.get("message")), payload.get("state")
-        if run_id == f"{self._run_id}:status" and state == "final":
-            self._show_reply(text)
-        if run_id != self._run_id or answer is None or answer.done() or state == "delta":
+        if state == "final" and run_id.removesuffix(":status") != run_id:
+            if run_id.removesuffix(":status") in self._runs:
+                self._show_reply(run_id, text)
+            return
+        run = self._runs.get(run_id)
+        if run is None or run.answer.done() or state == "delta":
             return
         if state == "error":
-            answer.set_exception(UserError(str(payload.get("errorMessage") or "it failed")))
+            error = UserError(str(payload.get("errorMessage") or "it failed"))
+            run.answer.set_exception(error)
+            run.answer.exception()
             return
-        if not self._has_events and text:
-            self._show_reply(text)
-        answer.set_result(ChatAnswer(text, aborted=state == "aborted"))
+        if not run.has_events and text:
+            self._show_reply(run_id, text)
+        is_merged = not run.has_events and not text
+        run.answer.set_result(ChatAnswer(text, state == "aborted", is_merged))
 
-    def _show_reply(self, text: str) -> None:
-        self._view(Event(self._run_id, self._key, 1, 0, CommandAnswered(text)))
+    def _show_reply(self, run_id: str, text: str) -> None:
+        self._view(Event(run_id, self._key, 1, 0, CommandAnswered(text)))
 
     async def _stop(self, params: Mapping[str, Json]) -> None:
         with suppress(HomarusError):  # the run's own result reports what happened
@@ -352,6 +452,26 @@ def decode_event(payload: Mapping[str, Json]) -> EventData | None:
             return ErrorNoted(f"{data.get('error')}; next: {data.get('next')}")
         case _:
             return None
+
+
+def _usage_line(display: Json, spent: Usage, key: str) -> str:
+    from homarus.agent.reply.wording import usage_line
+
+    return usage_line(spent, usage_display(str(display)) or "off", key)
+
+
+def _difference(now: Usage, before: Usage) -> Usage:
+    return Usage(
+        input=now.input - before.input,
+        output=now.output - before.output,
+        cache_read=now.cache_read - before.cache_read,
+        cache_write=now.cache_write - before.cache_write,
+        cost=now.cost - before.cost,
+    )
+
+
+def _shortcuts(config: Config) -> frozenset[str]:
+    return frozenset({*aliases(config), *config.session.reset_triggers})
 
 
 def _result_text(result: Json) -> str:

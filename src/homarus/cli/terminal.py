@@ -2,14 +2,16 @@
 
 import asyncio
 import os
+import select
 import shutil
 import sys
 import threading
-import unicodedata
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from queue import SimpleQueue
-from typing import TextIO
+from typing import Final, TextIO
 
+from homarus.cli.text_layout import QUESTION_MARK, clusters, printable
 from homarus.core.event import (
     AttemptFailed,
     CommandAnswered,
@@ -22,22 +24,26 @@ from homarus.core.event import (
     ToolEnded,
     ToolStarted,
 )
-from homarus.core.message import ToolCall
-from homarus.core.text import escape_invisible, one_line
+from homarus.core.message import ToolCall, ToolResult
+from homarus.core.text import escape_controls, one_line
 from homarus.tools.describe import describe_call
 
+__all__ = ["QUESTION_MARK", "LineReader", "TerminalView", "colour_possible", "colour_wanted"]
+
 DIM, RED, BOLD, PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
-REVERSE = "\x1b[7m"
-CLEAR_LINE = "\r\x1b[2K"
-# Each line of a question starts with it; it is escaped in everything else that is printed.
-QUESTION_MARK = "\u2503"
+REVERSE, CLEAR_LINE = "\x1b[7m", "\r\x1b[2K"
 QUESTION_PROMPT = "Allow? [y/N]"
+QUESTION_PROMPT_ALWAYS = "Allow? y: once, a: always, N: no [y/a/N]"
+_MIN_SHOWN_S: Final = 0.1  # a shorter call's duration is not shown
+_MORE_LINES_S: Final = 0.03  # lines that arrive together are one message
+_MAX_LINE_BYTES: Final = 65_536
 
 
 class LineReader:
     """Read lines from standard input on a thread, so that the event loop is not blocked.
 
-    The thread is a daemon: the program can exit while it waits for a line.
+    For a pipe, and for a terminal that cannot move its cursor. The thread is a daemon: the program
+    can exit while it waits for a line.
     """
 
     def __init__(self) -> None:
@@ -45,6 +51,12 @@ class LineReader:
         self.terminal = asyncio.Lock()  # held by what reads from it: a line, or an approval prompt
         self._requests: SimpleQueue[tuple[str, Callable[[str | None], object]]] = SimpleQueue()
         self._thread = threading.Thread(target=self._read_lines, name="terminal", daemon=True)
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Give the terminal to the caller, after the line that is being read."""
+        async with self.terminal:
+            yield
 
     async def read(self, prompt: str) -> str | None:
         """Return the next line, or None at the end of the input."""
@@ -61,9 +73,6 @@ class LineReader:
 
         self._requests.put((prompt, lambda line: loop.call_soon_threadsafe(set_result, line)))
         if not self._thread.is_alive():
-            if self.interactive:
-                import readline  # noqa: F401 - gives input() editing and history
-
             self._thread.start()
         return await answer
 
@@ -71,7 +80,7 @@ class LineReader:
         while True:
             prompt, answer = self._requests.get()
             try:
-                answer(input(prompt) if self.interactive else _piped_line())
+                answer(_typed_lines(prompt) if self.interactive else _piped_line())
             except EOFError:
                 answer(None)
             except RuntimeError:  # the event loop is closed: the program is exiting
@@ -85,6 +94,21 @@ def _piped_line() -> str:
     return line.rstrip("\n")
 
 
+def _typed_lines(prompt: str) -> str:
+    """Return a line, with those that arrive together with it: a pasted text is one message."""
+    sys.stdout.write(prompt)
+    sys.stdout.flush()
+    descriptor, data = sys.stdin.fileno(), b""
+    while not data or select.select([descriptor], [], [], _MORE_LINES_S)[0]:
+        piece = os.read(descriptor, _MAX_LINE_BYTES)
+        data += piece
+        if not piece:
+            break
+    if not data:
+        raise EOFError
+    return data.decode("utf-8", "replace").rstrip("\n")
+
+
 class TerminalView:
     """Print a run while it is under way: text as it streams, each tool call as one line."""
 
@@ -92,8 +116,7 @@ class TerminalView:
         self._out = out
         self._colour = colour
         self._open_line = False  # the cursor is behind text without a newline
-        self._running: dict[str, ToolCall] = {}
-        self._waiting_shown = False
+        self._running: dict[str, tuple[ToolCall, int]] = {}  # and when it started
         self._has_styles = colour or colour_possible(out)
         self._is_asking = False
         self._held: list[Event] = []  # what happened while a question is open
@@ -108,19 +131,13 @@ class TerminalView:
             case TextAdded(delta):
                 self._write(delta)
             case ToolStarted(call):
-                self._running[call.id] = call
+                self._running[call.id] = call, event.ts_ms
                 self._end_line()
-                self._show_waiting()
             case ToolEnded(result):
-                call = self._running.pop(result.call_id)
-                outcome = f"failed: {result.text}" if result.is_error else "ok"
-                self._hide_waiting()
-                self._line(
-                    f"⚙ {describe_call(call)} → {one_line(outcome, 100)}", RED * result.is_error
-                )
-                self._show_waiting()
+                self._show_ended(result, event.ts_ms)
             case RunStarted():
                 self.attempts.clear()
+                self._running.clear()
             case AttemptFailed() as failed:
                 self.attempts.append(failed)
                 wait = f" in {failed.wait_s:.0f} s" if failed.wait_s >= 1 else ""
@@ -134,6 +151,15 @@ class TerminalView:
             case _:
                 pass
 
+    def _show_ended(self, result: ToolResult, at_ms: int) -> None:
+        unknown = ToolCall(result.call_id, result.name, {}), at_ms
+        call, started_ms = self._running.pop(result.call_id, unknown)
+        outcome = one_line(f"failed: {result.text}", 100, escape_controls)
+        spent_s = (at_ms - started_ms) / 1000
+        spent = f" · {format_seconds(spent_s)}" if spent_s >= _MIN_SHOWN_S else ""
+        shown = f"⚙ {describe_call(call)} → {outcome if result.is_error else 'ok'}{spent}"
+        self._line(shown, RED * result.is_error)
+
     def notice(self, text: str) -> None:
         """Print lines of the program itself, not of the agent."""
         self._end_line()
@@ -145,21 +171,26 @@ class TerminalView:
         self._end_line()
         self._line(text, RED)
 
+    def end_answer(self) -> None:
+        """Start a new line, if the text of the answer has not ended with one."""
+        self._end_line()
+
     def open_question(self, title: str, detail: str) -> None:
         """Print a question in a form of its own; events wait until it is closed."""
         self._end_line()
         self._is_asking = True
         columns = max(20, shutil.get_terminal_size().columns - len(QUESTION_MARK) - 2)
         self._print_marked(one_line(title, columns), REVERSE)
-        for line in _printable(detail).split("\n"):
+        for line in printable(detail).split("\n"):
             for part in _wrap(line.expandtabs(), columns):
                 self._print_marked(part)
 
-    def prompt_for_answer(self, note: str = "") -> None:
+    def prompt_for_answer(self, note: str = "", *, offers_always: bool = False) -> None:
         """Print the prompt of the open question, below a note if there is one."""
         if note:
             self._print_marked(note)
-        self._print_marked(QUESTION_PROMPT, REVERSE, end=" ")
+        prompt = QUESTION_PROMPT_ALWAYS if offers_always else QUESTION_PROMPT
+        self._print_marked(prompt, REVERSE, end=" ")
         self._open_line = True
 
     def echo_answer(self, before: str, after: str) -> None:
@@ -183,52 +214,38 @@ class TerminalView:
 
     def _line(self, text: str, colour_code: str = "") -> None:
         self._end_line()
-        text = _printable(text)
+        text = printable(text)
         coloured = f"{colour_code or DIM}{text}{PLAIN}" if self._colour else text
         self._out.write(f"{coloured}\n")
         self._out.flush()
 
     def _write(self, text: str) -> None:
-        text = _printable(text)
+        text = printable(text)
         self._out.write(text)
         self._out.flush()
         self._open_line = not text.endswith("\n")
 
     def _end_line(self) -> None:
-        self._hide_waiting()
         if self._open_line:
             self._out.write("\n")
             self._open_line = False
 
-    def _show_waiting(self) -> None:
-        """Name the tool calls under way until their own lines replace them; needs colours."""
-        if self._colour and self._running:
-            calls = ", ".join(describe_call(call) for call in self._running.values())
-            self._out.write(f"{DIM}⚙ {_printable(one_line(calls, 70))} …{PLAIN}")
-            self._out.flush()
-            self._waiting_shown = True
 
-    def _hide_waiting(self) -> None:
-        if self._waiting_shown:
-            self._out.write(CLEAR_LINE)
-            self._waiting_shown = False
-
-
-def _printable(text: str) -> str:
-    """Escape control characters: a model may not move the cursor, repaint the terminal or ask."""
-    escaped = text if text.isprintable() else escape_invisible(text)
-    return escaped.replace(QUESTION_MARK, f"\\u{{{ord(QUESTION_MARK):x}}}")
+def format_seconds(seconds: float) -> str:
+    """Format a duration for people: `0.4 s`, `12 s`, `3 min 5 s`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
 def _wrap(line: str, columns: int) -> list[str]:
     """Cut a line for the terminal, which would continue it without the mark of a question."""
     parts, used = [""], 0
-    for ch in line:
-        width = 1 if ch.isascii() or unicodedata.east_asian_width(ch) in "NaHA" else 2
+    for cluster, width in clusters(line):
         if used + width > columns:
             parts.append("")
             used = 0
-        parts[-1] += ch
+        parts[-1] += cluster
         used += width
     return parts
 
@@ -240,4 +257,4 @@ def colour_possible(out: TextIO) -> bool:
 
 def colour_wanted(out: TextIO) -> bool:
     """Return whether to use colours: on a terminal, unless the environment forbids it."""
-    return colour_possible(out) and "NO_COLOR" not in os.environ
+    return colour_possible(out) and not os.environ.get("NO_COLOR")

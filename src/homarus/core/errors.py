@@ -107,9 +107,10 @@ class MissingExtraError(UserError):
     code = "user.missing_extra"
 
     def __init__(self, what: str, extra: str) -> None:
+        from homarus.core.installation import extra_command
+
         super().__init__(
-            f"{what} needs a package that is not installed",
-            fix=f"run `pip install 'homarus[{extra}]'`",
+            f"{what} needs a package that is not installed", fix=f"run `{extra_command(extra)}`"
         )
 
 

@@ -1,7 +1,8 @@
 """Cut, measure, repair and escape text; find the closest of several names."""
 
+import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ _BLANKS = frozenset(
 )
 _TAGS = range(0xE0000, 0xE1000)
 JOINERS = "\u200c\u200d"  # used in ordinary words of some scripts, and in emoji
+# Controls other than tab and newline, line separators, every bidirectional control, surrogates.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]"
+)
 
 
 def clip_middle(text: str, max_chars: int) -> str:
@@ -69,13 +74,26 @@ def escape_invisible(text: str) -> str:
     )
 
 
+def escape_controls(text: str) -> str:
+    r"""Escape control and bidirectional control characters as `\u{…}`; every script stays as it is.
+
+    A terminal does nothing with the result but show it. Other characters that cannot be seen are
+    unchanged: what a person decides upon needs `escape_invisible`.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return _CONTROLS.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
+
+
 def _is_invisible(ch: str) -> bool:
     return ch in _BLANKS or ord(ch) in _TAGS or unicodedata.category(ch) in _INVISIBLE_CATEGORIES
 
 
-def one_line(text: str, max_chars: int = 80) -> str:
+def one_line(
+    text: str, max_chars: int = 80, escape: Callable[[str], str] = escape_invisible
+) -> str:
     """Return the text on one line, escaped and cut with an ellipsis."""
-    flat = " ".join(escape_invisible(text).split())
+    flat = " ".join(escape(text).split())
     return flat if len(flat) <= max_chars else flat[: max_chars - 1] + "…"
 
 
@@ -85,8 +103,10 @@ def fold_name(name: str) -> str:
     return unicodedata.normalize("NFKC", plain).casefold().rstrip(" .")
 
 
-def closest_names(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+def closest_names(
+    name: str, names: Iterable[str], limit: int = 3, min_ratio: float = 0.6
+) -> tuple[str, ...]:
     """Return the known names closest to a mistyped one, best first."""
     import difflib
 
-    return tuple(difflib.get_close_matches(name, list(names), n=limit, cutoff=0.6))
+    return tuple(difflib.get_close_matches(name, list(names), n=limit, cutoff=min_ratio))

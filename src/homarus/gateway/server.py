@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from homarus import __version__
 from homarus.core.clock import Clock, SystemClock
@@ -38,6 +38,9 @@ from homarus.gateway.services import GatewayServices
 from homarus.gateway.session_rows import newest_session_row
 from homarus.gateway.session_subscriptions import SessionSubscriptions
 from homarus.gateway.usage_cache import UsageCache
+
+if TYPE_CHECKING:  # imported when a client starts one
+    from homarus.gateway.wizard.session import WizardSession
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +104,7 @@ class Gateway:
         self.monitor, self.disk = LoopMonitor(), DiskProbe(self.clock)
         self.config_problem = ""  # why the file on disk is not the config in use
         self.config_watcher: ConfigWatcher | None = None  # of the config
+        self.wizard: WizardSession | None = None  # the last one that a client started
         self._connections: dict[str, Connection] = {}
         self._seq = 0
         self._health_version = 1

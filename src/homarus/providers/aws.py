@@ -22,6 +22,7 @@ from homarus.core.errors import (
     UserError,
 )
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.installation import extra_command
 from homarus.core.message import Json
 from homarus.providers.provider_errors import (
     ErrorContext,
@@ -53,7 +54,7 @@ def check_installed() -> None:
     if importlib.util.find_spec("boto3") is None:
         raise UserError(
             "Amazon Bedrock needs the package boto3, which is not installed",
-            fix="pip install 'homarus[bedrock]'",
+            fix=extra_command("bedrock"),
         )
 
 

@@ -27,6 +27,7 @@ from homarus.core.errors import (
     UserError,
 )
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.installation import extra_command
 from homarus.core.message import Image, Json, Message, Origin, Text
 from homarus.core.text import repair_surrogates
 from homarus.providers.base import Delta, ModelRequest
@@ -80,7 +81,7 @@ def create(settings: LocalModelSettings, *, clock: Clock | None = None) -> "Loca
     if importlib.util.find_spec("xllamacpp") is None:
         raise UserError(
             "a model inside this process needs the package xllamacpp, which is not installed",
-            fix="pip install 'homarus[local]'",
+            fix=extra_command("local"),
         )
     check_weights(settings.path)
     return LocalProvider(settings, load, clock or SystemClock())

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from homarus.core.clock import Clock
 from homarus.core.errors import AuthError, ProviderError, UserError
+from homarus.core.installation import extra_command
 from homarus.core.message import Message
 from homarus.providers.anthropic import AnthropicProvider
 from homarus.providers.base import Delta, ModelRequest, Provider
@@ -72,7 +73,7 @@ def check_installed() -> None:
     if there is None:
         raise UserError(
             "Vertex AI needs the package google-auth, which is not installed",
-            fix="pip install 'homarus[vertex]'",
+            fix=extra_command("vertex"),
         )
 
 

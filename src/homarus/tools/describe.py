@@ -4,10 +4,11 @@ Secrets are redacted, because these lines are sent to chats and screens.
 """
 
 import re
+from collections.abc import Callable
 
 from homarus.config.log_setup import redact
 from homarus.core.message import Json, ToolCall, ToolResult
-from homarus.core.text import clip_middle, one_line
+from homarus.core.text import clip_middle, escape_controls, escape_invisible, one_line
 
 MAX_LINE_CHARS = 80
 MAX_OUTPUT_CHARS = 2_000
@@ -25,8 +26,8 @@ def main_argument(call: ToolCall) -> str:
 
 
 def describe_call(call: ToolCall) -> str:
-    """Return a call as one short line: its name and its main argument."""
-    return _line(f"{call.name} {main_argument(call)}".strip())
+    """Return a call as one short line for a terminal: its name and its main argument."""
+    return _line(f"{call.name} {main_argument(call)}".strip(), escape_controls)
 
 
 def format_call_line(call: ToolCall) -> str:
@@ -45,8 +46,8 @@ def format_output(call: ToolCall, result: ToolResult) -> str:
     return f"{head}\n{fence}\n{output}\n{fence}"
 
 
-def _line(text: str) -> str:
-    return one_line(redact(one_line(text, MAX_LINE_CHARS * 4)), MAX_LINE_CHARS)
+def _line(text: str, escape: Callable[[str], str] = escape_invisible) -> str:
+    return one_line(redact(one_line(text, MAX_LINE_CHARS * 4, escape)), MAX_LINE_CHARS, escape)
 
 
 def _shown(value: Json) -> str:

@@ -37,10 +37,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """The request for approval that a person sees verbatim before something dangerous runs."""
+    """The request for approval that a person sees verbatim before something dangerous runs.
+
+    `allow_always` saves that the same request is not asked again; None where it cannot be.
+    """
 
     title: str
     detail: str
+    allow_always: Callable[[], None] | None = None
 
 
 TIMEOUT_S = 120.0

@@ -46,15 +46,25 @@ def test_view_failed_tool_call_prints_reason_on_one_line() -> None:
     assert out == "⚙ read notes.md → failed: no such file\n"
 
 
-def test_view_running_tool_call_is_shown_until_its_result() -> None:
-    out = shown(ToolStarted(CALL), ToolEnded(result("x")), colour=True)
-    assert "read notes.md …" in out
-    assert out.split("\r\x1b[2K")[-1] == "\x1b[2m⚙ read notes.md → ok\x1b[0m\n"
-
-
 def test_view_control_characters_of_model_are_escaped() -> None:
     out = shown(TextAdded("\x1b[2Jcleared\x07\u202e"), TextAdded("line\nnext\ttab"))
     assert out == "\\u{1b}[2Jcleared\\u{7}\\u{202e}line\nnext\ttab"
+
+
+def test_view_shows_every_script_unchanged() -> None:
+    for text in ("می‌خواهم", "👨‍👩‍👧‍👦 ❤️", "क्‍ष", "日本語", "שלום", "\u00ad\ufeff"):
+        assert shown(TextAdded(text)) == text
+    call = ToolCall("c1", "read", {"path": "می‌خواهم.md"})
+    out = shown(ToolStarted(call), ToolEnded(result("x")))
+    assert out == "⚙ read می‌خواهم.md → ok\n"
+
+
+def test_view_tool_line_has_the_duration() -> None:
+    out = io.StringIO()
+    view = TerminalView(out, colour=False)
+    view.show(Event("run", "session", 1, 1_000, ToolStarted(CALL)))
+    view.show(Event("run", "session", 2, 4_200, ToolEnded(result("x"))))
+    assert out.getvalue() == "⚙ read notes.md → ok · 3.2 s\n"
 
 
 def test_view_error_between_texts_is_on_its_own_line() -> None:

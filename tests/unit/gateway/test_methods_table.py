@@ -38,7 +38,8 @@ SCOPES = {
     "admin": "config.set config.patch config.apply config.schema agents.create agents.update "
     "agents.delete agents.files.list agents.files.get agents.files.set sessions.patch "
     "sessions.reset sessions.delete sessions.compact sessions.resolve sessions.usage chat.inject "
-    "system-event inbox.discard models.status prompt.get channels.logout memory.index",
+    "system-event inbox.discard models.status prompt.get channels.logout memory.index "
+    "wizard.start wizard.next wizard.cancel wizard.status",
 }
 # The protocol's name of a method's params, where it has one.
 NAMED = {

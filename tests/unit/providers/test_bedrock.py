@@ -360,10 +360,9 @@ def test_import_needs_no_aws_library() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout.split("\n")[:2] == [
-        "pip install 'homarus[bedrock]'",
-        "pip install 'homarus[vertex]'",
-    ]
+    first, second = done.stdout.split("\n")[:2]
+    assert first.endswith("pip install 'homarus[bedrock]'")
+    assert second.endswith("pip install 'homarus[vertex]'")
     code = (
         "import sys\nfrom homarus.providers import bedrock, vertex\n"
         "bedrock.create(bedrock.ProviderConnection('b', ''))\n"
@@ -455,7 +454,7 @@ def test_missing_library_reported_before_run(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(UserError) as caught:
         opened("amazon-bedrock/m", Config(), {})
-    assert caught.value.fix == "pip install 'homarus[bedrock]'"
+    assert caught.value.fix.endswith("pip install 'homarus[bedrock]'")
 
     async def main() -> None:
         models = ModelRouter(Config(), {}, Paths.find({}, Path("/nowhere")), SystemClock())

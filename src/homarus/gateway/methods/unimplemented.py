@@ -13,7 +13,6 @@ _NODES = "nodes are not built"
 _SKILLS = "skills are not built"
 _SPEECH = "speech is not built"
 _APPROVALS = "approvals of commands are not built"
-_WIZARD = "the setup wizard is not built; use `homarus setup`"
 _UI = "the control UI's charts are not built; sessions.usage has the figures"
 
 UNIMPLEMENTED: Final[Mapping[str, str]] = {
@@ -22,10 +21,6 @@ UNIMPLEMENTED: Final[Mapping[str, str]] = {
     "poll": "polls are not built",
     "web.login.start": _QR,
     "web.login.wait": _QR,
-    "wizard.start": _WIZARD,
-    "wizard.next": _WIZARD,
-    "wizard.cancel": _WIZARD,
-    "wizard.status": _WIZARD,
     "skills.status": _SKILLS,
     "skills.bins": _SKILLS,
     "skills.install": _SKILLS,

@@ -1,0 +1,121 @@
+"""What a person sees of a program's output: a small terminal with a scrollback.
+
+It knows the sequences that a line editor uses: moves of the cursor, erasing, styles. Anything else
+that could change a real terminal (titles, the clipboard, absolute positions) is recorded in
+`strange`.
+"""
+
+import re
+
+from wcwidth import wcwidth
+
+_SEQUENCE = re.compile(
+    r"\x1b\[(?P<private>\??)(?P<numbers>[\d;]*)(?P<final>[A-Za-z@`~])"
+    r"|\x1b\](?P<title>[^\x07\x1b]*)(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>78cDEHM]"
+)
+_MODES = {"7", "12", "25", "2004", "1"}
+
+
+class Screen:
+    """The lines of a terminal, the cursor, and the styles of what was written last."""
+
+    def __init__(self, columns: int = 80, rows: int = 24) -> None:
+        self.columns, self.rows = columns, rows
+        self.cells: list[list[str]] = [[]]
+        self.strange: list[str] = []
+        self._x = self._y = 0
+        self._pending = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """Everything that was printed, with what scrolled out of sight."""
+        return ["".join(cell or " " for cell in row).rstrip() for row in self.cells]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines).rstrip()
+
+    @property
+    def cursor_line(self) -> str:
+        return self.lines[self._y]
+
+    def feed(self, text: str) -> None:
+        """Show more output."""
+        text, self._pending = self._pending + text, ""
+        place = 0
+        while place < len(text):
+            if text[place] != "\x1b":
+                self._put(text[place])
+                place += 1
+                continue
+            found = _SEQUENCE.match(text, place)
+            if found is None:
+                if len(text) - place < 32:
+                    self._pending = text[place:]  # the rest of it follows
+                else:
+                    self.strange.append(text[place : place + 32])
+                    self._pending = text[place + 1 :]
+                return
+            self._obey(found)
+            place = found.end()
+
+    def _put(self, ch: str) -> None:
+        if ch == "\n":
+            self._down()
+        elif ch == "\r":
+            self._x = 0
+        elif ch == "\b":
+            self._x = max(0, self._x - 1)
+        elif ch == "\t":
+            self._x = min(self.columns - 1, (self._x // 8 + 1) * 8)
+        elif ch < " " or ch == "\x7f":
+            self.strange.append(ch)
+        else:
+            self._write(ch, wcwidth(ch))
+
+    def _write(self, ch: str, own: int) -> None:
+        row = self.cells[self._y]
+        if own == 0:
+            place = next((n for n in range(min(self._x, len(row)) - 1, -1, -1) if row[n]), None)
+            if place is not None:
+                row[place] += ch
+            return
+        if self._x + own > self.columns:
+            self._x = 0
+            self._down()
+            row = self.cells[self._y]
+        row += [" "] * (self._x + own - len(row))
+        row[self._x : self._x + own] = [ch, *[""] * (own - 1)]
+        self._x += own
+
+    def _down(self) -> None:
+        self._y += 1
+        if self._y == len(self.cells):
+            self.cells.append([])
+
+    def _obey(self, found: re.Match[str]) -> None:
+        if found["final"] is None:
+            self.strange.append(found[0])
+            return
+        numbers = [int(each) if each else 0 for each in found["numbers"].split(";")]
+        count = max(1, numbers[0])
+        top = max(0, len(self.cells) - self.rows)
+        match found["final"]:
+            case "A":
+                self._y = max(top, self._y - count)
+            case "B":
+                self._y = min(len(self.cells) - 1, self._y + count)
+            case "C":
+                self._x = min(self.columns - 1, self._x + count)
+            case "D":
+                self._x = max(0, self._x - count)
+            case "J" if numbers[0] == 0:
+                del self.cells[self._y][self._x :], self.cells[self._y + 1 :]
+            case "K" if numbers[0] == 0:
+                del self.cells[self._y][self._x :]
+            case "m":
+                pass
+            case "h" | "l" if found["private"] and found["numbers"] in _MODES:
+                pass
+            case _:
+                self.strange.append(found[0])
