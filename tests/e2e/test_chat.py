@@ -116,14 +116,19 @@ def test_chat_pipe_cannot_approve_command(home: Home, model_url: str) -> None:
     assert not (home.workspace / "made").exists()
 
 
-COMMANDS = "/help\n/think high\n/think off MOCK:short a\n/status MOCK:short b\n/model mok/x\nstop\n"
+COMMANDS = (
+    "/help\n/think high\n/think off MOCK:short a\n/status MOCK:short b\n/model mok/x\nstop\n"
+    "/usage tokens\nMOCK:short c\n/uage\n"
+)
 
 
 def check_commands(out: str) -> None:
     """Check the results of the lines above, with or without a gateway."""
     assert "/status - Model, context" in out and "/quit: leave" in out
     assert "Thinking: high." in out and "unknown provider 'mok'" in out
-    assert out.count("Hello from the mock model.") == 2
+    assert out.count("Hello from the mock model.") == 3
+    assert out.count(" in / 3 out") == 1 and out.rindex("Usage: ") > out.rindex("Hello from")
+    assert "no command /uage; the nearest are /usage, /queue, /new" in out
     assert out.count("Homarus 0.") == 1 and "Nothing is running." in out
 
 
