@@ -98,7 +98,7 @@ class Terminal:
 
     def __init__(self, home: Home, *args: str) -> None:
         self._fd, child = pty.openpty()
-        env = {**home.env, "TERM": "xterm"}
+        env = {"TERM": "xterm", **home.env}
         self._process = subprocess.Popen(
             [sys.executable, "-c", TAKE_TERMINAL, sys.executable, "-m", "homarus", *args],
             stdin=child,

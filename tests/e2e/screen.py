@@ -5,6 +5,7 @@ that could change a real terminal (titles, the clipboard, absolute positions) is
 `strange`.
 """
 
+import codecs
 import fcntl
 import os
 import re
@@ -134,7 +135,8 @@ class ScreenTerminal(Terminal):
 
     def __init__(self, home: Home, *args: str, columns: int = 80, rows: int = 24) -> None:
         super().__init__(home, *args)
-        self.shown = Screen(columns, rows)
+        self.shown, self.output = Screen(columns, rows), ""
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         size = struct.pack("HHHH", rows, columns, 0, 0)
         fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, size)
 
@@ -152,5 +154,7 @@ class ScreenTerminal(Terminal):
             left_s = max(0.0, deadline_s - time.monotonic())
             ready, _, _ = select.select([self.descriptor], [], [], left_s)
             assert ready, f"no {text!r} above {line!r}:\n{self.shown.text}"
-            self.shown.feed(os.read(self.descriptor, 65_536).decode(errors="replace"))
+            data = self._decode(os.read(self.descriptor, 65_536))
+            self.output += data
+            self.shown.feed(data)
         return self.shown.text

@@ -105,8 +105,11 @@ def test_chat_unknown_model_is_reported_and_chat_continues(
 
 def test_chat_pipe_is_answered_line_by_line(home: Home, model_url: str) -> None:
     home.use_model(model_url)
-    done = home.run("chat", text="MOCK:short a\nMOCK:short b\n")
-    assert done.status == 0 and done.out.count("Hello from the mock model.") == 2
+    said = "MOCK:say:# می‌خواهم **b**§\n"
+    done = home.run("chat", text=f"MOCK:short a\n{said}", PYTHONPROFILEIMPORTTIME="1")
+    assert done.status == 0 and "Hello from the mock model.\n# می‌خواهم **b**\n" in done.out
+    assert "\x1b" not in done.out and "\r" not in done.out
+    assert not any(name in done.err for name in ("prompt_toolkit", "pygments", "markdown_it"))
 
 
 def test_chat_pipe_cannot_approve_command(home: Home, model_url: str) -> None:

@@ -1,5 +1,6 @@
 """A person at the line editor of the chat: typing, pasting, completing, stopping."""
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -123,3 +124,24 @@ def test_approval_once_always_and_no(
     chat.press("a\r")
     chat.wait_until("exec denied", line=">")
     assert made.exists()
+
+
+def test_dumb_terminal_gets_plain_text_and_no_color_no_colours(
+    home: Home, open_screen: Callable[..., ScreenTerminal]
+) -> None:
+    said = "MOCK:say:**bold** `x`§"
+    home.env["NO_COLOR"] = "1"
+    chat = open_screen()
+    chat.press(f"{said}\r")
+    chat.wait_until("**bold** `x`\n>", line=">")
+    assert not re.search(r"\x1b\[[\d;]*[349]\d", chat.output)
+    chat.press("\x04")
+    assert chat.end() == 0
+    home.env["TERM"] = "dumb"
+    plain = open_screen()
+    plain.press(f"first line\n{said}\n")
+    plain.wait_until("**bold** `x`\n>", line=">")
+    assert "\x1b" not in plain.output
+    plain.press("/quit\n")
+    assert plain.end() == 0
+    assert user_texts(home)[-1] == f"first line\n{said}"

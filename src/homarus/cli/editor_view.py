@@ -71,10 +71,6 @@ class EditorView(TerminalView):
             self._running.clear()
         self._refresh()
 
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self._waiting)
-
     def echo(self, message: str) -> None:
         """Print a message that the person has sent."""
         lines = printable(message.expandtabs(4)).split("\n")
