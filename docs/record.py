@@ -96,7 +96,7 @@ def record_memory(home: Home) -> list[str]:
     moved = "Ada moved to Kiel in March; her flat looks out on the harbour."
     shown = run(home, "memory", "write", moved)
     shown += run(home, "memory", "write", "Ben is allergic to walnuts.", "--to", "MEMORY.md")
-    shown += run(home, "memory", "search", "Where does Ada live?", "--max-results", "1")
+    shown += run(home, "memory", "search", "Where does Ada live?", "--limit", "1")
     shown += run(home, "memory", "get", "MEMORY.md")
     shown += run(home, "memory", "status")
     return [re.sub(r"\d{4}-\d\d-\d\d", "2026-11-15", line) for line in shown]

@@ -181,9 +181,9 @@ class Page:
 
 
 @contextmanager
-def chromium(folder: Path) -> Iterator[Browser]:
+def chromium(folder: Path, *flags: str) -> Iterator[Browser]:
     """Run Debian's Chromium with an empty profile while the block lasts."""
-    command = ["chromium", *FLAGS, f"--user-data-dir={folder}", "about:blank"]
+    command = ["chromium", *FLAGS, *flags, f"--user-data-dir={folder}", "about:blank"]
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -80,7 +80,8 @@ NOTHING = {"last-heartbeat"}  # whose answer may be null
 WRITES = {
     "agent", "agent.wait", "agents.create", "agents.delete", "agents.files.set", "agents.update",
     "chat.abort", "chat.inject", "chat.send", "config.apply", "config.patch", "config.set",
-    "device.pair.approve", "device.pair.reject", "device.token.revoke", "device.token.rotate",
+    "device.pair.approve", "device.pair.reject", "device.pair.remove", "device.token.revoke",
+    "device.token.rotate",
     "sessions.compact", "sessions.create", "sessions.delete", "sessions.patch", "sessions.reset",
     "set-heartbeats", "channels.logout", "send", "system-event", "wake",
 }  # fmt: skip

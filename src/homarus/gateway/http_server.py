@@ -18,6 +18,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 
 from homarus.core.errors import UnavailableError, UserError
 from homarus.gateway.connection import POLICY, Connection
@@ -178,8 +179,11 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         await self.writable.wait()
         if self.disconnected or self.close_sent:
             raise ClientDisconnected
-        for text in texts:
-            self.conn.send_text(text.encode())
+        try:
+            for text in texts:
+                self.conn.send_text(text.encode())
+        except InvalidState:  # the client has said that it closes
+            raise ClientDisconnected from None
         self.transport.write(b"".join(self.conn.data_to_send()))
 
     def close_now(self, code: int, reason: str) -> None:
@@ -261,7 +265,7 @@ class GatewayAsgiApp:
 
 def gateway_app(app: object) -> GatewayAsgiApp:
     """Return uvicorn's application, for which it has no type."""
-    assert isinstance(app, GatewayAsgiApp)  # noqa: S101
+    assert isinstance(app, GatewayAsgiApp)  # noqa: S101 - for the type checker
     return app
 
 

@@ -220,9 +220,9 @@ async def _serve_clients(
             gc.collect()  # drop the garbage of the start
             gc.freeze()  # what is alive now stays: the collector need not scan it again
             gc.enable()
+            log.info("the gateway is ready on port %d", listening.port)
             options.on_listening(listening)
             ready(listening.url)
-            log.info("the gateway is ready on port %d", listening.port)
             await services.hooks.gateway_start(listening.port)
             await services.hooks.gateway_startup()
             await services.run_boot()

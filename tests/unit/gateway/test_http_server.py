@@ -9,10 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from uvicorn.protocols.utils import ClientDisconnected
+from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 from homarus.core.errors import UserError
 from homarus.gateway.http_routes import page_files
-from homarus.gateway.http_server import GatewayAsgiApp, open_sockets
+from homarus.gateway.http_server import GatewayAsgiApp, WebSocketProtocol, open_sockets
 from homarus.gateway.listen_address import ListenAddress
 from tests.unit.gateway.harness import PORT, TOKEN, play
 
@@ -193,3 +196,14 @@ async def test_websocket_sets_tcp_nodelay() -> None:
             await each.wait_closed()
     for other in others:
         other.close()
+
+
+async def test_write_to_a_client_that_closes_is_a_disconnect() -> None:
+    protocol = ServerProtocol(state=State.CLOSING)
+    writable = asyncio.Event()
+    writable.set()
+    wire: Any = SimpleNamespace(
+        writable=writable, disconnected=False, close_sent=False, conn=protocol
+    )
+    with pytest.raises(ClientDisconnected):
+        await WebSocketProtocol.write(wire, ["text"])

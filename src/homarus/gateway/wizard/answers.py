@@ -42,9 +42,10 @@ class WizardAnswers:
                 answers._answers = dict(given) if isinstance(given, dict) else {}
         return answers
 
-    def __bool__(self) -> bool:
-        """Return whether there is anything to resume."""
-        return bool(self.done or self._answers)
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to resume."""
+        return not (self.done or self._answers)
 
     def find(self, step: str) -> Json:
         """Return the answer to a step, None when it was not answered yet."""

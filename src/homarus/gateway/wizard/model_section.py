@@ -203,7 +203,7 @@ class ModelSection:
             "text",
             f"The API key of {name}",
             "It is stored for this user alone, and not shown.",
-            flag=f"--{provider}-api-key",
+            flag=f"--{provider}-api-key, or set the key in the environment",
         )
         key = await self._dialog.secret(step, str.strip if is_new else parse_key)
         if not key:
