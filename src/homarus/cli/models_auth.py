@@ -233,6 +233,7 @@ def login(
 
 
 @auth.command()
+@examples("homarus models auth remove openai:work")
 @click.argument("profile")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @agent_option

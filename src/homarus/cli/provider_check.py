@@ -24,7 +24,7 @@ from homarus.providers.probe import ProbeResult, kind_of, probe_model
 from homarus.providers.resolution import check_reachable, resolve_model
 
 # About what, its state, a text and a fix, as `doctor` shows them.
-Finding: TypeAlias = tuple[str, Literal["ok", "note", "bad"], str, str]
+Finding: TypeAlias = tuple[str, Literal["ok", "info", "note", "bad"], str, str]
 PROBE_S = 30.0
 MAX_CHARS = 60
 NOT_ASKED = "it was not asked: homarus doctor --probe does"
@@ -78,7 +78,7 @@ async def _default(models: ModelRouter, config: Config, choice: DefaultModel) ->
         await models.connect(ModelSelection(default_agent_id(config), choice.ref))
     except HomarusError as exc:
         return "model", "bad", exc.message, exc.fix
-    return "model", "note", f"{choice.ref}: {choice.why}; {NOT_ASKED}", ""
+    return "model", "info", f"{choice.ref}: {choice.why}; {NOT_ASKED}", ""
 
 
 def _wrong_names(config: Config, paths: Paths) -> Iterator[Finding]:

@@ -144,7 +144,7 @@ def test_check_without_probe_sends_nothing_and_claims_nothing(
             tmp_path, configured(server), probe=False, OPENAI_API_KEY=KEY
         )
         assert not server.requests
-    assert (about, state) == ("model", "note")
+    assert (about, state) == ("model", "info")
     assert "not asked: homarus doctor --probe" in text
 
 
