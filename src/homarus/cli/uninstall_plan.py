@@ -28,7 +28,7 @@ from homarus.store.state_paths import LOCK
 # What only this program makes in a state directory.
 _OWN: Final = (
     "state.sqlite*", LOCK, "gateway.json", "gateway.token", "gateway-hosts.json", "homarus.json*",
-    ".homarus.json.*.tmp", "openclaw.last-good.json",
+    ".homarus.json.*.tmp", "openclaw.last-good.json", "wizard.json",
 )  # fmt: skip
 _OWN_BELOW: Final = {
     "memory": ("*.homarus.*",),

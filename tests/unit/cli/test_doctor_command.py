@@ -50,7 +50,7 @@ def test_doctor_names_settings_without_effect_only_if_set(home: Path) -> None:
 
 def test_doctor_all_shows_every_check(home: Path) -> None:
     shown = run(home, WORKING, "--all").output
-    for text in ("✓ config: ", "✓ agent main: ", "✓ model: x/m", "✓ disk: ", "canvasHost"):
+    for text in ("✓ config: ", "✓ agent main: ", "· model: x/m", "✓ disk: ", "canvasHost"):
         assert text in shown
     again = CliRunner().invoke(command, ["--verbose"]).output
     assert len(again.splitlines()) == len(shown.splitlines())
