@@ -235,7 +235,9 @@ def _plain(line: str) -> str:
 
 
 def _lines(screen: str) -> list[str]:
-    return [line.rstrip() for line in PAINT.sub("", screen).splitlines() if line.strip()]
+    """Return the lines of a screen, without the progress bar that only a slow machine shows."""
+    shown = (line.rstrip() for line in PAINT.sub("", screen).splitlines() if line.strip())
+    return [line for line in shown if not re.match(r"\[[^]]*\] \d+ of \d+", line)]
 
 
 def _free_port() -> int:
