@@ -76,7 +76,7 @@ const wire = new Wire({
     event: received,
     missed: refreshSoon,
     refused,
-    lost: () => setRuns(() => runs.clear()),
+    lost,
     waiting,
   },
 });
@@ -110,6 +110,15 @@ function opened(hello) {
   sendWaiting();
   if (requestedScopes().includes('operator.pairing')) devices.load();
   if (!TOUCH.matches) text.focus(); // on a phone that would open the keyboard
+}
+
+/** What the answers under way become is in the history, once the connection is back. */
+function lost() {
+  for (const { box, isSilent } of runs.values()) {
+    if (isSilent) box.remove();
+    else delete box.dataset.live;
+  }
+  setRuns(() => runs.clear());
 }
 
 /** The connection was lost, and is tried again. */
@@ -427,7 +436,7 @@ function drawNow(newest) {
   const texts = new Set(asked.map((one) => textOf(one.content).trim()));
   for (const [runId, { entry }] of questions) {
     const isStored = entry.state === 'sent' && (keys.has(`${runId}:user`) || texts.has(entry.text));
-    if (isStored || !outbox.find(runId)) questions.delete(runId);
+    if (isStored || (!outbox.find(runId) && entry.state !== 'refused')) questions.delete(runId);
   }
   const boxes = [...questions.values()].map(({ box }) => box);
   const live = new Set([...boxes, ...[...runs.values()].map(({ box }) => box)]);
@@ -541,10 +550,11 @@ function addReturn({ row, box }, entry) {
 async function sendWaiting() {
   for (let entry = outbox.next(); entry && wire.isOpen; entry = outbox.next()) {
     outbox.update(entry, 'sending');
-    await sendEntry(entry);
+    if (!(await sendEntry(entry))) break;
   }
 }
 
+/** Send a message; returns false when it has to be sent again, under the same key. */
 async function sendEntry(entry) {
   const { runId, session: sessionKey, text: message, images } = entry;
   if (sessionKey === session) {
@@ -562,15 +572,18 @@ async function sendEntry(entry) {
       forgetRun(runId); // it was answered while the connection was lost
       refreshSoon();
     }
+    showEntryState(entry);
   } catch (error) {
     forgetAnswer(runId);
-    if (error instanceof Refused) failEntry(entry, error);
-    else {
-      outbox.update(entry, 'waiting'); // sent again under the same key
+    if (!(error instanceof Refused) || error.retryAfterMs) {
+      outbox.update(entry, 'waiting');
       showEntryState(entry);
-      if (wire.isOpen) setTimeout(sendWaiting, RESEND_MS);
+      if (wire.isOpen) setTimeout(sendWaiting, error.retryAfterMs || RESEND_MS);
+      return false;
     }
+    failEntry(entry, error);
   }
+  return true;
 }
 
 function forgetAnswer(runId) {
@@ -580,12 +593,14 @@ function forgetAnswer(runId) {
   });
 }
 
-/** The gateway refused a message: it stays in view, with the reason. */
+/** The gateway refused a message, or could not answer it: it stays in view, with the reason. */
 function failEntry(entry, error) {
+  const wasAccepted = error.payload.status === 'error'; // before the connection was lost
   outbox.remove(entry.runId);
+  outbox.update(entry, 'refused');
   const question = questions.get(entry.runId);
   if (!question) return;
-  question.set('Not sent', 'error');
+  question.set(wasAccepted ? 'Not answered' : 'Not sent', 'error');
   question.box.insertBefore(note(error.message, 'error'), question.row);
   addReturn(question, entry);
 }
