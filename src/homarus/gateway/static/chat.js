@@ -119,6 +119,7 @@ function lost() {
     else delete box.dataset.live;
   }
   setRuns(() => runs.clear());
+  devices.clear();
 }
 
 /** The connection was lost, and is tried again. */
@@ -157,7 +158,7 @@ function explainKeys(error) {
     return;
   }
   showProblem('This page needs https', [
-    `${location.origin} is not encrypted: a browser gives such a page no key of its own, and others in the network could read along. Nothing was sent, not even your token.`,
+    `${location.origin} is not encrypted: a browser gives such a page no key of its own, and others in the network could read along. Your token was not sent.`,
     "Turn on TLS, on the gateway's machine:",
     { command: 'homarus config set gateway.tls.enabled true' },
     'Then open the https:// link, or scan it:',
@@ -182,7 +183,7 @@ function waitForApproval(requestId) {
       [
         "This browser is new to the gateway. Approve it on the gateway's machine, or in a page there:",
         { command: `homarus devices approve ${requestId}` },
-        `Request ${requestId}. This page goes on by itself once it is approved.`,
+        'This page goes on by itself once it is approved.',
       ],
       false,
     );
@@ -243,7 +244,8 @@ $('sign-in-form').addEventListener('submit', (event) => {
   $('sign-in').hidden = true;
   connectNow();
 });
-$('problem-retry').addEventListener('click', connectNow);
+// A gateway that has TLS by now leads a new request to https.
+$('problem-retry').addEventListener('click', () => location.reload());
 $('retry').addEventListener('click', connectNow);
 
 function showState(state, words) {
