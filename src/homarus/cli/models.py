@@ -239,13 +239,14 @@ async def _choose(
 ) -> tuple[str, "ConfigChangeResult", Any]:
     """Set the default model; returns its name, the change, and what it still lacks."""
     from homarus.cli.config_client import open_config_client
+    from homarus.config.agent_edits import with_primary_model
     from homarus.providers.resolution import check_reachable, resolve_model
 
     async with open_config_client(gateway, local=local) as settings:
         config = await settings.config()
         ref = resolve_model(config, model, default_provider="")
         check_reachable(config, ref)
-        changed = await settings.change(lambda tree: _with_primary(tree, str(ref)))
+        changed = await settings.change(lambda tree: with_primary_model(tree, str(ref)))
     return str(ref), changed, await _problem(gateway, str(ref), local=local)
 
 
@@ -263,27 +264,6 @@ async def _problem(gateway: GatewayOptions, ref: str, *, local: bool) -> Any:
 
     paths = Paths.find(os.environ)
     return await find_problem(load_config(paths, os.environ), paths, ref)
-
-
-def _with_primary(tree: Any, ref: str) -> Any:
-    """Return the settings with another model, added to an allowlist that lacks it."""
-    from homarus.config.tree_edit import get_path, set_path
-
-    def get_value(*path: str) -> Any:
-        try:
-            return get_path(tree, path)
-        except LookupError:
-            return None
-
-    path = ("agents", "defaults", "model")
-    if isinstance(get_value(*path), str):
-        tree = set_path(tree, path, {"primary": ref})
-    else:
-        tree = set_path(tree, (*path, "primary"), ref)
-    allowed = get_value("agents", "defaults", "models")
-    if isinstance(allowed, dict) and allowed and ref not in allowed:
-        tree = set_path(tree, ("agents", "defaults", "models", ref), {})
-    return tree
 
 
 class _DownloadProgress:
