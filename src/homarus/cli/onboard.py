@@ -155,6 +155,8 @@ def run_wizard(run: Callable[[], Awaitable[None]], stopped: str) -> None:
         asyncio.run(main())
     except (KeyboardInterrupt, WizardStoppedError):
         click.echo(f"\nStopped. {stopped}", err=True)
+        if not sys.stdin.isatty():
+            click.echo("In a script: homarus onboard --non-interactive --help", err=True)
         raise click.exceptions.Exit(130) from None
 
 

@@ -338,6 +338,22 @@ async def test_channel_section_answers_a_test_message_and_allows_its_sender(
     assert telegram["allowFrom"] == [str(ADA)]
 
 
+async def test_channel_whose_login_fails_is_entered_again_or_added_anyway(
+    machine: Machine,
+) -> None:
+    answers = {
+        "channel.name": ["irc", "irc"],
+        "channel.irc.host": ["127.0.0.1", "localhost"],
+        "channel.irc.nick": ["nyx", "nyx"],
+        "channel.failed": ["again", "save"],
+    }
+    prompter = ScriptedPrompter(**answers)
+    await machine.flow(prompter).configure("channels")
+    irc = {"enabled": True, "host": "localhost", "nick": "nyx"}
+    assert machine.config["channels"] == {"irc": irc}
+    assert "cannot be reached" in prompter.shown
+
+
 async def test_session_shows_a_rejected_answer_and_ends_with_an_error() -> None:
     session = WizardSession(FakeClock())
 
