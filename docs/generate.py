@@ -1,4 +1,4 @@
-"""Write docs/reference/*.md from the program itself: `python docs/generate.py [--check]`.
+"""Write docs/reference, and a man page, from the program: `python docs/generate.py [--check]`.
 
 A test runs `--check`: a command, key, tool, event or error that is missing there fails it.
 """
@@ -16,7 +16,8 @@ from pydantic import BaseModel
 from homarus.agent.commands.catalog import COMMANDS, RESETS
 from homarus.agent.commands.dispatcher import HANDLERS
 from homarus.channels.registry import available_channels, channel_label, load_channel
-from homarus.cli.main import group
+from homarus.cli.command_group import command_help
+from homarus.cli.main import GROUPS, group
 from homarus.config.channels import AccountSettings
 from homarus.config.known_keys import OWN_KEYS
 from homarus.config.memory import MemoryConfig, MemorySearchConfig
@@ -28,6 +29,7 @@ from homarus.tools.sources import ToolSourceContext, load_tools
 from homarus.tools.tool import Tool
 
 REFERENCE = Path(__file__).parent / "reference"
+MAN = "homarus.1"
 MADE_BY = "<!-- Written by docs/generate.py from the program itself. Do not edit. -->"
 
 
@@ -43,35 +45,146 @@ def pages() -> dict[str, str]:
         "protocol.md": protocol(),
         "tools.md": tools(),
     }
-    return {name: f"{MADE_BY}\n\n{text.rstrip()}\n" for name, text in made.items()}
+    page = f'.\\" {MADE_BY[5:-4]}\n{man_page()}\n'
+    return {
+        **{name: f"{MADE_BY}\n\n{text.rstrip()}\n" for name, text in made.items()},
+        MAN: page,
+    }
 
 
 # Commands
 
 
 def commands() -> str:
-    root = click.Context(group, info_name="homarus", **group.context_settings)
-    return "\n\n".join([f"# Commands\n\n{_command(root)}", *map(_command, below(root))])
+    root = root_context()
+    parts = [
+        f"# Commands\n\n{_command(root)}",
+        "`homarus help COMMAND` shows the same in a terminal.",
+    ]
+    for title, rows in GROUPS.items():
+        links = [(f"[{name}](#homarus-{name})", line) for name, (_, line) in rows.items()]
+        parts.append(f"**{title}**\n\n{_table(('command', 'meaning'), links)}")
+    return "\n\n".join([*parts, *map(_command, below(root))])
+
+
+def root_context() -> click.Context:
+    return click.Context(group, info_name="homarus", **group.context_settings)
 
 
 def below(ctx: click.Context) -> Iterator[click.Context]:
-    """Return every command below this one."""
+    """Return every command below this one that help shows."""
     if isinstance(ctx.command, click.Group):
         for name in ctx.command.list_commands(ctx):
             command = ctx.command.get_command(ctx, name)
             assert command is not None
-            inner = click.Context(command, info_name=name, parent=ctx)
-            yield inner
-            yield from below(inner)
+            if not command.hidden:
+                inner = click.Context(command, info_name=name, parent=ctx)
+                yield inner
+                yield from below(inner)
 
 
 def _command(ctx: click.Context) -> str:
-    text = inspect.cleandoc(ctx.command.help or "").replace("\b\n", "")
-    usage = " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
+    text, lines = command_help(ctx.command)
     title = f"## {ctx.command_path}\n\n" if ctx.parent else ""
-    rows = [row for p in ctx.command.get_params(ctx) if (row := p.get_help_record(ctx))]
-    options = _table(("option", "meaning"), [(f"`{flag}`", text) for flag, text in rows])
-    return f"{title}{text}\n\n```\n{usage}\n```\n\n{options}"
+    shown = "\n".join(f"$ {line}" for line in lines)
+    rows = [(f"`{flag}`", meaning) for flag, meaning in parameters(ctx)]
+    options = _table(("option", "meaning"), rows)
+    return f"{title}{text}\n\n```\n{usage(ctx)}\n```\n\n```console\n{shown}\n```\n\n{options}"
+
+
+def usage(ctx: click.Context) -> str:
+    return " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
+
+
+def parameters(ctx: click.Context) -> list[tuple[str, str]]:
+    """Return the arguments and options of a command as help shows them."""
+    found = (param.get_help_record(ctx) for param in ctx.command.get_params(ctx))
+    return [record for record in found if record]
+
+
+# The man page
+
+
+def man_page() -> str:
+    """Return homarus(1) as roff."""
+    root = root_context()
+    text, lines = command_help(group)
+    parts = [
+        '.TH HOMARUS 1 "" "Homarus" "User Commands"',
+        ".SH NAME",
+        f"homarus \\- {_roff(text.removeprefix('Homarus: ').rstrip('.'))}",
+        ".SH SYNOPSIS",
+        f".B {_roff(usage(root))}",
+        ".SH DESCRIPTION",
+        "Agents live in a folder of Markdown, and answer in the terminal, in a browser page and in",
+        "chats. Each command below has its own help:",
+        ".B homarus help COMMAND",
+        ".SH OPTIONS",
+        *_man_options(root),
+    ]
+    for title, rows in GROUPS.items():
+        parts.append(f".SH {_roff(title.upper())}")
+        for ctx in below(root):
+            if ctx.command_path.split()[1] in rows:
+                parts += _man_command(ctx)
+    parts += [".SH EXAMPLES", *_man_examples(lines), ".SH FILES", *_man_rows(MAN_FILES)]
+    parts += [".SH ENVIRONMENT", *_man_rows(MAN_ENVIRONMENT)]
+    parts += [".SH EXIT STATUS", *_man_rows(MAN_STATUS)]
+    return "\n".join(parts)
+
+
+MAN_FILES = (
+    ("~/.openclaw/openclaw.json", "The configuration, as JSON5."),
+    ("~/.openclaw/homarus.json", "Settings that OpenClaw does not know."),
+    ("~/.openclaw/workspace", "The workspace of the default agent."),
+    ("~/.openclaw/agents", "Sessions and credentials of each agent."),
+    ("~/.openclaw/state.sqlite", "The database of sessions and messages."),
+)
+MAN_ENVIRONMENT = (
+    ("OPENCLAW_STATE_DIR", "The state directory instead of ~/.openclaw."),
+    ("OPENCLAW_CONFIG_PATH", "The configuration file."),
+    ("OPENCLAW_PROFILE", "The same as --profile."),
+    ("OPENCLAW_GATEWAY_TOKEN, OPENCLAW_GATEWAY_PASSWORD", "The secret of the gateway."),
+)
+MAN_STATUS = (
+    ("0", "Success."),
+    ("1", "The command failed."),
+    ("2", "The command line or the configuration is wrong."),
+    ("75", "The gateway cannot start now, and may later."),
+    ("130", "Interrupted."),
+)
+
+
+def _man_command(ctx: click.Context) -> list[str]:
+    text, lines = command_help(ctx.command)
+    paragraphs = [_roff(_one_line(one)) for one in text.split("\n\n")]
+    described = "\n.PP\n".join(paragraphs)
+    options = [row for row in _man_options(ctx) if row]
+    return [
+        f".SS {_roff(usage(ctx))}", described, *options, ".PP", "Examples:", *_man_examples(lines)
+    ]  # fmt: skip
+
+
+def _man_options(ctx: click.Context) -> list[str]:
+    rows = [(flag, text) for flag, text in parameters(ctx) if ctx.parent is None or text]
+    return _man_rows([row for row in rows if ctx.parent is None or "--help" not in row[0]])
+
+
+def _man_rows(rows: Sequence[tuple[str, str]]) -> list[str]:
+    return [line for name, text in rows for line in (".TP", f".B {_roff(name)}", _roff(text))]
+
+
+def _man_examples(lines: Sequence[str]) -> list[str]:
+    return [".RS 4", ".nf", *map(_roff, lines), ".fi", ".RE"]
+
+
+def _roff(text: str) -> str:
+    """Return one line of text with the characters escaped that roff interprets."""
+    escaped = "".join(_ROFF.get(ch, ch if ch.isascii() else f"\\[u{ord(ch):04X}]") for ch in text)
+    return f"\\&{escaped}" if escaped.startswith(".") else escaped
+
+
+_ROFF = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "~": "\\(ti", "^": "\\(ha"}
 
 
 def chat_commands() -> str:
@@ -105,8 +218,8 @@ def config() -> str:
         "# Configuration keys\n\n"
         "`openclaw.json` in the state directory (`~/.openclaw`), read as JSON5. These keys are\n"
         "read and checked in full. Every other key of OpenClaw is accepted with a warning\n"
-        "that its part is not built yet; `homarus doctor` lists those. `<name>` stands for a name\n"
-        "of your own, `[]` for each entry of a list.\n\n"
+        "that its part is not built yet; `homarus doctor --all` lists those. `<name>` is a\n"
+        "name of your own, `[]` for each entry of a list.\n\n"
         + _table(("key", "value", "default"), rows)
         + "\n\n"
         + _own_keys()
@@ -414,7 +527,7 @@ def _one_line(text: str) -> str:
 
 def main() -> int:
     made = pages()
-    stale = {p.name for p in REFERENCE.glob("*.md")} ^ set(made)
+    stale = {p.name for p in REFERENCE.iterdir()} ^ set(made)
     stale |= {
         n for n, t in made.items() if n not in stale and (REFERENCE / n).read_text("utf-8") != t
     }

@@ -1,8 +1,11 @@
 """Check that the reference lists every command, key, tool, event, error and method."""
 
 import inspect
+import re
+import shutil
 import subprocess
 import sys
+import tomllib
 import typing
 from pathlib import Path
 
@@ -12,7 +15,7 @@ from pydantic import BaseModel
 
 from docs import generate
 from homarus.channels.registry import available_channels, load_channel
-from homarus.cli.main import group
+from homarus.cli.main import GROUPS, group
 from homarus.config.schema import Config
 from homarus.core import event
 from homarus.gateway.methods import METHODS, UNIMPLEMENTED
@@ -58,9 +61,34 @@ def test_reference_contains_every_command_and_option() -> None:
         for param in ctx.command.params:
             if isinstance(param, click.Option):
                 assert param.help, f"{ctx.command_path} {param.name} has no help"
-                assert all(flag in section for flag in param.opts)
+                assert param.hidden or all(flag in section for flag in param.opts)
             else:
                 assert str(param.name).upper() in section
+
+
+def test_man_page_describes_every_command_and_formats() -> None:
+    page = (generate.REFERENCE / generate.MAN).read_text(encoding="ascii")
+    for ctx in generate.below(generate.root_context()):
+        usage = ctx.command_path.replace("-", "\\-")
+        assert f"\n.SS {usage} " in page, ctx.command_path
+    for title in GROUPS:
+        assert f"\n.SH {title.upper()}\n" in page
+    if groff := shutil.which("groff"):
+        done = subprocess.run(
+            [groff, "-man", "-Tutf8", "-ww", generate.REFERENCE / generate.MAN],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        text = re.sub(r".\x08", "", done.stdout)  # bold is overstruck
+        assert not done.stderr and "homarus models auth add [OPTIONS] [PROVIDER]" in text
+
+
+def test_wheel_installs_the_man_page() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
+    shared = build["build"]["targets"]["wheel"]["shared-data"]
+    (source,) = [file for file, target in shared.items() if target.startswith("share/man/man1/")]
+    assert (ROOT / source).is_file() and shared[source] == "share/man/man1/homarus.1"
 
 
 def keys(model: type[BaseModel]) -> set[str]:

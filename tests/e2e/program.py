@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -96,11 +96,12 @@ class Home:
 class Terminal:
     """A program at a pseudo-terminal: its screen, and keys to press."""
 
-    def __init__(self, home: Home, *args: str) -> None:
+    def __init__(self, home: Home, *args: str, program: Sequence[str] = ()) -> None:
         self._fd, child = pty.openpty()
         env = {**home.env, "TERM": "xterm"}
+        program = program or (sys.executable, "-m", "homarus")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", TAKE_TERMINAL, sys.executable, "-m", "homarus", *args],
+            [sys.executable, "-c", TAKE_TERMINAL, *program, *args],
             stdin=child,
             stdout=child,
             stderr=child,

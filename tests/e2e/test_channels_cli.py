@@ -31,7 +31,7 @@ def test_channels_account_added_and_removed_while_gateway_runs(home: Home, start
     assert "; the gateway uses it now.\n" in done.out and "pairing approve irc" in done.out
 
     wait_for(lambda: accounts(home).get("irc:default", {}).get("lastError"))
-    row = accounts(home, "--probe", "--timeout", "20000")["irc:default"]
+    row = accounts(home, "--probe", "--timeout", "20")["irc:default"]
     assert row["enabled"] and row["configured"] and not row["connected"]
     assert row["probe"]["ok"] is False and row["probe"]["error"]
     assert "irc:default" in home.run("channels", "status").out

@@ -16,7 +16,7 @@ def test_bootstrap_ends_when_its_file_is_deleted(
     chat.type(f"MOCK:tool:write:{told}§")
     chat.wait_for("Hello from the mock model.")
     chat.type('MOCK:tool:exec:{"command":"rm BOOTSTRAP.md"}§')
-    chat.wait_for("[y/N]")
+    chat.wait_for("[y/a/N]")
     chat.type("y")
     chat.wait_for("Hello from the mock model.")
     chat.type("/quit")

@@ -349,7 +349,7 @@ def test_gateway_stop_and_restart_by_command(gateway: Gateway, home: Home) -> No
 
 
 def test_logs_follow_continues_across_gateway_restart(gateway: Gateway, home: Home) -> None:
-    with closing(Terminal(home, "logs", "--follow", "--interval", "100")) as log:
+    with closing(Terminal(home, "logs", "--follow", "--interval", "0.1")) as log:
         log.wait_for("the gateway is ready")
         assert home.run("gateway", "health").out.startswith("ok: ")
         log.wait_for("client connected: cli")

@@ -31,7 +31,7 @@ def test_memory_cli_index_search_and_bench_stdio_work(home: Home, notes: Path) -
     there = at(notes, home)
     index = home.run("memory", "index", *there)
     assert index.status == 0 and "9 files indexed" in index.out and "\r" not in index.err
-    found = home.run("memory", "search", "bird3", "--json", "--max-results", "2", *there).json
+    found = home.run("memory", "search", "bird3", "--json", "--limit", "2", *there).json
     assert found["results"][0]["path"] == "memory/2026-03-03.md"
     asked = "".join(json.dumps({"id": q, "query": q, "k": 2}) + "\n" for q in ("bird3", "bird7"))
     batch = home.run("memory", "bench-stdio", "--mode", "lines", *there, text=f"{asked}oops\n")
@@ -66,14 +66,14 @@ def test_memory_cli_write_get_search_status_of_own_memory(home: Home) -> None:
     got = home.run("memory", "get", written["path"])
     assert "Ada moved to Kiel" in got.out
     line = str(written["startLine"])
-    one = home.run("memory", "get", written["path"], "--from", line, "--lines", "1", "--json").json
+    one = home.run("memory", "get", written["path"], "--from", line, "--limit", "1", "--json").json
     assert "Ada moved to Kiel" in one["text"] and one["from"] == written["startLine"]
     found = home.run("memory", "search", "Where did Ada move?")
     assert found.status == 0 and f"{written['path']}#L{line}" in found.out
     status = home.run("memory", "status", "--deep")
     assert status.status == 0 and "~/.openclaw/memory/main.homarus.sqlite" in status.out
     assert "memory    main: index of " in home.run("status").out
-    assert "memory main" in home.run("doctor").out
+    assert "memory main" in home.run("doctor", "--all").out
 
 
 def test_memory_cli_mistakes_print_reason(home: Home, notes: Path) -> None:

@@ -180,7 +180,7 @@ async def test_doctor_finds_damage_and_fix_repairs_it(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("OPENCLAW_STATE_DIR", raising=False)
     await fill_state(state)
-    sound = await asyncio.to_thread(CliRunner().invoke, doctor, [])
+    sound = await asyncio.to_thread(CliRunner().invoke, doctor, ["--all"])
     assert "the database is sound" in sound.output
     db = apsw.Connection(str(state / DATABASE))
     db.execute("UPDATE entries SET json = replace(json, '7 7', '7 8') WHERE seq = 8")

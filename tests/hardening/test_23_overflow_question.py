@@ -1,7 +1,8 @@
 """The question of a run that fails stays in the history of the conversation.
 
-A context overflow, a spend limit or a bug ends a run without an answer; the next message must find
-the question before it, as it does after every other failure of a model call.
+A spend limit or a bug ends a run before a model was sent anything; the next message must find the
+question before it. A question that the model service refused stays in the transcript, and is left
+out of the next request.
 """
 
 import asyncio
@@ -45,7 +46,6 @@ def sent_to_model(harness: Harness) -> list[str]:
 @pytest.mark.parametrize(
     "error",
     [
-        ContextOverflowError("too long"),
         SpendLimitError("too expensive"),
         ZeroDivisionError(),
     ],
@@ -63,6 +63,28 @@ def test_question_of_failed_run_stays_in_history(
     harness.replace_services(sessions=SessionRepository(harness.store, harness.clock))
     assert harness.run(SECOND).status == "answered"
     assert sent_to_model(harness) == ["the first question", "try again"]
+
+
+@pytest.mark.parametrize("compacts", [True, False])
+def test_question_that_overflowed_is_kept_and_not_sent_again(
+    tmp_path: Path, *, compacts: bool
+) -> None:
+    harness = Harness(tmp_path)
+    rules = schema.CompactionConfig(mode="default", enabled=compacts)
+    harness.agent = replace(harness.agent, compaction=rules)
+    harness.provider = FailingProvider(
+        ContextOverflowError("too long"), 1, assistant_message("yes")
+    )
+    assert harness.run(message("the first question")).status == "failed"
+    harness.replace_services(sessions=SessionRepository(harness.store, harness.clock))
+    assert harness.run(SECOND).status == "answered"
+    assert sent_to_model(harness) == ["try again"]
+
+    async def texts() -> list[str]:
+        session = await harness.sessions.load(KEY, "main")
+        return [one.text for one in session.messages if one.role == "user"]
+
+    assert asyncio.run(texts()) == ["the first question", "try again"]
 
 
 def test_window_without_room_keeps_question_in_history(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_doctor_counts_conversations_of_openclaw_and_writes_nothing(home: Path) 
     entries = {f"agent:main:{n}": {"sessionId": f"s{n}", "updatedAt": n} for n in range(3)}
     (sessions / "sessions.json").write_text(json.dumps(entries))
     before = contents(home)
-    shown = CliRunner().invoke(doctor, []).stdout
+    shown = CliRunner().invoke(doctor, ["--all"]).stdout
     assert "has 3 conversations of OpenClaw" in shown
     assert contents(home) == before
 

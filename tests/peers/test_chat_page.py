@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -14,39 +15,16 @@ from homarus.testing.model_server import (
     Say,
     ScriptedCall,
 )
-from tests.peers.browser import Browser, Page
+from tests.peers.browser import Browser, BrowserError, Page
+from tests.peers.chat_page import ENDED, ask, sign_in
 from tests.peers.gateway import TOKEN, Running, call, new_home, running_gateway
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]  # the first run installs it
 
-ENDED = "article[data-role=assistant]:not([data-live])"
 HOSTILE = (
     "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
     " [click](javascript:document.title='owned') [https://bank.example](https://evil.example/)"
 )
-
-
-def sign_in(browser: Browser, gateway: Running, query: str = "") -> Page:
-    page = browser.open(gateway.page + query)
-    page.wait_until("!document.querySelector('#sign-in').hidden")
-    page.type("#token", TOKEN)
-    page.press("Enter")
-    page.wait_for_text("#state", "Connected")
-    return page
-
-
-@pytest.fixture
-def page(browser: Browser, gateway: Running) -> Page:
-    """Return a page, logged in, in its own session."""
-    page = sign_in(browser, gateway)
-    page.click("#new")
-    page.wait_until("document.querySelector('#sessions').value.includes(':web-')")
-    return page
-
-
-def ask(page: Page, text: str) -> None:
-    page.type("#text", text)
-    page.press("Enter")
 
 
 def test_page_answer_is_streamed_then_complete(page: Page) -> None:
@@ -169,13 +147,18 @@ def test_page_long_untrusted_text_does_not_hang(page: Page, model: ModelServer) 
 
 
 def test_page_content_security_policy_blocks_script(page: Page) -> None:
+    for sink in ("innerHTML", "outerHTML"):  # by Trusted Types, text is no HTML either
+        with pytest.raises(BrowserError, match="TrustedHTML"):
+            page.run(f"document.querySelector('#log').{sink} = '<b>owned</b>'")
     page.run(
-        "document.body.append(Object.assign(document.createElement('script'),"
-        " {textContent: \"document.title = 'owned'\"}))"
+        "(script => { script.append(\"document.title = 'owned'\"); document.body.append(script); })"
+        "(document.createElement('script'))"
     )
-    page.run("document.body.setAttribute('onclick', \"document.title = 'owned'\")")
+    with suppress(BrowserError):  # refused here, or when it is clicked
+        page.run("document.body.setAttribute('onclick', \"document.title = 'owned'\")")
     page.click("#log")
     assert page.run("document.title") == "Homarus"
+    page.run("fetch('https://evil.example/').catch(() => 0)")
     assert any("Content Security Policy" in problem for problem in page.problems())
 
 

@@ -155,7 +155,7 @@ def test_folder_survives_openclaw_homarus_openclaw_homarus(folder: Folder) -> No
     assert {"openclaw.json", "cron/jobs.json", "memory/main.sqlite"} <= before.keys()
 
     # Ours: the same conversation, search, and every command that only looks.
-    assert "1 conversation" in home.run("doctor").out
+    assert "1 conversation" in home.run("doctor", "--all").out
     assert home.run("sessions", "--json").json["count"] == 1
     with running_gateway(home) as gateway:
         assert "1 scheduled job does not run" in home.run("status").out

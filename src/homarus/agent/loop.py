@@ -145,7 +145,8 @@ async def _save_partial(
     parts: list[Part] = [Thinking(thinking)] if thinking else []
     if text:
         parts.append(Text(text))
-    origin = replace(context.origin, stop=stop, error=str(error or ""))
+    code = error.code if error else ""
+    origin = replace(context.origin, stop=stop, error=str(error or ""), code=code)
     await _save(context, Message("assistant", tuple(parts), context.now_ms(), origin))
 
 

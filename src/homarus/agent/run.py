@@ -75,6 +75,7 @@ from homarus.core.tasks import run_contained
 from homarus.plugins.values import HookContext
 from homarus.policy.restrictions import check_run_allowed
 from homarus.providers.base import ModelRequest, Provider, SupportsPendingError
+from homarus.sessions.rejection import CONTENT_ERRORS, SUPERSEDED
 from homarus.sessions.send_policy import is_muted
 from homarus.sessions.session import Session
 from homarus.store.journal import InboxRecord
@@ -85,6 +86,7 @@ if TYPE_CHECKING:  # imported by the first run that answers a chat
 
 log = logging.getLogger(__name__)
 
+LEFT_OUT = "what was refused is left out of later requests"
 INTERRUPTED = "the run broke off"  # the error of a run that ends with the program
 
 
@@ -166,6 +168,8 @@ class Run:
         except TimeoutError:
             self._record_timeout()
         except HomarusError as exc:
+            if exc.fix and exc.code in CONTENT_ERRORS and self._loop_context:
+                exc.fix = f"{exc.fix}; {LEFT_OUT}"
             self._outcome = replace(self._outcome, error=exc)
         finally:
             self._scope = None
@@ -197,7 +201,7 @@ class Run:
             return
         if self._context.session.messages[-1].role != "user":
             return
-        origin = replace(loop_context.origin, stop="error", error=str(error))
+        origin = replace(loop_context.origin, stop="error", error=str(error), code=error.code)
         failure = Message("assistant", (), loop_context.now_ms(), origin)
         try:
             await loop_context.save([failure])
@@ -285,6 +289,8 @@ class Run:
         origin = message.origin
         if origin is None or origin.stop != "aborted" or self.stopped_by is None:
             return message
+        if self.stopped_by == "interrupt":
+            return replace(message, origin=replace(origin, code=SUPERSEDED))
         return replace(message, origin=replace(origin, stopped=StopInfo(self.id, self.stopped_by)))
 
     # Preparation

@@ -43,9 +43,19 @@ def merge_messages(records: Sequence[InboxRecord], text: str) -> Inbound:
 
 
 def resolve_model(agent: Agent, session: Session, requested: str | None = None) -> ModelSelection:
-    """Return the model to connect: the requested one, else the session's, else the agent's."""
-    ref, locked = requested or session.model or agent.model, session.profile_locked
-    return ModelSelection(agent.id, ref, agent.fallbacks, session.profile, locked=locked)
+    """Return the model to connect: the requested one, else the session's, else the agent's.
+
+    The first two were chosen by a person: no other model answers in their place.
+    """
+    chosen = requested or session.model
+    return ModelSelection(
+        agent.id,
+        chosen or agent.model,
+        agent.fallbacks,
+        session.profile,
+        locked=session.profile_locked,
+        exact=bool(chosen),
+    )
 
 
 def resolve_thinking(requested: str | None, model: ModelInfo) -> ThinkLevel:

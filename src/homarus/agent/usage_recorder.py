@@ -6,7 +6,7 @@ from homarus.core.errors import ProviderError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Message, Usage
 from homarus.core.text import one_line
-from homarus.providers.base import AttemptRetried, Delta, ModelRequest, Provider
+from homarus.providers.base import NOT_TRIED, AttemptRetried, Delta, ModelRequest, Provider
 from homarus.store.base import UsageRecord
 
 _MAX_CHARS = 200
@@ -40,7 +40,7 @@ class UsageRecordingProvider:
         """Stream an answer, and report the call and the failed attempts before it."""
         try:
             async for piece in self._provider.stream(request):
-                if isinstance(piece, AttemptRetried):
+                if isinstance(piece, AttemptRetried) and piece.reason != NOT_TRIED:
                     self._fail(piece.provider, piece.model, piece.error)
                 elif isinstance(piece, Message) and piece.origin:
                     origin = piece.origin

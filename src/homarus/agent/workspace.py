@@ -150,6 +150,7 @@ class Advice:
 
     text: str
     fix: str
+    is_warning: bool = False
 
 
 def workspace_advice(used: Iterable[Path], home: Path, state: Path) -> tuple[Advice, ...]:
@@ -172,6 +173,7 @@ def _unused_advice(used: list[Path], home: Path, state: Path) -> list[Advice]:
             Advice(
                 f"{path} looks like a workspace, and no agent uses it",
                 "move it away, or name it in agents.list or agents.defaults.workspace",
+                is_warning=True,
             )
             for path in found
             if is_populated(path) and not _belongs_to_profile(path, home)

@@ -11,6 +11,7 @@ import click
 from homarus.agent.prompt.identity_file import FILE, AgentIdentity, find_identity, parse_identity
 from homarus.agent.workspace import seed_workspace, trash_agent_folders
 from homarus.channels.registry import find_traits
+from homarus.cli import completion_values
 from homarus.cli.bindings import (
     bind_command,
     bindings_command,
@@ -19,13 +20,14 @@ from homarus.cli.bindings import (
     load_own_config,
     unbind_command,
 )
-from homarus.cli.command_group import CommandGroup
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
     is_gateway_running,
     open_gateway,
 )
+from homarus.cli.options import agent_option, model_option, workspace_option, yes_option
 from homarus.config import agent_edits
 from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
 from homarus.config.binding_edits import parse_match
@@ -41,6 +43,7 @@ _MAX_FILE_BYTES = 1_000_000
 
 
 @click.group("agents", cls=CommandGroup, invoke_without_command=True)
+@examples("homarus agents", "homarus agents add work --bind telegram:work")
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Manage agents; without a subcommand, list them."""
@@ -49,10 +52,11 @@ def command(ctx: click.Context) -> None:
 
 
 @command.command("list")
-@click.option("--bindings", is_flag=True, help="Also what is bound to each.")
+@examples("homarus agents list --bindings")
+@click.option("--bindings", is_flag=True, help="Also show the bindings of each.")
 @as_json_option
 def list_(*, bindings: bool = False, as_json: bool = False) -> None:
-    """List agents: who they are, where they live, which model answers for them."""
+    """List the agents with their identity, workspace and model."""
     paths, loaded = load_own_config()
     rows = [_row(paths, loaded, agent, bindings=bindings) for agent in agent_ids(loaded.config)]
     if as_json:
@@ -105,12 +109,26 @@ def _print_row(row: Mapping[str, Json]) -> None:
 
 
 @command.command()
+@examples(
+    "homarus agents add work", "homarus agents add work --model openai/gpt-5.2 --bind telegram:work"
+)
 @click.argument("name", required=False)
-@click.option("--workspace", metavar="DIR", help="Where its files live.")
-@click.option("--model", metavar="MODEL", help="The model that answers for it.")
-@click.option("--agent-dir", metavar="DIR", help="Where its credentials live.")
-@click.option("--bind", metavar="CHANNEL[:ACCOUNT]", multiple=True, help="Messages it answers.")
-@click.option("--non-interactive", is_flag=True, help="Ask nothing: fail instead.")
+@workspace_option("Its workspace.", default="~/.openclaw/workspace-NAME")
+@model_option("Its model.", default="agents.defaults.model")
+@click.option(
+    "--agent-dir",
+    metavar="DIR",
+    shell_complete=completion_values.directories,
+    show_default="~/.openclaw/agents/NAME/agent",
+    help="The folder of its credentials.",
+)
+@click.option(
+    "--bind",
+    metavar="CHANNEL[:ACCOUNT]",
+    multiple=True,
+    help="A channel or account whose messages it answers; repeatable.",
+)
+@click.option("--non-interactive", is_flag=True, help="Ask nothing; fail if something is missing.")
 @as_json_option
 def add(
     name: str | None,
@@ -122,7 +140,7 @@ def add(
     non_interactive: bool,
     as_json: bool,
 ) -> None:
-    """Make an agent with a workspace of its own."""
+    """Add an agent with its own workspace."""
     paths, loaded = load_own_config()
     if not name:
         if non_interactive or as_json:
@@ -161,23 +179,24 @@ def _check_config(paths: Paths, loaded: LoadedConfig, ref: str) -> str:
 
 
 @command.command()
-@click.argument("id")
-@click.option("--force", is_flag=True, help="Do not ask.")
+@examples("homarus agents delete work --yes")
+@click.argument("id", shell_complete=completion_values.agents)
+@yes_option("--force")
 @as_json_option
 def delete(
     id: str,  # noqa: A002 - the word for it
     *,
-    force: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
-    """Remove an agent. Its files go to `trash` in the state directory."""
+    """Remove an agent. Its files are moved to `trash` in the state directory."""
     paths, loaded = load_own_config()
     agent = known_agent(loaded.config, id)
     if agent in {DEFAULT_AGENT, default_agent_id(loaded.config)}:
         raise UserError(f'"{agent}" cannot be deleted', fix="make another agent the default first")
-    if not force:
+    if not yes:
         if as_json:
-            raise UserError("removing an agent must be confirmed", fix="add --force")
+            raise UserError("removing an agent must be confirmed", fix="add --yes")
         click.confirm(f"Remove {agent}, its conversations and its files?", abort=True)
     done = asyncio.run(_delete(paths, loaded, agent))
     if as_json:
@@ -215,14 +234,23 @@ async def _delete(paths: Paths, loaded: LoadedConfig, agent: str) -> dict[str, J
 
 
 @command.command("set-identity")
-@click.option("--agent", "agent_id", metavar="ID", help="Whose; without it, the usual agent's.")
-@click.option("--workspace", metavar="DIR", help="Whose, by where it lives.")
-@click.option("--identity-file", metavar="FILE", help="Take it from this file.")
-@click.option("--from-identity", is_flag=True, help=f"Take it from the workspace's {FILE}.")
-@click.option("--name", metavar="TEXT", help="What it is called.")
-@click.option("--theme", metavar="TEXT", help="Its manner, in a word or two.")
-@click.option("--emoji", metavar="EMOJI", help="Its sign.")
-@click.option("--avatar", metavar="PICTURE", help="A file of the workspace, or an address.")
+@examples(
+    "homarus agents set-identity --name Ada --emoji 🦞",
+    "homarus agents set-identity --agent work --from-identity",
+)
+@agent_option("The agent.", "agent_id", default="the default agent")
+@workspace_option("The agent, by its workspace.")
+@click.option(
+    "--identity-file",
+    metavar="FILE",
+    shell_complete=completion_values.files,
+    help="Read the identity from this file.",
+)
+@click.option("--from-identity", is_flag=True, help=f"Read it from the workspace's {FILE}.")
+@click.option("--name", metavar="TEXT", help="The name.")
+@click.option("--theme", metavar="TEXT", help="The manner, in a word or two.")
+@click.option("--emoji", metavar="EMOJI", help="The emoji.")
+@click.option("--avatar", metavar="PICTURE", help="A file of the workspace, or a URL.")
 @as_json_option
 def set_identity(
     agent_id: str | None,
@@ -236,7 +264,7 @@ def set_identity(
     from_identity: bool,
     as_json: bool,
 ) -> None:
-    """Give an agent a name and a face, in the configuration."""
+    """Set the name, emoji and avatar of an agent in the configuration."""
     paths, loaded = load_own_config()
     agent = _resolve_agent_id(paths, loaded, agent_id, workspace)
     fields = {"name": name, "theme": theme, "emoji": emoji, "avatar": avatar}

@@ -9,7 +9,7 @@ it.
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Final, Protocol
 
@@ -48,7 +48,11 @@ class ApprovalPrompt:
             with suppress(termios.error), _raw_terminal() as descriptor:
                 self._view.open_question(question.title, question.detail)
                 try:
-                    return await self._wait(descriptor, question)
+                    keys = _AnswerKeys(offers_always=question.allow_always is not None)
+                    is_allowed = await self._wait(descriptor, keys)
+                    if is_allowed and keys.is_always and question.allow_always:
+                        self._save(question.allow_always)
+                    return is_allowed
                 finally:
                     self._view.close_question()
         return False  # the terminal is gone
@@ -58,11 +62,16 @@ class ApprovalPrompt:
         if self._answer and not self._answer.done():
             self._answer.set_result(False)
 
-    async def _wait(self, descriptor: int, question: ApprovalRequest) -> bool:
+    def _save(self, allow_always: Callable[[], None]) -> None:
+        try:
+            allow_always()
+        except OSError as exc:
+            self._view.error(f"It runs now, but “always” could not be saved: {exc}")
+
+    async def _wait(self, descriptor: int, keys: "_AnswerKeys") -> bool:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
         self._answer = answer
-        keys = _AnswerKeys(offers_always=question.allow_always is not None)
         key_at_s = 0.0
 
         def read() -> None:
@@ -91,10 +100,7 @@ class ApprovalPrompt:
                 note = _IGNORED_NOTE if key_at_s else ""
                 self._view.prompt_for_answer(note, offers_always=keys.offers_always)
             keys.typed, keys.are_ignored = b"", False
-            is_allowed = await answer
-            if is_allowed and keys.is_always and question.allow_always:
-                question.allow_always()
-            return is_allowed
+            return await answer
         finally:
             loop.remove_reader(descriptor)
             self._answer = None

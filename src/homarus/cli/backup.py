@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from homarus.cli.command_group import CommandGroup
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import as_json_option
+from homarus.cli.options import yes_option
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.config.config_files import read_text
 from homarus.config.load import examine_config
@@ -21,15 +22,24 @@ from homarus.store.state_paths import make_private_dir
 
 
 @click.group("backup", cls=CommandGroup)
+@examples("homarus backup create", "homarus backup restore backup.tar.gz")
 def command() -> None:
     """Create, verify and restore backups."""
 
 
 @command.command()
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="The file, or its folder.")
+@examples("homarus backup create", "homarus backup create --output ~/backups")
+@click.option(
+    "--output",
+    "-o",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    show_default="homarus-backup-TIME.tar.gz in this folder",
+    help="The file, or its folder.",
+)
 @as_json_option
 def create(output: Path | None, *, as_json: bool) -> None:
-    """Save config, credentials, conversations and workspaces. The gateway may be running."""
+    """Save configuration, credentials, sessions and workspaces to one file."""
     paths = Paths.find(os.environ)
     if not paths.state.is_dir():
         raise UserError(f"there is nothing at {paths.state}", fix="homarus setup makes it")
@@ -49,10 +59,11 @@ def create(output: Path | None, *, as_json: bool) -> None:
 
 
 @command.command()
+@examples("homarus backup verify backup.tar.gz")
 @click.argument("file", type=click.Path(path_type=Path))
 @as_json_option
 def verify(file: Path, *, as_json: bool) -> None:
-    """Check that a backup is complete and unchanged, and its database sound."""
+    """Check that a backup is complete and unchanged, and its database intact."""
     report = verify_backup(file.expanduser().absolute())
     if as_json:
         _print_json(report)
@@ -61,11 +72,12 @@ def verify(file: Path, *, as_json: bool) -> None:
 
 
 @command.command()
+@examples("homarus backup restore backup.tar.gz --yes")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option()
 @as_json_option
 def restore(file: Path, *, yes: bool, as_json: bool) -> None:
-    """Bring a backup back. What is there now is kept under another name."""
+    """Restore a backup. The present files are kept under another name."""
     paths = Paths.find(os.environ)
     report = verify_backup(file.expanduser().absolute())
     shown = shorten(paths.state, paths.home)

@@ -9,8 +9,11 @@ from typing import Any, TypeVar
 import click
 
 from homarus.channels.registry import find_traits
+from homarus.cli import completion_values
+from homarus.cli.command_group import examples
 from homarus.cli.config_client import ConfigChangeResult, run_with_config
 from homarus.cli.gateway_options import GatewayOptions, as_json_option, warn, with_gateway_config
+from homarus.cli.options import agent_option
 from homarus.config.agent_settings import agent_ids, default_agent_id
 from homarus.config.binding_edits import (
     Match,
@@ -63,12 +66,24 @@ def _match_options(command: Callable[..., T]) -> Callable[..., T]:
     """Add the options that describe what a binding matches."""
     wrapped = command
     for flag, name, metavar, help_text, is_multiple in (
-        ("--role", "roles", "ID", "Only from people who have it.", True),
+        ("--role", "roles", "ID", "Only from members with this role; repeatable.", True),
         ("--team", "team", "ID", "Only in this team.", False),
         ("--guild", "guild", "ID", "Only in this guild.", False),
-        ("--peer", "peer", "KIND:ID", "One chat: direct, group or channel, and its id.", False),
-        ("--bind", "named", "CHANNEL[:ACCOUNT]", "The channel; * is any account.", True),
-        ("--agent", "agent", "ID", "Whose; without it, the usual agent's.", False),
+        (
+            "--peer",
+            "peer",
+            "KIND:ID",
+            "Only this chat: direct, group or channel, and id.",
+            False,
+        ),
+        (
+            "--bind",
+            "named",
+            "CHANNEL[:ACCOUNT]",
+            "A channel; * is every account; repeatable.",
+            True,
+        ),
+        ("--agent", "agent", "ID", "The agent.", False),
     ):
         wrapped = click.option(
             flag,
@@ -77,15 +92,21 @@ def _match_options(command: Callable[..., T]) -> Callable[..., T]:
             help=help_text,
             multiple=is_multiple,
             default=None if is_multiple else "",
+            show_default="the default agent" if name == "agent" else False,
+            shell_complete=completion_values.agents if name == "agent" else None,
         )(wrapped)
     return wrapped
 
 
 @click.command("bind")
+@examples(
+    "homarus agents bind --agent work --bind telegram:work",
+    "homarus agents bind --agent work --bind telegram --peer group:-100123",
+)
 @_match_options
 @as_json_option
 def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **options: Any) -> None:
-    """Have an agent answer a channel, an account of it, or one chat."""
+    """Add a binding: the agent answers a channel, an account of it, or one chat."""
     _, loaded = load_own_config()
     config = loaded.config
     owner = known_agent(config, agent) if agent else default_agent_id(config)
@@ -102,13 +123,17 @@ def bind_command(agent: str, named: Sequence[str], *, as_json: bool, **options: 
 
 
 @click.command("unbind")
+@examples(
+    "homarus agents unbind --agent work --bind telegram:work",
+    "homarus agents unbind --agent work --all",
+)
 @_match_options
-@click.option("--all", "everything", is_flag=True, help="All that is bound to the agent.")
+@click.option("--all", "everything", is_flag=True, help="Remove all bindings of the agent.")
 @as_json_option
 def unbind_command(
     agent: str, named: Sequence[str], *, everything: bool, as_json: bool, **options: Any
 ) -> None:
-    """Take away what an agent answers."""
+    """Remove bindings of an agent."""
     _, loaded = load_own_config()
     config = loaded.config
     owner = known_agent(config, agent) if agent else default_agent_id(config)
@@ -154,10 +179,11 @@ def _print_result(
 
 
 @click.command("bindings")
-@click.option("--agent", metavar="ID", help="Only this agent's.")
+@examples("homarus agents bindings", "homarus agents bindings --agent work")
+@agent_option("Only bindings of this agent.")
 @as_json_option
 def bindings_command(agent: str | None, *, as_json: bool) -> None:
-    """List which messages go to which agent, as the configuration has them."""
+    """List the bindings of the configuration: which messages go to which agent."""
     _, loaded = load_own_config()
     config = loaded.config
     agent_id = known_agent(config, agent) if agent else None

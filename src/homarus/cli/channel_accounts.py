@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from homarus.cli.command_group import examples
 from homarus.cli.config_client import run_with_config
 from homarus.cli.gateway_options import (
     GatewayOptions,
@@ -18,6 +19,7 @@ from homarus.cli.gateway_options import (
     open_gateway,
     with_gateway_config,
 )
+from homarus.cli.options import channel_argument
 from homarus.config.json5_document import KeyPath, parse_json5, to_plain
 from homarus.config.load import resolve_env
 from homarus.config.paths import Paths, shorten
@@ -45,25 +47,34 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _SECRETS: Final = frozenset({"token", "bot_token", "access_token", "password"})
 account_option = click.option(
-    "--account", metavar="ID", help="Which account; without it, the usual one."
+    "--account", metavar="ID", show_default="default", help="The account of the channel."
 )
 
 
 @click.command()
-@click.argument("channel")
-@click.option("--account", metavar="ID", help="A name for one of several accounts.")
-@click.option("--name", metavar="TEXT", help="What it is called in lists.")
-@click.option("--token", metavar="TOKEN", help="Its token, whichever kind the service has.")
-@click.option("--bot-token", metavar="TOKEN", help="The token of a bot.")
-@click.option("--access-token", metavar="TOKEN", help="The token of an account.")
-@click.option("--password", metavar="TEXT", help="The password of an account.")
+@examples(
+    "homarus channels add telegram --token -",
+    "homarus channels add matrix --homeserver https://matrix.org --access-token -",
+    "homarus channels add irc --host irc.libera.chat --nick ada",
+)
+@channel_argument
+@account_option
+@click.option("--name", metavar="TEXT", help="The name shown in lists.")
+@click.option("--token", metavar="TOKEN", help="The token, of whichever kind the service has.")
+@click.option("--bot-token", metavar="TOKEN", help="The bot token.")
+@click.option("--access-token", metavar="TOKEN", help="The access token.")
+@click.option("--password", metavar="TEXT", help="The password.")
 @click.option("--host", metavar="HOST", help="The server.")
 @click.option("--port", metavar="PORT", type=click.IntRange(1, 65_535), help="The server's port.")
-@click.option("--nick", metavar="NICK", help="The nick to go by.")
+@click.option("--nick", metavar="NICK", help="The nick.")
 @click.option("--homeserver", metavar="URL", help="The homeserver.")
-@click.option("--user-id", metavar="ID", help="Who we are there, as @name:server.")
+@click.option("--user-id", metavar="ID", help="The user id, @name:server.")
 @click.option(
-    "--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Any setting; repeatable."
+    "--set",
+    "assignments",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Another setting; repeatable.",
 )
 @as_json_option
 def add(
@@ -74,9 +85,9 @@ def add(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Add an account of a chat service to the configuration, or change one.
+    """Add or change an account of a chat service in the configuration.
 
-    A secret may be the name of a variable, as '${NAME}', or `-` to be asked for it.
+    A secret can be `-`, which prompts for it, or the name of a variable, as '${NAME}'.
     """
     from homarus.channels.registry import load_channel
     from homarus.config.account_edits import add_account
@@ -189,12 +200,13 @@ def _next_steps(channel: str, policy: str, *, is_served: bool) -> list[str]:
 
 
 @click.command()
-@click.argument("channel")
-@click.option("--account", metavar="ID", help="One account; without it, all of the channel.")
-@click.option("--delete", is_flag=True, help="Take it out of the configuration.")
+@examples("homarus channels remove irc", "homarus channels remove telegram --account work --delete")
+@channel_argument
+@click.option("--account", metavar="ID", show_default="all", help="Only this account.")
+@click.option("--delete", is_flag=True, help="Also delete it from the configuration.")
 @as_json_option
 def remove(channel: str, account: str | None, *, delete: bool, as_json: bool) -> None:
-    """Switch a channel or one of its accounts off; its settings stay unless they are deleted."""
+    """Disable a channel or one of its accounts; --delete removes the settings as well."""
     from homarus.config.account_edits import account_ids, delete_account, disable_account
 
     name = normalize_account_id(account) if account else None
@@ -223,11 +235,12 @@ def remove(channel: str, account: str | None, *, delete: bool, as_json: bool) ->
 
 
 @click.command()
-@click.argument("channel")
+@examples("homarus channels logout matrix")
+@channel_argument
 @account_option
 @as_json_option
 def logout(channel: str, account: str | None, *, as_json: bool) -> None:
-    """Stop an account and forget the login it keeps; a password signs it in anew."""
+    """Stop an account and delete its stored login; with a password it logs in again."""
     from homarus.channels.registry import load_channel
 
     load_channel(channel)

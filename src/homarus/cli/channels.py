@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from homarus.cli.channel_accounts import account_option, add, logout, remove
-from homarus.cli.command_group import CommandGroup
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.config_client import run_with_config
 from homarus.cli.dead_letters import dead_letters
 from homarus.cli.gateway_options import (
@@ -19,6 +19,12 @@ from homarus.cli.gateway_options import (
     is_gateway_running,
     open_gateway,
     with_gateway_config,
+)
+from homarus.cli.options import (
+    channel_option,
+    limit_option,
+    optional_channel_argument,
+    timeout_option,
 )
 from homarus.config.load import read_raw, resolve_env
 from homarus.config.paths import Paths
@@ -35,6 +41,7 @@ _MAX_LOG_LINES: Final = 5_000
 
 
 @click.group("channels", cls=CommandGroup, invoke_without_command=True)
+@examples("homarus channels", "homarus channels add telegram --token -")
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Manage chat channels; without a subcommand, show their status."""
@@ -47,9 +54,10 @@ for each in (add, remove, logout, dead_letters):
 
 
 @command.command("list")
+@examples("homarus channels list")
 @as_json_option
 def list_(*, as_json: bool) -> None:
-    """List the accounts of the configuration, and the channels one could add."""
+    """List the configured accounts, and the channels that can be added."""
     from homarus.channels.registry import available_channels
 
     rows = _configured(_config())
@@ -101,20 +109,15 @@ def _problem(config: "Config", channel: str, account: str) -> str:
 
 
 @command.command()
-@click.option("--probe", is_flag=True, help="Ask every service whether it lets us in.")
-@click.option(
-    "--timeout",
-    "timeout_ms",
-    type=click.IntRange(1, 60_000),
-    default=10_000,
-    help="Milliseconds a service may take.",
-)
+@examples("homarus channels status", "homarus channels status --probe --timeout 5")
+@click.option("--probe", is_flag=True, help="Log in to every service to check the credentials.")
+@timeout_option("Seconds to wait for each service.", max_s=60)
 @as_json_option
 @gateway_options
-def status(timeout_ms: int, gateway: GatewayOptions, *, probe: bool, as_json: bool) -> None:
-    """Say how every account is, as a running gateway sees it."""
+def status(timeout_s: float, gateway: GatewayOptions, *, probe: bool, as_json: bool) -> None:
+    """Show the state of every account in the running gateway."""
     if is_gateway_running(gateway):
-        found = asyncio.run(_fetch_status(gateway, probe=probe, timeout_ms=timeout_ms))
+        found = asyncio.run(_fetch_status(gateway, probe=probe, timeout_s=timeout_s))
         if as_json:
             click.echo(json.dumps({"gateway": True, **found}, ensure_ascii=False))
         else:
@@ -135,13 +138,13 @@ def status(timeout_ms: int, gateway: GatewayOptions, *, probe: bool, as_json: bo
 
 
 async def _fetch_status(
-    gateway: GatewayOptions, *, probe: bool, timeout_ms: int
+    gateway: GatewayOptions, *, probe: bool, timeout_s: float
 ) -> dict[str, Json]:
     async with open_gateway(gateway) as client:
         found = await client.call(
             "channels.status",
-            {"probe": probe, "timeoutMs": timeout_ms},
-            timeout_s=timeout_ms / 1000 + 20,
+            {"probe": probe, "timeoutMs": max(1, round(timeout_s * 1000))},
+            timeout_s=timeout_s + 20,
         )
     return found if isinstance(found, dict) else {}
 
@@ -171,11 +174,12 @@ def _state(row: Mapping[str, Json]) -> str:
 
 
 @command.command()
-@click.argument("channel", required=False)
+@examples("homarus channels capabilities", "homarus channels capabilities telegram")
+@optional_channel_argument
 @account_option
 @as_json_option
 def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> None:
-    """Say what a configured account can carry and do: its limits, its markup, its abilities."""
+    """Show what configured accounts can send: length limits, markup, files, features."""
     from homarus.channels.registry import load_channel
 
     config = _config()
@@ -243,18 +247,21 @@ def _make(config: "Config", channel: str, account: str) -> "Channel":
 
 
 @command.command()
-@click.option("--channel", metavar="NAME", default="all", help="Of one channel.")
-@click.option("--lines", type=click.IntRange(1, _MAX_LOG_LINES), default=200, help="How many.")
-@click.option("--json", "as_json", is_flag=True, help="Print the lines as they are written.")
+@examples("homarus channels logs --channel telegram --limit 20")
+@channel_option("Only this channel.", default="all")
+@limit_option("How many lines at most.", _MAX_LOG_LINES, default=200, old_name="--lines")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the stored lines, one JSON object each."
+)
 @gateway_options
-def logs(channel: str, lines: int, gateway: GatewayOptions, *, as_json: bool) -> None:
-    """Show what the log says about channels."""
+def logs(channel: str, limit: int, gateway: GatewayOptions, *, as_json: bool) -> None:
+    """Show the log of channels."""
     from homarus.cli.logs import follow_log, show_line
 
     found: list[str] = []
     asyncio.run(follow_log(gateway, _MAX_LOG_LINES, None, found.append))
     matching = [line for line in found if _is_about(line, channel)]
-    for line in matching[-lines:]:
+    for line in matching[-limit:]:
         click.echo(line) if as_json else show_line(line)
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from homarus.cli.approval_prompt import ApprovalPrompt
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import GatewayOptions, gateway_options
+from homarus.cli.options import agent_option, model_option, session_option
 from homarus.cli.session_client import SessionClient, open_session_client
 from homarus.cli.terminal import LineReader, TerminalView, colour_possible, colour_wanted
 from homarus.core.errors import HomarusError
@@ -43,9 +45,10 @@ class ChatOptions:
 
 
 @click.command("chat")
-@click.option("--agent", "agent_id", metavar="ID", help="The agent to talk with.")
-@click.option("--session-key", metavar="KEY", help="The conversation to go on with.")
-@click.option("--model", metavar="REF", help="Use this model for the conversation.")
+@examples("homarus chat", "homarus chat --agent work --model openai/gpt-5.2")
+@agent_option("The agent to chat with.", "agent_id", default="the default agent")
+@session_option("The session to continue.")
+@model_option("The model of this session from now on.", default="the session's")
 @click.option("--local", is_flag=True, help="Run in this process, without a gateway.")
 @gateway_options
 def command(
@@ -129,7 +132,7 @@ class TerminalChat:
         self, session: SessionClient, view: TerminalView, approvals: ApprovalPrompt
     ) -> None:
         self._session, self._view, self._approvals = session, view, approvals
-        self._is_stopping = False  # until the next message; what was stopped is reported once
+        self._was_stopped = False  # it is said once, after the last of what was stopped
         self.workspace = ""
 
     async def start(self, model: str | None) -> None:
@@ -156,6 +159,14 @@ class TerminalChat:
                 await self._send(text)
         except HomarusError as exc:  # a mistyped model does not end the chat
             self._failed(exc)
+        if self._was_stopped and not self._has_others():
+            self._was_stopped = False
+            self._view.end_answer()
+            self._view.notice("stopped.")
+
+    def _has_others(self) -> bool:
+        """Return whether further messages wait for their outcome."""
+        return False
 
     async def _check_command(self, line: str) -> None:
         """Raise UserError for a command that does not exist."""
@@ -171,15 +182,14 @@ class TerminalChat:
             check_command(line, commands, await self._session.find_shortcuts())
 
     async def _send(self, line: str) -> None:
-        self._is_stopping = False
         answer = await self._session.send(line)
         if answer.aborted:
-            if not self._is_stopping:
-                self._view.notice("stopped.")
-            self._is_stopping = True
-        elif answer.is_merged:
+            self._was_stopped = True
             return
-        elif not answer.text.strip():
+        if answer.is_merged:
+            return
+        self._view.end_answer()
+        if not answer.text.strip():
             self._view.notice("(the model gave no answer)")
         elif usage := "" if line.startswith("/") else await self._session.find_usage():
             self._view.notice(usage)
@@ -236,6 +246,9 @@ class EditorChat(TerminalChat):
             task = self._group.create_task(self._answer_waiting(text))
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
+
+    def _has_others(self) -> bool:
+        return len(self._answers) > 1
 
     async def _answer_waiting(self, text: str) -> None:
         self._editor_view.start_waiting()

@@ -1,9 +1,13 @@
-"""The base class of command groups: it lists subcommands in full and suggests close names."""
+"""The base class of command groups, and the examples in a command's help."""
 
-from collections.abc import Iterable
-from typing import NoReturn
+import inspect
+from collections.abc import Callable, Iterable
+from typing import NoReturn, TypeVar
 
 import click
+
+T = TypeVar("T")
+_HEADING = "\n\n\b\nExamples:\n"  # \b: click keeps the lines of this paragraph as they are
 
 
 class CommandGroup(click.Group):
@@ -46,9 +50,23 @@ def raise_unknown_command(ctx: click.Context, name: str, names: Iterable[str]) -
     raise UnknownNameError("command", name, tuple(nearest), fix=fix)
 
 
-def command_summary(command: click.Command) -> str:
-    """Return the first paragraph of a command's help in one line."""
-    import inspect
+def examples(*lines: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Add command lines to the help of a command; placed right below `@click.command`."""
 
-    first = inspect.cleandoc(command.help or "").split("\n\n")[0]
-    return " ".join(first.split())
+    def add(function: Callable[..., T]) -> Callable[..., T]:
+        shown = "\n".join(f"  {line}" for line in lines)
+        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}{_HEADING}{shown}"
+        return function
+
+    return add
+
+
+def command_help(command: click.Command) -> tuple[str, list[str]]:
+    """Return the description of a command, and its examples."""
+    text, _, shown = inspect.cleandoc(command.help or "").partition(_HEADING)
+    return text, [line.strip() for line in shown.splitlines()]
+
+
+def command_summary(command: click.Command) -> str:
+    """Return the first paragraph of a command's description in one line."""
+    return " ".join(command_help(command)[0].split("\n\n")[0].split())

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.cli.command_group import CommandGroup
+from homarus.cli import completion_values
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -28,22 +29,24 @@ if TYPE_CHECKING:  # the gateway client is slow to import
     from homarus.core.message import Json
 
 local_option = click.option(
-    "--local", is_flag=True, help="Work on the file itself, without a gateway."
+    "--local", is_flag=True, help="Use the files directly, without a gateway."
 )
 
 
 @click.group(cls=CommandGroup)
+@examples("homarus config get agents.defaults", "homarus config set gateway.port 18800")
 def command() -> None:
     """Read, change and validate the configuration."""
 
 
 @command.command()
-@click.argument("path", required=False)
+@examples("homarus config get", "homarus config get agents.defaults.model")
+@click.argument("path", required=False, shell_complete=completion_values.config_keys)
 @as_json_option
 @local_option
 @gateway_options
 def get(path: str | None, gateway: GatewayOptions, *, as_json: bool, local: bool) -> None:
-    """Print a setting as it is written, or all of them; in sections, secrets are hidden."""
+    """Print a setting as written, or all; secrets in a section are hidden."""
     steps = parse_path(path) if path else ()
     try:
         value = get_path(_read(gateway, local=local), steps)
@@ -58,13 +61,17 @@ def get(path: str | None, gateway: GatewayOptions, *, as_json: bool, local: bool
 
 
 @command.command("set")
-@click.argument("path")
+@examples(
+    "homarus config set agents.defaults.model.primary openai/gpt-5.2",
+    "homarus config set channels.telegram.allowFrom '[\"1234\"]' --json",
+)
+@click.argument("path", shell_complete=completion_values.config_keys)
 @click.argument("value")
 @click.option("--json", "as_json", is_flag=True, help="VALUE must be JSON5; print one JSON object.")
 @local_option
 @gateway_options
 def set_(path: str, value: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> None:
-    """Set PATH to VALUE: JSON5 when it can be read so, else the text itself."""
+    """Set PATH to VALUE, which is read as JSON5 if possible, else as text."""
     steps = parse_path(path)
     parsed = _value(value, strict=as_json)
     changed = _change(gateway, lambda tree: set_path(tree, steps, parsed), local=local)
@@ -72,12 +79,13 @@ def set_(path: str, value: str, gateway: GatewayOptions, *, as_json: bool, local
 
 
 @command.command()
-@click.argument("path")
+@examples("homarus config unset agents.defaults.model.fallbacks")
+@click.argument("path", shell_complete=completion_values.config_keys)
 @as_json_option
 @local_option
 @gateway_options
 def unset(path: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> None:
-    """Remove PATH."""
+    """Remove PATH from the configuration."""
     steps = parse_path(path)
 
     def remove(tree: Any) -> Any:
@@ -91,6 +99,7 @@ def unset(path: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> 
 
 
 @command.command()
+@examples("homarus config migrate")
 @as_json_option
 def migrate(*, as_json: bool) -> None:
     """Move settings that OpenClaw does not know from openclaw.json to homarus.json."""
@@ -108,12 +117,13 @@ def migrate(*, as_json: bool) -> None:
 
 
 @command.command()
+@examples("homarus config validate")
 @as_json_option
 @local_option
 @gateway_options
 @click.pass_context
 def validate(ctx: click.Context, gateway: GatewayOptions, *, as_json: bool, local: bool) -> None:
-    """Check the configuration and say everything that is wrong with it."""
+    """Check the configuration and show every error."""
     from homarus.cli.config_client import run_with_config
 
     found = run_with_config(gateway, lambda settings: settings.validate(), local=local)
@@ -149,6 +159,7 @@ def _print_verdict(found: "ConfigValidation") -> None:
 
 
 @command.command()
+@examples("homarus config schema")
 def schema() -> None:
     """Print the JSON schema of the settings that have an effect."""
     from homarus.config.json_schema import config_json_schema

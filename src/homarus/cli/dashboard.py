@@ -5,13 +5,15 @@ import os
 
 import click
 
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import GatewayOptions, as_json_option, find_own_gateway
 from homarus.cli.gateway_secret import page_address
 from homarus.config.paths import Paths
 
 
 @click.command("dashboard")
-@click.option("--no-open", is_flag=True, help="Ignored: the address is only ever printed.")
+@examples("homarus dashboard", "homarus dashboard --json")
+@click.option("--no-open", is_flag=True, hidden=True, help="Ignored: no browser is started.")
 @as_json_option
 def command(*, no_open: bool, as_json: bool) -> None:
     """Print the link to the gateway's web page, with the token.

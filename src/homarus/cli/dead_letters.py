@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import click
 
-from homarus.cli.command_group import CommandGroup
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import GatewayOptions, as_json_option, gateway_options
 from homarus.cli.inbox import change, list_waiting
+from homarus.cli.options import channel_option
 from homarus.cli.sessions import age
 from homarus.core.errors import UserError
 from homarus.core.message import Json
@@ -17,19 +18,21 @@ from homarus.sessions.backlog import resolve_backlog_id
 
 
 @click.group("dead-letters", cls=CommandGroup, invoke_without_command=True)
+@examples("homarus channels dead-letters", "homarus channels dead-letters retry --all")
 @click.pass_context
 def dead_letters(ctx: click.Context) -> None:
-    """Messages that no service took, or that may not have arrived; alone, list them."""
+    """Manage undelivered messages; without a subcommand, list them."""
     if not ctx.invoked_subcommand:
         ctx.invoke(list_)
 
 
 @dead_letters.command("list")
-@click.option("--channel", metavar="NAME", help="Of one channel.")
+@examples("homarus channels dead-letters list --channel telegram")
+@channel_option("Only this channel.")
 @as_json_option
 @gateway_options
 def list_(gateway: GatewayOptions, channel: str | None = None, *, as_json: bool = False) -> None:
-    """List them: `dead` was refused or too late, `unknown` may have arrived."""
+    """List undelivered messages: `dead` was refused or expired, `unknown` may have arrived."""
     rows = [row for row in _records(gateway) if channel in {None, row["channel"]}]
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False))
@@ -44,8 +47,9 @@ def list_(gateway: GatewayOptions, channel: str | None = None, *, as_json: bool 
 
 
 @dead_letters.command()
+@examples("homarus channels dead-letters retry ID", "homarus channels dead-letters retry --all")
 @click.argument("id", required=False)
-@click.option("--all", "every", is_flag=True, help="All of them.")
+@click.option("--all", "every", is_flag=True, help="All messages.")
 @as_json_option
 @gateway_options
 def retry(
@@ -55,13 +59,14 @@ def retry(
     every: bool,
     as_json: bool,
 ) -> None:
-    """Send one again, or all. What is `unknown` may then arrive twice."""
+    """Send one message again, or all. An `unknown` one may then arrive twice."""
     _change("retry", id, gateway, every=every, as_json=as_json)
 
 
 @dead_letters.command()
+@examples("homarus channels dead-letters discard ID", "homarus channels dead-letters discard --all")
 @click.argument("id", required=False)
-@click.option("--all", "every", is_flag=True, help="All of them.")
+@click.option("--all", "every", is_flag=True, help="All messages.")
 @as_json_option
 @gateway_options
 def discard(
@@ -71,7 +76,7 @@ def discard(
     every: bool,
     as_json: bool,
 ) -> None:
-    """Give one up for good, or all."""
+    """Discard one message, or all."""
     _change("discard", id, gateway, every=every, as_json=as_json)
 
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 import click
 
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -39,16 +40,18 @@ class DeviceMethods(Protocol):
     async def call(self, method: str, params: Mapping[str, Json] | None = None) -> Json: ...
 
 
-@click.group("devices")
+@click.group("devices", cls=CommandGroup)
+@examples("homarus devices list", "homarus devices approve --latest")
 def command() -> None:
     """Manage paired devices: approve, reject, rotate, revoke, remove."""
 
 
 @command.command("list")
+@examples("homarus devices list", "homarus devices list --json")
 @gateway_options
 @as_json_option
 def list_(gateway: GatewayOptions, *, as_json: bool) -> None:
-    """List the devices that wait for your approval, and those that are paired."""
+    """List pending pairing requests and paired devices."""
     listed = _run(gateway, _list)
     if as_json:
         click.echo(json.dumps(listed, ensure_ascii=False))
@@ -63,12 +66,13 @@ def list_(gateway: GatewayOptions, *, as_json: bool) -> None:
 
 
 @command.command()
+@examples("homarus devices approve 4f2a", "homarus devices approve --latest")
 @click.argument("request", required=False)
-@click.option("--latest", is_flag=True, help="The request that came last.")
+@click.option("--latest", is_flag=True, help="Approve the latest request.")
 @gateway_options
 @as_json_option
 def approve(request: str | None, gateway: GatewayOptions, *, latest: bool, as_json: bool) -> None:
-    """Let a device in: REQUEST is the id of its pairing request, or how it begins.
+    """Approve a pairing request; the start of its id is enough.
 
     Without one, those that wait are shown.
     """
@@ -96,11 +100,12 @@ def approve(request: str | None, gateway: GatewayOptions, *, latest: bool, as_js
 
 
 @command.command()
+@examples("homarus devices reject 4f2a")
 @click.argument("request")
 @gateway_options
 @as_json_option
 def reject(request: str, gateway: GatewayOptions, *, as_json: bool) -> None:
-    """Refuse a pairing request by its id; the device may ask again."""
+    """Reject a pairing request; the device can request again."""
 
     async def run(methods: DeviceMethods) -> dict[str, Json]:
         entry = _find_request((await _list(methods))["pending"], request)
@@ -112,10 +117,17 @@ def reject(request: str, gateway: GatewayOptions, *, as_json: bool) -> None:
 
 
 @command.command()
+@examples("homarus devices rotate 9c1d")
 @click.argument("device", required=False)
 @_device_option
 @_role_option
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="For the new token alone.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="SCOPE",
+    help="A scope of the new token; repeatable.",
+)
 @gateway_options
 @as_json_option
 def rotate(
@@ -127,9 +139,9 @@ def rotate(
     *,
     as_json: bool,
 ) -> None:
-    """Replace the token of a DEVICE: the old one is void at once.
+    """Replace the token of DEVICE; the old one is invalid at once.
 
-    The new token is printed with --json alone. Without it the device connects by the gateway's
+    The new token is printed with --json only. Without it the device connects by the gateway's
     token, and is given its own again.
     """
     more: dict[str, Json] = {"scopes": list(scopes)} if scopes else {}
@@ -140,6 +152,7 @@ def rotate(
 
 
 @command.command()
+@examples("homarus devices revoke 9c1d")
 @click.argument("device", required=False)
 @_device_option
 @_role_option
@@ -153,18 +166,19 @@ def revoke(
     *,
     as_json: bool,
 ) -> None:
-    """Void the token of a DEVICE: it is disconnected, and must be approved again."""
+    """Revoke the token of DEVICE: it is disconnected and must be approved again."""
     done = _change_token(gateway, "device.token.revoke", device or device_option, role, {})
     text = f"{done.pop('name')} ({done['role']}) is disconnected and must be approved again."
     _print(done, text, as_json=as_json)
 
 
 @command.command()
+@examples("homarus devices remove 9c1d")
 @click.argument("device")
 @gateway_options
 @as_json_option
 def remove(device: str, gateway: GatewayOptions, *, as_json: bool) -> None:
-    """Forget a DEVICE: it is disconnected, and must be paired as a new one."""
+    """Remove DEVICE: it is disconnected and must be paired again."""
 
     async def run(methods: DeviceMethods) -> dict[str, Json]:
         entry = _find_device((await _list(methods))["paired"], device)

@@ -1,9 +1,10 @@
-"""`homarus doctor`: check everything that a chat needs, and say how to fix what is wrong."""
+"""`homarus doctor`: check everything that a chat needs, and show how to fix what is wrong."""
 
 import asyncio
 import json
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -13,8 +14,10 @@ from typing import Literal, TypeAlias
 import click
 
 from homarus.agent.workspace import SEEDED, workspace_advice
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import as_json_option
 from homarus.cli.memory_files import SUFFIX, index_files
+from homarus.cli.options import RenamedOption
 from homarus.cli.state_check import check_state
 from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
 from homarus.config.check import unimplemented_keys
@@ -34,8 +37,9 @@ from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.store.sessions_file import count_sessions
 from homarus.store.sqlite import check_database
 
-FindingState: TypeAlias = Literal["ok", "note", "bad"]
-MARKS: dict[FindingState, str] = {"ok": "✓", "note": "·", "bad": "✗"}
+# A "note" is a warning; "info" is advice, or the state of a new home.
+FindingState: TypeAlias = Literal["ok", "info", "note", "bad"]
+MARKS: dict[FindingState, str] = {"ok": "✓", "info": "·", "note": "!", "bad": "✗"}
 LOW_DISK_BYTES = 200 << 20
 
 
@@ -50,9 +54,24 @@ class DoctorFinding:
 
 
 @click.command("doctor")
-@click.option("--fix", is_flag=True, help="Repair a damaged database; a copy of it is kept.")
+@examples("homarus doctor", "homarus doctor --all", "homarus doctor --fix")
+@click.option(
+    "--all",
+    "everything",
+    cls=RenamedOption,
+    old_names=("--verbose",),
+    is_flag=True,
+    help="Show every check, and the settings of OpenClaw that have no effect yet.",
+)
+@click.option(
+    "--fix",
+    cls=RenamedOption,
+    old_names=("--repair",),
+    is_flag=True,
+    help="Repair a damaged database; a copy of it is kept.",
+)
 @as_json_option
-def command(*, fix: bool, as_json: bool) -> None:
+def command(*, everything: bool, fix: bool, as_json: bool) -> None:
     """Find problems and show how to fix them."""
     paths = Paths.find(os.environ)
     examined, findings = _config(paths, os.environ)
@@ -73,7 +92,7 @@ def command(*, fix: bool, as_json: bool) -> None:
             json.dumps({"ok": healthy, "findings": rows, "notBuilt": sorted(unimplemented_keys())})
         )
     else:
-        _print(findings)
+        _print(findings, everything=everything, fix=fix)
     wrong = {finding.about for finding in findings if finding.state == "bad"}
     raise click.exceptions.Exit(2 if "config" in wrong else 1 if wrong else 0)
 
@@ -87,15 +106,43 @@ def _row(finding: DoctorFinding) -> dict[str, str]:
     }
 
 
-def _print(findings: list[DoctorFinding]) -> None:
-    width = max(len(finding.about) for finding in findings)
-    for finding in findings:
-        click.echo(f"{MARKS[finding.state]} {finding.about:<{width}}  {finding.text}")
-        if finding.fix:
-            click.echo(f"{'':<{width + 4}}→ {finding.fix}")
-    groups = ", ".join(sorted(unimplemented_keys()))
-    text = f"Settings of the original that have no effect yet: {groups}."
-    click.echo("\n" + textwrap.fill(text, 100, break_on_hyphens=False))
+def _print(findings: list[DoctorFinding], *, everything: bool, fix: bool) -> None:
+    """Print the problems and warnings, or all findings, and one line that counts them."""
+    problems_first = sorted(findings, key=lambda finding: finding.state != "bad")
+    for finding in findings if everything else problems_first:
+        is_wrong = finding.state in {"note", "bad"}
+        if is_wrong or everything or (fix and finding.about == "state"):
+            _echo(f"{MARKS[finding.state]} {finding.about}: {finding.text}")
+            if finding.fix:
+                _echo(f"  → {finding.fix}")
+    if everything:
+        groups = ", ".join(sorted(unimplemented_keys()))
+        _echo(f"\nSettings of OpenClaw that have no effect yet: {groups}.\n")
+    click.echo(_summary([finding.state for finding in findings]))
+
+
+def _echo(text: str) -> None:
+    """Print a line, wrapped at words in a terminal."""
+    if sys.stdout.isatty():
+        wrapper = textwrap.TextWrapper(
+            shutil.get_terminal_size().columns - 1,
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        text = "\n".join("\n".join(wrapper.wrap(line)) for line in text.split("\n"))
+    click.echo(text)
+
+
+def _summary(states: list[FindingState]) -> str:
+    problems, warnings = states.count("bad"), states.count("note")
+    parts = [_count(problems, "problem") if problems else "No problems found"]
+    parts += [_count(warnings, "warning")] if warnings else []
+    return f"{', '.join(parts)}."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _config(
@@ -113,7 +160,7 @@ def _config(
         wrong = [DoctorFinding("config", "bad", e.message, e.fix) for e in examined.errors]
         return None, [*wrong, *_alternatives(paths, env)]
     if not examined.exists:
-        return examined, [DoctorFinding("config", "note", f"{file} is not there; defaults hold")]
+        return examined, [DoctorFinding("config", "info", f"no {file} yet: defaults apply")]
     warnings = (*examined.warnings, *describe_openclaw_problems(examined.shared))
     notes = [DoctorFinding("config", "note", text) for text in warnings]
     return examined, [DoctorFinding("config", "ok", file), *notes]
@@ -124,10 +171,10 @@ def _alternatives(paths: Paths, env: Mapping[str, str]) -> Iterator[DoctorFindin
     from homarus.gateway.last_good import FILE, load_last_good, restore_command
 
     if back := restore_command(paths, env):
-        yield DoctorFinding("config", "note", "there is a backup that is sound", back)
+        yield DoctorFinding("config", "note", "there is a valid backup", back)
     if load_last_good(paths, env):
         file = shorten(paths.state / FILE, paths.home)
-        text = f"a gateway goes on, and starts, with the last config that was in use ({file})"
+        text = f"a gateway continues, and starts, with the last config that was in use ({file})"
         yield DoctorFinding("config", "note", text)
 
 
@@ -182,7 +229,8 @@ def _agents(paths: Paths, config: Config) -> Iterator[DoctorFinding]:
 def _workspaces(paths: Paths, config: Config) -> Iterator[DoctorFinding]:
     used = [resolve_agent_settings(config, paths, agent).workspace for agent in agent_ids(config)]
     for advice in workspace_advice(used, paths.home, paths.state):
-        yield DoctorFinding("workspace", "note", advice.text, advice.fix)
+        state: FindingState = "note" if advice.is_warning else "info"
+        yield DoctorFinding("workspace", state, advice.text, advice.fix)
 
 
 def _workspace(agent: str, workspace: Path, shown: str) -> DoctorFinding:
@@ -244,7 +292,7 @@ def _state(paths: Paths, *, fix: bool) -> Iterator[DoctorFinding]:
             text = f"{shown} has {_conversations(count)} of OpenClaw, imported at the first start"
             yield DoctorFinding("state", "ok", text)
         else:
-            yield DoctorFinding("state", "note", f"{shown} holds no conversations yet")
+            yield DoctorFinding("state", "info", f"{shown} has no conversations yet")
     else:
         for is_sound, text, how in check_state(paths, fix=fix):
             state: FindingState = "bad" if not is_sound else "note" if how else "ok"

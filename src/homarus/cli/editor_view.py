@@ -8,7 +8,7 @@ from typing import Final
 from homarus.cli.markdown_text import MarkdownRenderer, MarkdownStream
 from homarus.cli.terminal import BOLD, DIM, PLAIN, TerminalView
 from homarus.cli.text_layout import clip, encode, printable, wrap
-from homarus.core.event import Event, RunEnded, RunStarted, TextAdded, ToolEnded
+from homarus.core.event import Event, RunEnded, RunStarted, TextAdded, ToolEnded, ToolStarted
 from homarus.tools.describe import describe_call
 
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -50,7 +50,7 @@ class EditorView(TerminalView):
                 self._has_text = self._has_text or bool(event.data.delta.strip())
             else:
                 self._has_text = False
-            if isinstance(event.data, RunStarted | ToolEnded):
+            if isinstance(event.data, RunStarted | ToolStarted | ToolEnded):
                 self._step_at_s = self._now_s()
             if isinstance(event.data, RunEnded):
                 self._running.clear()
@@ -93,6 +93,10 @@ class EditorView(TerminalView):
 
     def error(self, text: str) -> None:
         self._line(text, "\x1b[31m")
+
+    def close_question(self) -> None:
+        super().close_question()
+        self._step_at_s = self._now_s()
 
     def get_above(self, max_lines: int) -> list[str]:
         """Return the lines between what is printed and the input line."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from homarus.cli.command_group import CommandGroup
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -21,6 +21,7 @@ from homarus.cli.gateway_options import (
     restart_self,
     warn,
 )
+from homarus.cli.options import timeout_option
 from homarus.config.paths import Paths, shorten
 from homarus.core.errors import HomarusError, UnavailableError, UserError
 from homarus.core.message import Json
@@ -33,24 +34,31 @@ if TYPE_CHECKING:
 
 _STOP_TIMEOUT_S = 15.0
 _RESTART_TIMEOUT_S = 20.0
-_timeout_option = click.option(
-    "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, help="Milliseconds."
-)
-
-
+_timeout_option = timeout_option("Seconds to wait for the answer.")
 _port_option = click.option(
-    "--port", type=click.IntRange(0, 65_535), help="The port; 0 takes any free one."
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(0, 65_535),
+    show_default="gateway.port, else 18789",
+    help="The port; 0 takes any free one.",
 )
-_bind_option = click.option("--bind", metavar="WHERE", help="loopback, lan or custom.")
+_bind_option = click.option(
+    "--bind",
+    metavar="WHERE",
+    show_default="gateway.bind, else loopback",
+    help="The addresses to listen on: loopback, lan or custom.",
+)
 _auth_option = click.option(
     "--auth",
     "auth_mode",
     type=click.Choice(["token", "password", "trusted-proxy", "none"]),
-    help="How clients authenticate; none lets every user of this machine in.",
+    show_default="gateway.auth.mode, else token",
+    help="How clients authenticate; none admits every user of this machine.",
 )
 
 
 @click.group("gateway", cls=CommandGroup, invoke_without_command=True)
+@examples("homarus gateway run", "homarus gateway install", "homarus gateway status")
 @_port_option
 @_bind_option
 @_auth_option
@@ -64,16 +72,17 @@ def command(
 
 
 @command.command("run")
+@examples("homarus gateway run", "homarus gateway run --bind lan --port 18800")
 @_port_option
 @_bind_option
 @_auth_option
 def run(port: int | None, bind: str | None, auth_mode: "AuthMode | None") -> None:
     """Run the gateway in the foreground.
 
-    Exit status: 0 after a stop that was asked for, 2 for a wrong configuration, which a new start
-    would not mend, 75 while a new start may succeed (the port or the state directory is in use,
-    the disk is full, the address is not there yet), 1 for every other failure. The service that
-    `gateway install` sets up starts again after all of these but 2.
+    Exit status: 0 after a requested stop; 2 for an invalid configuration, which another start
+    would not fix; 75 while another start may succeed (the port or the state directory is in use,
+    the disk is full, the address does not exist yet); 1 for every other failure. The service of
+    `gateway install` restarts the gateway after all of these but 2.
     """
     _run(port, bind, auth_mode)
 
@@ -128,11 +137,18 @@ def _run(port: int | None, bind: str | None, auth_mode: "AuthMode | None") -> No
 
 
 @command.command("install")
-@click.option("--port", type=click.IntRange(1, 65_535), help="The port; else as configured.")
-@click.option("--force", is_flag=True, help="Replace what is installed with other settings.")
+@examples("homarus gateway install", "homarus gateway install --port 18800 --force")
+@click.option(
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(1, 65_535),
+    show_default="gateway.port, else 18789",
+    help="The port.",
+)
+@click.option("--force", is_flag=True, help="Replace an installed service that differs.")
 @as_json_option
 def install(port: int | None, *, force: bool, as_json: bool) -> None:
-    """Have the machine keep the gateway running: a user unit of systemd, or an agent of launchd."""
+    """Install the gateway as a service of systemd or launchd, and start it."""
     from homarus.cli import gateway_service
 
     service, warnings = gateway_service.install(port, force=force)
@@ -142,9 +158,10 @@ def install(port: int | None, *, force: bool, as_json: bool) -> None:
 
 
 @command.command("uninstall")
+@examples("homarus gateway uninstall")
 @as_json_option
 def uninstall(*, as_json: bool) -> None:
-    """Stop the gateway, and have the machine no longer keep it running."""
+    """Stop the gateway and remove its service."""
     from homarus.cli import gateway_service
 
     service = gateway_service.uninstall()
@@ -156,9 +173,10 @@ def uninstall(*, as_json: bool) -> None:
 
 
 @command.command("start")
+@examples("homarus gateway start")
 @as_json_option
 def start(*, as_json: bool) -> None:
-    """Start the gateway that was installed."""
+    """Start the installed service."""
     from homarus.cli import gateway_service
 
     service = gateway_service.require_service()
@@ -175,9 +193,10 @@ def _control_service(service: "ServiceBackend", done: str, *, as_json: bool) -> 
 
 
 @command.command("status")
+@examples("homarus gateway status", "homarus gateway status --json")
 @as_json_option
 def status(*, as_json: bool) -> None:
-    """Say whether a gateway serves this state directory, and where."""
+    """Show whether a gateway is running on this state directory, and where."""
     running = _find()
     found: dict[str, Json] = {"running": running is not None}
     if running:
@@ -232,10 +251,11 @@ async def _fetch_status(gateway: GatewayOptions) -> dict[str, Json]:
 
 
 @command.command("probe")
+@examples("homarus gateway probe --url ws://192.168.1.20:18789 --token TOKEN")
 @gateway_options
 @as_json_option
 def probe(gateway: GatewayOptions, *, as_json: bool) -> None:
-    """Connect, and say how that went."""
+    """Connect to a gateway and show its version and latency."""
     found = asyncio.run(_fetch_status(gateway))
     if as_json:
         click.echo(json.dumps({"ok": True, **found}, ensure_ascii=False))
@@ -244,20 +264,26 @@ def probe(gateway: GatewayOptions, *, as_json: bool) -> None:
 
 
 @command.command("health")
+@examples("homarus gateway health --timeout 2")
 @gateway_options
 @_timeout_option
 @as_json_option
-def health(gateway: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
-    """Ask a running gateway how it is."""
+def health(gateway: GatewayOptions, timeout_s: float, *, as_json: bool) -> None:
+    """Show the health of a running gateway."""
     from homarus.cli.health import print_health
 
-    print_health(gateway, timeout_ms, as_json=as_json)
+    print_health(gateway, timeout_s, as_json=as_json)
 
 
 @command.command("call")
+@examples("homarus gateway call health", "homarus gateway call logs.tail --params '{\"limit\": 5}'")
 @click.argument("method")
 @click.option("--params", metavar="JSON", default="{}", help="The params, a JSON object.")
-@click.option("--expect-final", is_flag=True, help="Wait for the last of several answers.")
+@click.option(
+    "--expect-final",
+    is_flag=True,
+    help="Wait for the last of several responses.",
+)
 @gateway_options
 @_timeout_option
 @as_json_option
@@ -265,12 +291,12 @@ def call(
     method: str,
     params: str,
     gateway: GatewayOptions,
-    timeout_ms: int,
+    timeout_s: float,
     *,
     expect_final: bool,
     as_json: bool,
 ) -> None:
-    """Ask a running gateway for anything: METHOD with params."""
+    """Call METHOD of a running gateway and print the response."""
     try:
         parsed = json.loads(params)
     except ValueError as exc:
@@ -282,7 +308,6 @@ def call(
 
     async def call_method() -> Json:
         async with open_gateway(gateway) as client:
-            timeout_s = timeout_ms / 1000
             return await client.call(method, parsed, final=expect_final, timeout_s=timeout_s)
 
     answer = asyncio.run(call_method())
@@ -290,8 +315,9 @@ def call(
 
 
 @command.command("stop")
+@examples("homarus gateway stop")
 def stop() -> None:
-    """Stop the gateway that serves this state directory; live answers are finished first."""
+    """Stop the running gateway, after the answers in progress."""
     service = _find_service()
     if service and service.state() not in {"", "inactive", "failed"}:
         service.stop()
@@ -310,8 +336,9 @@ def stop() -> None:
 
 
 @command.command("restart")
+@examples("homarus gateway restart")
 def restart() -> None:
-    """Restart the gateway that serves this state directory, with the config as it is now."""
+    """Restart the running gateway, with the present configuration."""
     service = _find_service()
     if service and _find() is None:
         service.check()

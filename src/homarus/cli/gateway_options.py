@@ -62,13 +62,17 @@ def gateway_options(command: Callable[..., T]) -> Callable[..., T]:
 
     wrapped: Callable[..., T] = with_options
     for name, metavar, help_text in (
-        ("--tls-fingerprint", "SHA256", "The certificate of a wss:// gateway; else a trusted one."),
-        ("--password", "PASSWORD", "Its password."),
-        ("--token", "TOKEN", "Its token."),
+        (
+            "--tls-fingerprint",
+            "SHA256",
+            "The self-signed certificate of a wss:// gateway.",
+        ),
+        ("--password", "PASSWORD", "The gateway's password."),
+        ("--token", "TOKEN", "The gateway's token."),
         (
             "--url",
             "URL",
-            "The gateway, ws://HOST:PORT or wss://; then only --token or --password let you in.",
+            "A remote gateway, ws://HOST:PORT or wss://; needs --token or --password.",
         ),
     ):
         wrapped = click.option(name, metavar=metavar, help=help_text)(wrapped)

@@ -5,29 +5,30 @@ import json
 
 import click
 
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
     gateway_options,
     open_gateway,
 )
+from homarus.cli.options import timeout_option
 from homarus.core.message import Json
 
 
 @click.command("health")
+@examples("homarus health", "homarus health --timeout 2 --json")
 @gateway_options
-@click.option(
-    "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, help="Milliseconds."
-)
+@timeout_option("Seconds to wait for the answer.")
 @as_json_option
-def command(gateway: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
+def command(gateway: GatewayOptions, timeout_s: float, *, as_json: bool) -> None:
     """Show the health of a running gateway."""
-    print_health(gateway, timeout_ms, as_json=as_json)
+    print_health(gateway, timeout_s, as_json=as_json)
 
 
-def print_health(gateway: GatewayOptions, timeout_ms: int, *, as_json: bool) -> None:
+def print_health(gateway: GatewayOptions, timeout_s: float, *, as_json: bool) -> None:
     """Fetch and print the health; exit with 1 when it is not good."""
-    found = asyncio.run(_fetch(gateway, timeout_ms / 1000))
+    found = asyncio.run(_fetch(gateway, timeout_s))
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False))
         raise click.exceptions.Exit(0 if found.get("ok") else 1)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import click
 
-from homarus.cli.command_group import CommandGroup
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -25,7 +25,8 @@ from homarus.store.sqlite import open_store
 
 
 @click.group("inbox", cls=CommandGroup, invoke_without_command=True)
-@click.option("--stuck", is_flag=True, help="Only what will not move by itself.")
+@examples("homarus inbox", "homarus inbox --stuck", "homarus inbox retry 4f2a")
+@click.option("--stuck", is_flag=True, help="Only records that need an action.")
 @as_json_option
 @gateway_options
 @click.pass_context
@@ -56,11 +57,12 @@ def _show(row: Mapping[str, Json], chat: str, sender: str) -> None:
 
 
 @command.command()
+@examples("homarus inbox retry 4f2a")
 @click.argument("id")
 @as_json_option
 @gateway_options
 def retry(id: str, gateway: GatewayOptions, *, as_json: bool) -> None:  # noqa: A002 - the word for it
-    """Try a parked message, or a lost reply, once more. ID may be the start of one."""
+    """Retry a parked message or an unconfirmed reply. The start of its ID is enough."""
     done = asyncio.run(change(gateway, "retry", id))
     if as_json:
         click.echo(json.dumps(done, ensure_ascii=False))
@@ -70,11 +72,12 @@ def retry(id: str, gateway: GatewayOptions, *, as_json: bool) -> None:  # noqa: 
 
 
 @command.command()
+@examples("homarus inbox discard 4f2a")
 @click.argument("id")
 @as_json_option
 @gateway_options
 def discard(id: str, gateway: GatewayOptions, *, as_json: bool) -> None:  # noqa: A002 - the word for it
-    """Give up a parked message, or a lost reply, for good. ID may be the start of one."""
+    """Discard a parked message or an unconfirmed reply. The start of its ID is enough."""
     done = asyncio.run(change(gateway, "discard", id))
     if as_json:
         click.echo(json.dumps(done, ensure_ascii=False))

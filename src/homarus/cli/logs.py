@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     gateway_options,
     is_gateway_running,
     open_gateway,
 )
+from homarus.cli.options import Seconds, limit_option
 from homarus.core.errors import UnavailableError
 from homarus.core.text import escape_invisible
 
@@ -26,23 +28,30 @@ _MAX_BYTES = 1_000_000
 
 
 @click.command("logs")
-@click.option("--limit", type=click.IntRange(1, 5_000), default=200, help="How many lines.")
-@click.option("--follow", is_flag=True, help="Go on with what is written from now on.")
+@examples("homarus logs --limit 50", "homarus logs --follow")
+@limit_option("How many lines at most.", 5_000, default=200)
+@click.option("--follow", is_flag=True, help="Continue with new lines until Ctrl-C.")
 @click.option(
     "--interval",
-    "interval_ms",
-    type=click.IntRange(min=100),
-    default=1_000,
-    help="Milliseconds between two looks.",
+    "interval_s",
+    metavar="SECONDS",
+    type=Seconds(0.1, 60),
+    default=1,
+    help="Seconds between two polls with --follow.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the lines as they are written.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the stored lines, one JSON object each.",
+)
 @gateway_options
 def command(
-    limit: int, interval_ms: int, gateway: GatewayOptions, *, follow: bool, as_json: bool
+    limit: int, interval_s: float, gateway: GatewayOptions, *, follow: bool, as_json: bool
 ) -> None:
     """Show the log."""
     show = click.echo if as_json else show_line
-    asyncio.run(follow_log(gateway, limit, interval_ms / 1000 if follow else None, show))
+    asyncio.run(follow_log(gateway, limit, interval_s if follow else None, show))
 
 
 async def follow_log(

@@ -1,14 +1,18 @@
 """The command group: a static table, so that `--help` and start-up import no command."""
 
+import os
 import sys
 from importlib import import_module
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from homarus import __version__
-from homarus.cli.command_group import CommandGroup
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.core.errors import HomarusError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Group of the help → name → (module under homarus.cli, one line of help); a test compares the lines
 # with the commands.
@@ -49,10 +53,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("doctor", "Find problems and show how to fix them."),
         "backup": ("backup", "Create, verify and restore backups."),
         "uninstall": ("uninstall", "Remove what Homarus created on this machine, after asking."),
+        "completion": ("completion", "Print a completion script for bash, zsh or fish."),
+        "help": ("help", "Show the help of a command."),
     },
 }
 COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
-CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
+COMPLETE_VARIABLE = "_HOMARUS_COMPLETE"  # set by the scripts of `homarus completion`
+CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "show_default": True}
 
 
 class LazyGroup(CommandGroup):
@@ -68,6 +75,15 @@ class LazyGroup(CommandGroup):
         command: click.Command = module.command
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        return [
+            *(CompletionItem(name, help=COMMANDS[name][1]) for name in names),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, COMMANDS))
         for title, rows in GROUPS.items():
@@ -76,6 +92,12 @@ class LazyGroup(CommandGroup):
 
 
 @click.group(cls=LazyGroup, invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
+@examples(
+    "homarus onboard",
+    "homarus chat",
+    'homarus agent -m "What is on my list today?"',
+    "homarus help models auth",
+)
 @click.version_option(__version__, "-V", "-v", "--version", message="homarus %(version)s")
 @click.option("--profile", metavar="NAME", help="Use ~/.openclaw-NAME instead of ~/.openclaw.")
 @click.option("--dev", is_flag=True, help="The same as --profile dev.")
@@ -83,8 +105,6 @@ class LazyGroup(CommandGroup):
 def group(ctx: click.Context, profile: str | None, dev: bool) -> None:
     """Homarus: a personal AI-agent gateway."""
     if profile or dev:
-        import os
-
         os.environ["OPENCLAW_PROFILE"] = profile or "dev"
     if ctx.invoked_subcommand is None:
         _start_without_command(ctx)
@@ -93,8 +113,6 @@ def group(ctx: click.Context, profile: str | None, dev: bool) -> None:
 def _start_without_command(ctx: click.Context) -> None:
     """Start the onboarding for a person without a config; print the help in all other cases."""
     if sys.stdin.isatty() and sys.stdout.isatty():
-        import os
-
         from homarus.config.paths import Paths
 
         if not Paths.find(os.environ).config.exists():
@@ -109,12 +127,16 @@ def _start_without_command(ctx: click.Context) -> None:
 def run() -> NoReturn:
     """Run a command; expected errors become one message and an exit status."""
     try:
-        status = group.main(standalone_mode=False)
+        if COMPLETE_VARIABLE in os.environ:
+            from homarus.cli.completion import answer_shell
+
+            sys.exit(answer_shell())
+        status = group.main(prog_name="homarus", standalone_mode=False)
     except HomarusError as exc:
         fail(exc.message, fix=exc.fix, code=exc.code, status=exc.exit_status)
     except click.UsageError as exc:
-        hint = f"{exc.ctx.command_path} --help" if exc.ctx else "homarus --help"
-        fail(exc.format_message(), fix=f"see {hint}", code="user.usage", status=2)
+        message, fix = describe_usage_error(exc)
+        fail(message, fix=fix, code="user.usage", status=2)
     except click.ClickException as exc:
         fail(exc.format_message(), fix="", code="user", status=exc.exit_code)
     except (click.Abort, KeyboardInterrupt):
@@ -126,6 +148,20 @@ def run() -> NoReturn:
         where = f": {exc.filename}" if exc.filename else ""
         fail(f"{exc.strerror or exc}{where}", fix="", code="system", status=1)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def describe_usage_error(error: click.UsageError) -> tuple[str, str]:
+    """Return what is wrong with a command line, and how to fix it."""
+    see = f"see {error.ctx.command_path if error.ctx else 'homarus'} --help"
+    if not (isinstance(error, click.NoSuchOption) and error.ctx):
+        return error.format_message(), see
+    from homarus.core.text import closest_names
+
+    params = error.ctx.command.get_params(error.ctx)
+    options = [one for one in params if isinstance(one, click.Option) and not one.hidden]
+    nearest = closest_names(error.option_name, [name for one in options for name in one.opts])
+    fix = f"did you mean {' or '.join(nearest)}?" if nearest else see
+    return f"{error.ctx.command_path} has no option {error.option_name!r}", fix
 
 
 def fail(message: str, *, fix: str, code: str, status: int) -> NoReturn:

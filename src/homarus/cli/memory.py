@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from homarus.cli.command_group import CommandGroup
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import as_json_option
 from homarus.cli.memory_files import stat_index
 from homarus.cli.memory_output import (
@@ -42,6 +42,7 @@ from homarus.cli.memory_target import (
     resolve_memories,
     resolve_memory,
 )
+from homarus.cli.options import limit_option
 from homarus.core.errors import HomarusError, UserError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ _MAX_TEXT_BYTES = 1 << 20
 
 
 @click.group("memory", cls=CommandGroup)
+@examples('homarus memory search "birthday"', 'homarus memory write "Ada moved to Kiel"')
 def command() -> None:
     """Search, read and write an agent's memory; manage its index."""
 
@@ -87,20 +89,30 @@ def _search_options(command: Callable[..., T]) -> Callable[..., T]:
 
     wrapped: Callable[..., T] = with_options
     for name, kind, text in (
-        ("--max-chars", click.IntRange(min=1), "Results of so many characters in all."),
-        ("--min-score", click.FloatRange(0, 1), "Only results at least that good."),
-        ("--max-results", click.IntRange(1, 1000), "At most so many."),
+        ("--max-chars", click.IntRange(min=1), "How many characters of results at most."),
+        ("--min-score", click.FloatRange(0, 1), "Only results with at least this score."),
     ):
         wrapped = click.option(name, type=kind, help=text)(wrapped)
+    limit = limit_option(
+        "How many results at most.",
+        1000,
+        default_text="memorySearch.query.maxResults",
+        name="max_results",
+        old_name="--max-results",
+    )
+    wrapped = limit(wrapped)
     return click.option(
         "--mode",
         type=click.Choice(["lines", "passages"]),
         default="lines",
-        help="Single lines with their neighbours (usual), or whole passages.",
+        help="Single lines with the lines around them, or whole passages.",
     )(wrapped)
 
 
 @command.command("search")
+@examples(
+    'homarus memory search "Where does Ada live?"', "homarus memory search boat --limit 3 --json"
+)
 @click.argument("query")
 @_search_options
 @memory_target_options
@@ -112,7 +124,7 @@ def search_command(
     *,
     as_json: bool,
 ) -> None:
-    """Find what answers a question, with the lines it stands in."""
+    """Search the notes for QUERY and show the lines that match."""
     if not query.strip():
         raise UserError("there is nothing to look for", fix='homarus memory search "WORDS"')
     spec = resolve_memory(target)
@@ -135,11 +147,12 @@ def search_command(
 
 
 @command.command("index")
-@click.option("--force", is_flag=True, help="Read every file again.")
+@examples("homarus memory index", "homarus memory index --force")
+@click.option("--force", is_flag=True, help="Index every file again.")
 @memory_target_options
 @as_json_option
 def index_command(target: MemoryTarget, *, force: bool, as_json: bool) -> None:
-    """Bring the index to what the files say."""
+    """Update the index from the files."""
     spec = resolve_memory(target)
     started_s = time.monotonic()
 
@@ -160,12 +173,13 @@ def index_command(target: MemoryTarget, *, force: bool, as_json: bool) -> None:
 
 
 @command.command("status")
-@click.option("--deep", is_flag=True, help="Also try what turns text into vectors.")
-@click.option("--index", "first", is_flag=True, help="Bring the index up to date first.")
+@examples("homarus memory status", "homarus memory status --deep")
+@click.option("--deep", is_flag=True, help="Also test the embedder.")
+@click.option("--index", "first", is_flag=True, help="Update the index first.")
 @memory_target_options
 @as_json_option
 def status_command(target: MemoryTarget, *, deep: bool, first: bool, as_json: bool) -> None:
-    """Say what is indexed, by what, and what is left out and why."""
+    """Show what is indexed, by which embedder, and which files are skipped and why."""
     found = [_inspect(spec, deep=deep, first=first) for spec in resolve_memories(target)]
     if as_json:
         _print_json({"agents": [memory_report_json(one) for one in found]})
@@ -225,17 +239,20 @@ def _try_embedder(spec: "MemorySpec") -> EmbedderProbe:
 
 
 @command.command("get")
+@examples(
+    "homarus memory get MEMORY.md", "homarus memory get memory/2026-11-15.md --from 10 --limit 5"
+)
 @click.argument("path")
-@click.option("--from", "from_line", type=click.IntRange(min=1), help="Begin at this line.")
-@click.option("--lines", type=click.IntRange(min=1), help="So many lines.")
+@click.option("--from", "from_line", type=click.IntRange(min=1), default=1, help="The first line.")
+@limit_option("How many lines at most.", 1_000_000, default_text="all", old_name="--lines")
 @memory_target_options
 @as_json_option
 def get_command(
-    path: str, from_line: int | None, lines: int | None, target: MemoryTarget, *, as_json: bool
+    path: str, from_line: int, limit: int | None, target: MemoryTarget, *, as_json: bool
 ) -> None:
-    """Print a note, or some lines of it."""
+    """Print a note, or some of its lines."""
     spec = resolve_memory(target)
-    found = _work(spec, lambda memory, _bar: memory.get(path, from_line=from_line, lines=lines))
+    found = _work(spec, lambda memory, _bar: memory.get(path, from_line=from_line, lines=limit))
     if as_json:
         from homarus.memory.serialize import excerpt_json
 
@@ -245,12 +262,17 @@ def get_command(
 
 
 @command.command("write")
+@examples(
+    'homarus memory write "Ada moved to Kiel"', "homarus memory write - --to MEMORY.md < notes.txt"
+)
 @click.argument("text")
-@click.option("--to", metavar="PATH", help="This note instead of today's: MEMORY.md, memory/….md.")
+@click.option(
+    "--to", metavar="PATH", show_default="today's note", help="The note: MEMORY.md or memory/….md."
+)
 @memory_target_options
 @as_json_option
 def write_command(text: str, to: str | None, target: MemoryTarget, *, as_json: bool) -> None:
-    """Add TEXT to today's note; - reads it from standard input."""
+    """Append TEXT to a note; `-` reads it from standard input."""
     content = _text_of(text)
     spec = resolve_memory(target, make=True)
     written = _work(spec, lambda memory, _bar: memory.write(content, to=to))
@@ -273,7 +295,7 @@ def _text_of(text: str) -> str:
     return text
 
 
-@command.command("bench-stdio")
+@command.command("bench-stdio", hidden=True)  # for programs that measure the search
 @_search_options
 @memory_target_options
 def bench_command(

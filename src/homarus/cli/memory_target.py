@@ -46,9 +46,9 @@ def memory_target_options(command: Callable[..., T]) -> Callable[..., T]:
 
     wrapped: Callable[..., T] = with_options
     for name, value, help_text in (
-        ("--state", "DIR", "Keep the index there; its config, if it has one, holds."),
-        ("--workspace", "DIR", "The notes of this folder instead of the agent's own."),
-        ("--agent", "ID", "This agent's memory."),
+        ("--state", "DIR", "Use this state directory, its config and its index."),
+        ("--workspace", "DIR", "Use the notes of this folder instead of the agent's."),
+        ("--agent", "ID", "The agent whose memory is used."),
     ):
         wrapped = click.option(name, metavar=value, help=help_text)(wrapped)
     return wrapped

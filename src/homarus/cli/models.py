@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.cli.command_group import CommandGroup
+from homarus.cli import completion_values
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -19,6 +20,7 @@ from homarus.cli.gateway_options import (
     is_gateway_running,
     open_gateway,
 )
+from homarus.cli.options import provider_argument
 from homarus.config.load import load_config
 from homarus.config.paths import Paths, shorten
 from homarus.core.errors import HomarusError, MissingExtraError, UnknownNameError
@@ -43,10 +45,13 @@ class _LazyAuthGroup(CommandGroup):
         return super().get_command(ctx, cmd_name)
 
 
-local_option = click.option("--local", is_flag=True, help="Look from here, without a gateway.")
+local_option = click.option(
+    "--local", is_flag=True, help="Use this machine's files, without a gateway."
+)
 
 
 @click.group(cls=_LazyAuthGroup, invoke_without_command=True)
+@examples("homarus models", "homarus models set openai/gpt-5.2", "homarus models auth add openai")
 @as_json_option
 @click.pass_context
 def command(ctx: click.Context, *, as_json: bool) -> None:
@@ -56,11 +61,12 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 
 
 @command.command()
+@examples("homarus models status")
 @as_json_option
 @local_option
 @gateway_options
 def status(*, as_json: bool, gateway: GatewayOptions, local: bool = False) -> None:
-    """Say which model answers, why, and what was looked at."""
+    """Show the current model, why it was chosen, and what was tried."""
     paths = Paths.find(os.environ)
     report = asyncio.run(_status(gateway, local=local))
     if as_json:
@@ -84,12 +90,13 @@ def status(*, as_json: bool, gateway: GatewayOptions, local: bool = False) -> No
 
 
 @command.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also models that lack a key here.")
+@examples("homarus models list", "homarus models list --all --json")
+@click.option("--all", "everything", is_flag=True, help="Also models without a key.")
 @as_json_option
 @local_option
 @gateway_options
 def list_(gateway: GatewayOptions, *, everything: bool, as_json: bool, local: bool) -> None:
-    """List the models that can be used here."""
+    """List the models that can be used."""
     rows = asyncio.run(_rows(gateway, local=local))
     rows = [row for row in rows if everything or row["available"]]
     if as_json:
@@ -107,12 +114,13 @@ def list_(gateway: GatewayOptions, *, everything: bool, as_json: bool, local: bo
 
 
 @command.command("set")
-@click.argument("model")
+@examples("homarus models set openai/gpt-5.2")
+@click.argument("model", shell_complete=completion_values.models)
 @as_json_option
 @local_option
 @gateway_options
 def set_(model: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> None:
-    """Answer with MODEL (provider/model, or an alias) from now on."""
+    """Set the default model: provider/model, or an alias."""
     ref, found, problem = asyncio.run(_choose(gateway, model, local=local))
     if as_json:
         report = {"ok": True, "model": ref, "changed": bool(found.changed), "problem": problem}
@@ -128,20 +136,22 @@ def set_(model: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> 
 
 
 @command.command()
-@click.argument("provider")
+@examples("homarus models refresh openrouter")
+@provider_argument
 @as_json_option
 def refresh(provider: str, *, as_json: bool) -> None:
-    """Ask a provider which models it has, how much they hold and cost."""
+    """Fetch a provider's list of models, with context windows and prices."""
     count = asyncio.run(_refresh(provider))
     report = {"ok": True, "provider": provider, "models": count}
     click.echo(json.dumps(report) if as_json else f"{provider} told of {count} models.")
 
 
 @command.command()
+@examples("homarus models pull demo")
 @click.argument("name")
-@click.option("--if-needed", is_flag=True, help="Only if it is to be used and is not there.")
+@click.option("--if-needed", is_flag=True, help="Only if it is in use and missing.")
 def pull(name: str, *, if_needed: bool) -> None:
-    """Fetch the weights of NAME: `demo` (it answers), or `minilm` (memory finds by meaning)."""
+    """Download a local model: `demo` answers, `minilm` is for memory search."""
     from homarus.providers import weights
 
     pulls = {weights.DEMO.name: _pull_demo, "minilm": _pull_minilm}

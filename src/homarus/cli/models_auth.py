@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.cli.command_group import CommandGroup
+from homarus.cli import completion_values, options
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import as_json_option
 from homarus.config.agent_settings import default_agent_id, resolve_agent_settings
 from homarus.config.load import LoadedConfig, load_config
@@ -36,9 +37,17 @@ _LIFETIME = re.compile(r"\s*([0-9]{1,6})\s*([smhdw])\s*")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PROFILE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}")
 
-agent_option = click.option("--agent", metavar="ID", help="The agent whose credentials are meant.")
-of_provider = click.option("--provider", required=True, metavar="NAME", help="Whose credentials.")
-named = click.option("--profile-id", metavar="ID", help="The name to keep it under.")
+agent_option = options.agent_option("The agent that uses it.", default="the default agent")
+of_provider = click.option(
+    "--provider",
+    required=True,
+    metavar="NAME",
+    shell_complete=completion_values.providers,
+    help="The provider.",
+)
+named = click.option(
+    "--profile-id", metavar="ID", show_default="PROVIDER:default", help="The name of the profile."
+)
 
 
 class _AuthTarget:
@@ -87,16 +96,20 @@ class _AuthTarget:
 
 
 @click.group(cls=CommandGroup)
+@examples("homarus models auth add openai", "homarus models auth status")
 def auth() -> None:
-    """Add keys for models, log in, and see how they fare."""
+    """Manage API keys and logins of model providers."""
 
 
 @auth.command()
-@click.argument("provider", required=False)
+@examples(
+    "homarus models auth add openai", "homarus models auth add openai --key-env OPENAI_API_KEY"
+)
+@options.optional_provider_argument
 @named
 @click.option("--key-stdin", is_flag=True, help="Read the key from standard input.")
-@click.option("--key-env", metavar="NAME", help="Keep ${NAME} instead of the key itself.")
-@click.option("--key-file", metavar="PATH", help="Keep the path of a file that holds the key.")
+@click.option("--key-env", metavar="NAME", help="Store ${NAME} instead of the key.")
+@click.option("--key-file", metavar="PATH", help="Store the path of a file with the key.")
 @agent_option
 def add(
     provider: str | None,
@@ -107,7 +120,7 @@ def add(
     key_file: str | None,
     agent: str | None,
 ) -> None:
-    """Add an API key for PROVIDER; it is asked for, and not shown."""
+    """Add an API key for PROVIDER; the key is prompted for and not shown."""
     if sum(map(bool, (key_stdin, key_env, key_file))) > 1:
         raise UserError("a key comes from one place", fix="give one of the --key-… options")
     target = _AuthTarget(agent)
@@ -127,14 +140,15 @@ def add(
 
 
 @auth.command("paste-token")
-@click.argument("provider")
+@examples("homarus models auth paste-token anthropic --expires-in 365d")
+@options.provider_argument
 @named
-@click.option("--expires-in", metavar="TIME", help="When it runs out: 12h, 30d, 52w.")
+@click.option("--expires-in", metavar="TIME", show_default="never", help="Lifetime: 12h, 30d, 52w.")
 @agent_option
 def paste_token(
     provider: str, profile_id: str | None, expires_in: str | None, agent: str | None
 ) -> None:
-    """Keep a token for PROVIDER that another program gave you; it is asked for, and not shown."""
+    """Store a token for PROVIDER from another program; it is prompted for and not shown."""
     target = _AuthTarget(agent)
     name = _provider(provider)
     id_ = _id(profile_id or f"{name}:manual", name)
@@ -146,19 +160,26 @@ def paste_token(
 
 
 @auth.command()
-@click.argument("provider")
+@examples(
+    "homarus models auth login openai-codex", "homarus models auth login openai-codex --device"
+)
+@options.provider_argument
 @named
 @click.option("--device", is_flag=True, help="Show a code to type on another device.")
-@click.option("--paste", is_flag=True, help="Do not listen: paste what the browser ends at.")
-@click.option("--no-browser", is_flag=True, help="Do not open a browser, only show the address.")
-@click.option("--client-id", metavar="ID", help="Who this program is to the provider.")
-@click.option("--client-secret-env", metavar="NAME", help="The variable that holds its secret.")
-@click.option("--authorize-url", metavar="URL", help="Where a person grants the login.")
-@click.option("--token-url", metavar="URL", help="Where tokens are given and renewed.")
-@click.option("--device-url", metavar="URL", help="Where codes for another device are given.")
-@click.option("--redirect-url", metavar="URL", help="Where on this machine the browser returns to.")
-@click.option("--scope", "scopes", multiple=True, help="What to ask for; may be repeated.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=300.0, help="Seconds.")
+@click.option(
+    "--paste", is_flag=True, help="Paste the final address of the browser instead of listening."
+)
+@click.option("--no-browser", is_flag=True, help="Print the address; open no browser.")
+@click.option("--client-id", metavar="ID", help="The OAuth client id.")
+@click.option("--client-secret-env", metavar="NAME", help="The variable with the client secret.")
+@click.option("--authorize-url", metavar="URL", help="The authorization endpoint.")
+@click.option("--token-url", metavar="URL", help="The token endpoint.")
+@click.option("--device-url", metavar="URL", help="The device authorization endpoint.")
+@click.option("--redirect-url", metavar="URL", help="The redirect address on this machine.")
+@click.option(
+    "--scope", "scopes", multiple=True, metavar="SCOPE", help="An OAuth scope; repeatable."
+)
+@options.timeout_option("Seconds to wait for the login.", default_s=300)
 @agent_option
 def login(
     provider: str,
@@ -198,16 +219,18 @@ def login(
 
 
 @auth.group()
+@examples("homarus models auth order set --provider openai openai:work openai:default")
 def order() -> None:
-    """Set which credentials of a provider are tried, and in which order."""
+    """Manage the order in which a provider's profiles are tried."""
 
 
 @order.command("get")
+@examples("homarus models auth order get --provider openai")
 @of_provider
 @agent_option
 @as_json_option
 def order_get(provider: str, agent: str | None, *, as_json: bool) -> None:
-    """Show the order somebody set, or that nobody did."""
+    """Show the order that is set."""
     target = _AuthTarget(agent)
     name = _provider(provider)
     ids = target.credentials.order(name)
@@ -219,11 +242,12 @@ def order_get(provider: str, agent: str | None, *, as_json: bool) -> None:
 
 
 @order.command("set")
+@examples("homarus models auth order set --provider openai openai:work openai:default")
 @of_provider
 @agent_option
 @click.argument("profile_ids", nargs=-1, required=True)
 def order_set(provider: str, agent: str | None, profile_ids: tuple[str, ...]) -> None:
-    """Try PROFILE_IDS, in this order, and no others."""
+    """Try only PROFILE_IDS, in this order."""
     from homarus.providers.profiles import put_order
 
     target = _AuthTarget(agent)
@@ -239,10 +263,11 @@ def order_set(provider: str, agent: str | None, profile_ids: tuple[str, ...]) ->
 
 
 @order.command("clear")
+@examples("homarus models auth order clear --provider openai")
 @of_provider
 @agent_option
 def order_clear(provider: str, agent: str | None) -> None:
-    """Forget the order that was set."""
+    """Remove the order that is set."""
     from homarus.providers.profiles import put_order
 
     target = _AuthTarget(agent)
@@ -254,10 +279,11 @@ def order_clear(provider: str, agent: str | None) -> None:
 
 
 @auth.command()
+@examples("homarus models auth status --json")
 @agent_option
 @as_json_option
 def status(agent: str | None, *, as_json: bool) -> None:
-    """List the credentials there are and how they fare."""
+    """List the credentials and their state."""
     target = _AuthTarget(agent)
     entries = target.credentials.entries()
     rows = [_row(target, entry) for entry in entries]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import as_json_option
+from homarus.cli.options import workspace_option
 from homarus.cli.wizard_terminal import TerminalPrompter, WizardStoppedError
 from homarus.config.paths import Paths
 from homarus.core.errors import HomarusError, UnknownNameError, UserError
@@ -43,16 +45,22 @@ def _key_options(command: Callable[..., Any]) -> Callable[..., Any]:
         command = click.option(
             f"--{word}-api-key",
             metavar="KEY",
+            hidden=True,  # one for every provider: the description names the form
             help=f"The key of {VENDORS[id_].name}; - reads it from standard input.",
         )(command)
     return command
 
 
 @click.command("onboard")
-@click.option("--non-interactive", is_flag=True, help="Ask nothing: the options are the answers.")
+@examples(
+    "homarus onboard",
+    "homarus onboard --non-interactive --auth-choice openai-api-key",
+    "homarus onboard --non-interactive --auth-choice demo --skip-daemon",
+)
+@click.option("--non-interactive", is_flag=True, help="Ask nothing; the options are the answers.")
 @click.option("--auth-choice", metavar="WORD", help="The provider: openai-api-key, ollama, demo …")
 @_key_options
-@click.option("--model", metavar="ID", help="The model, as its provider calls it.")
+@click.option("--model", metavar="ID", help="The model, by its id at the provider.")
 @click.option("--custom-base-url", metavar="URL", help="Another service: its base URL.")
 @click.option("--custom-model-id", metavar="ID", help="Another service: its model.")
 @click.option("--custom-api-key", metavar="KEY", help="Another service: its key; - reads it.")
@@ -60,26 +68,41 @@ def _key_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--custom-compatibility",
     type=click.Choice(["openai", "anthropic"]),
-    help="Another service: the API it speaks (default: openai).",
+    show_default="openai",
+    help="Another service: the API it speaks.",
 )
-@click.option("--name", metavar="TEXT", help="What the agent is called.")
-@click.option("--workspace", metavar="DIR", help="Where the agent's files are.")
-@click.option("--mode", type=click.Choice(["local", "remote"]), help="local; remote is refused.")
-@click.option("--remote-url", metavar="URL", help="Refused, as --mode remote is.")
-@click.option("--remote-token", metavar="TOKEN", help="Refused, as --mode remote is.")
+@click.option("--name", metavar="TEXT", help="The agent's name.")
+@workspace_option("The agent's workspace.", default="~/.openclaw/workspace")
+@click.option(
+    "--mode", type=click.Choice(["local", "remote"]), hidden=True, help="local; remote is refused."
+)
+@click.option("--remote-url", metavar="URL", hidden=True, help="Refused, as --mode remote is.")
+@click.option("--remote-token", metavar="TOKEN", hidden=True, help="Refused, as --mode remote is.")
 @click.option(
     "--flow",
     type=click.Choice(["quickstart", "advanced", "manual"]),
     default="quickstart",
     help="advanced and manual also ask for the gateway's port and address.",
 )
-@click.option("--gateway-port", type=click.IntRange(1, 65_535), help="The gateway's port.")
-@click.option("--gateway-bind", type=click.Choice(["loopback", "lan"]), help="Who reaches it.")
+@click.option(
+    "--gateway-port",
+    metavar="PORT",
+    type=click.IntRange(1, 65_535),
+    show_default="18789",
+    help="The gateway's port.",
+)
+@click.option(
+    "--gateway-bind",
+    type=click.Choice(["loopback", "lan"]),
+    show_default="loopback",
+    help="The addresses that the gateway listens on.",
+)
 @click.option(
     "--install-daemon/--no-install-daemon",
     "daemon",
     default=None,
-    help="Keep the gateway running as a service.",
+    show_default=False,
+    help="Install the gateway as a service.",
 )
 @click.option("--skip-daemon", is_flag=True, help="The same as --no-install-daemon.")
 @click.option("--skip-channels", is_flag=True, help="Ask for no chat service.")
@@ -89,8 +112,9 @@ def _key_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def command(*, as_json: bool, non_interactive: bool, **given: Any) -> None:
     """Set up an assistant step by step: model, name, chat service.
 
-    Keys need not be arguments: a key in the environment is found, and - reads one line of standard
-    input. An interrupted run continues where it stopped.
+    A provider's key is found in the environment, or given by `--PROVIDER-api-key KEY` (for example
+    --openai-api-key), where `-` reads one line of standard input. An interrupted run continues
+    where it stopped.
     """
     if given["mode"] == "remote" or given["remote_url"] or given["remote_token"]:
         raise UserError(
@@ -116,8 +140,7 @@ def onboard_at_terminal(given: Mapping[str, Any] | None = None) -> None:
     if given.get("reset"):
         answers.remove()
     for step, answer in _answers(given).items():
-        if step != "model.key":
-            answers.preset(step, answer)
+        answers.preset(step, answer)
     flow = WizardFlow(TerminalPrompter(), make_services("onboard"), answers, _options(given))
     run_wizard(flow.onboard)
 
@@ -144,9 +167,13 @@ def onboard_by_options(given: Mapping[str, Any], *, as_json: bool) -> None:
     from homarus.gateway.wizard.flow import WizardFlow
 
     paths = Paths.find(os.environ)
-    prompter = OptionPrompter(_answers(given), is_silent=as_json)
+    given_answers, answers = _answers(given), WizardAnswers()
+    if given_answers.get("model.provider") == "custom":
+        given_answers.setdefault("model.key", "")  # not every service needs one
+    prompter = OptionPrompter(given_answers, is_silent=as_json)
+    answers.preset("daemon.install", given["daemon"])
     options = _options(given, is_silent=True)
-    flow = WizardFlow(prompter, make_services("onboard"), WizardAnswers(), options)
+    flow = WizardFlow(prompter, make_services("onboard"), answers, options)
     asyncio.run(flow.onboard())
     if as_json:
         config = load_config(paths, os.environ).config
@@ -214,8 +241,6 @@ def _answers(given: Mapping[str, Any]) -> dict[str, Json]:
         raise UserError("one key is enough", fix="homarus models auth add stores the others")
     provider = _provider(given, keys)
     key = given.get("custom_api_key") if provider == "custom" else keys.get(provider)
-    if provider == "custom":
-        answers["model.key"] = ""
     if key:
         answers |= {"model.found": False, "model.key": _read_secret(key)}
     model = given.get("custom_model_id") if provider == "custom" else given.get("model")

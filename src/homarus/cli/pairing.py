@@ -8,7 +8,7 @@ import secrets
 import click
 
 from homarus.channels.pairing import TTL_MS, PairingRequest, PairingStore
-from homarus.cli.command_group import CommandGroup
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -16,6 +16,7 @@ from homarus.cli.gateway_options import (
     open_gateway,
     warn,
 )
+from homarus.cli.options import channel_argument, optional_channel_argument
 from homarus.cli.sessions import age
 from homarus.config.paths import Paths
 from homarus.core.clock import SystemClock
@@ -25,20 +26,22 @@ from homarus.core.session_keys import normalize_account_id
 from homarus.core.text import one_line
 
 _NOTE = "You can talk to me now: I was told to let you in."
-account_option = click.option("--account", metavar="ID", help="Only of this account.")
+account_option = click.option("--account", metavar="ID", help="Only requests to this account.")
 
 
 @click.group("pairing", cls=CommandGroup)
+@examples("homarus pairing list", "homarus pairing approve telegram ABCD2345")
 def command() -> None:
     """Approve or reject people who wrote for the first time."""
 
 
 @command.command("list")
-@click.argument("channel", required=False)
+@examples("homarus pairing list", "homarus pairing list telegram --json")
+@optional_channel_argument
 @account_option
 @as_json_option
 def list_(channel: str | None, account: str | None, *, as_json: bool) -> None:
-    """List who waits for approval, on one CHANNEL or on all."""
+    """List pending requests, of one CHANNEL or of all."""
     pairings, now_ms = _pairings(), SystemClock().now_ms()
     channels = [channel.lower()] if channel else pairings.channels()
     rows = [one for each in channels for one in pairings.pending(each, _account(account))]
@@ -58,13 +61,16 @@ def list_(channel: str | None, account: str | None, *, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("channel")
+@examples("homarus pairing approve telegram ABCD2345 --notify")
+@channel_argument
 @click.argument("code")
 @account_option
-@click.option("--notify", is_flag=True, help="Tell them, through the running gateway.")
+@click.option(
+    "--notify", is_flag=True, help="Send the person a message through the running gateway."
+)
 @as_json_option
 def approve(channel: str, code: str, account: str | None, *, notify: bool, as_json: bool) -> None:
-    """Let somebody in by the CODE they were given."""
+    """Approve the person who got CODE."""
     found = _pairings().approve(channel.lower(), code, _account(account))
     is_notified = notify and _notify(found)
     if as_json:
@@ -78,12 +84,13 @@ def approve(channel: str, code: str, account: str | None, *, notify: bool, as_js
 
 
 @command.command()
-@click.argument("channel")
+@examples("homarus pairing reject telegram ABCD2345")
+@channel_argument
 @click.argument("code")
 @account_option
 @as_json_option
 def reject(channel: str, code: str, account: str | None, *, as_json: bool) -> None:
-    """Send somebody away by the CODE they were given; they may ask again."""
+    """Reject the person who got CODE; they can request again."""
     found = _pairings().reject(channel.lower(), code, _account(account))
     if as_json:
         click.echo(json.dumps({"ok": True, "request": _row(found)}, ensure_ascii=False))

@@ -7,6 +7,7 @@ import os
 import click
 
 from homarus.agent.prompt.report import format_report, read_report
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -15,13 +16,15 @@ from homarus.cli.gateway_options import (
     open_gateway,
     warn,
 )
+from homarus.cli.options import agent_option, session_option
 from homarus.core.message import Json
 
 
 @click.command("prompt")
-@click.option("--agent", metavar="ID", help="An agent's main conversation.")
-@click.option("--session", "key", metavar="KEY", help="This conversation.")
-@click.option("--report", is_flag=True, help="Say what it is made of instead of showing it.")
+@examples("homarus prompt", "homarus prompt --agent work --report")
+@agent_option("The main session of this agent.", default="the default agent")
+@session_option("The session.", "key")
+@click.option("--report", is_flag=True, help="Show the parts and their sizes instead of the text.")
 @as_json_option
 @gateway_options
 def command(

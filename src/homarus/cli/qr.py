@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import GatewayOptions, as_json_option, find_own_gateway, warn
 from homarus.cli.gateway_secret import TURN_TLS_ON, is_local_link, page_address
 from homarus.config.paths import Paths
@@ -23,6 +24,7 @@ _SCHEMES: Final = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
 
 
 @click.command("qr")
+@examples("homarus qr", "homarus qr --url https://192.168.1.20:18789 --png code.png")
 @click.option("--url", metavar="URL", help="The address that the phone uses, https://HOST:PORT.")
 @click.option("--png", metavar="FILE", help="Write the code to a picture, for you alone.")
 @click.option("--no-ascii", is_flag=True, help="Print the link without the code.")

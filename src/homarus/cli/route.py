@@ -7,8 +7,9 @@ import click
 
 from homarus.channels.registry import find_traits
 from homarus.cli.bindings import check_channel, load_own_config
-from homarus.cli.command_group import CommandGroup
+from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import as_json_option
+from homarus.cli.options import channel_option
 from homarus.config.binding_edits import parse_peer
 from homarus.core.errors import UserError
 from homarus.core.text import one_line
@@ -18,19 +19,32 @@ _FORM = "write CHANNEL:KIND:ID, for example telegram:group:-100"
 
 
 @click.group("route", cls=CommandGroup)
+@examples("homarus route explain --from telegram:group:-100123")
 def command() -> None:
     """Show which agent answers a chat, and why."""
 
 
 @command.command("explain")
-@click.option("--from", "target", metavar="CHANNEL:KIND:ID", help="The chat, in one word.")
-@click.option("--channel", metavar="NAME", help="The channel.")
-@click.option("--account", metavar="ID", default="", help="Which account of it.")
+@examples(
+    "homarus route explain --from telegram:direct:1234",
+    "homarus route explain --channel irc --peer 'channel:#homarus'",
+)
+@click.option("--from", "target", metavar="CHANNEL:KIND:ID", help="The chat; replaces the others.")
+@channel_option("The channel.")
+@click.option(
+    "--account",
+    metavar="ID",
+    default="",
+    show_default="default",
+    help="The account of the channel.",
+)
 @click.option("--peer", metavar="KIND:ID", help="The chat: direct, group or channel, and its id.")
-@click.option("--thread", metavar="ID", default="", help="A thread or topic of the chat.")
-@click.option("--guild", metavar="ID", default="", help="The guild it is in.")
-@click.option("--team", metavar="ID", default="", help="The team it is in.")
-@click.option("--role", "roles", metavar="ID", multiple=True, help="A role of the sender.")
+@click.option("--thread", metavar="ID", default="", show_default=False, help="A thread or topic.")
+@click.option("--guild", metavar="ID", default="", show_default=False, help="The guild.")
+@click.option("--team", metavar="ID", default="", show_default=False, help="The team.")
+@click.option(
+    "--role", "roles", metavar="ID", multiple=True, help="A role of the sender; repeatable."
+)
 @as_json_option
 def explain_command(
     target: str | None,
@@ -44,7 +58,7 @@ def explain_command(
     *,
     as_json: bool,
 ) -> None:
-    """Say who would answer a message, and what became of every binding."""
+    """Show which agent and session answer a chat, and why each binding matches or not."""
     _, loaded = load_own_config()
     if target and (channel or peer):
         raise UserError("--from already names the channel and the chat", fix=_FORM)

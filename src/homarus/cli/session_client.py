@@ -243,6 +243,7 @@ class GatewaySessionClient:
         self._runs: dict[str, _FollowedRun] = {}
         self._usage_display: Json = None  # what `/usage` chose, while it is known
         self._knows_usage = False
+        self._spent: Usage | None = None  # by the session, up to its last answer
 
     @contextmanager
     def _follow(self) -> Iterator[tuple[str, _FollowedRun]]:
@@ -276,12 +277,16 @@ class GatewaySessionClient:
                         await run.shown.wait()
         response = found if isinstance(found, dict) else {}
         result = response.get("result") or {}
+        result.setdefault("meta", {}).setdefault("attempts", [])
         payloads = result.get("payloads") or ()
         text = "\n".join(str(payload.get("text") or "") for payload in payloads)
         return ChatAnswer(text, bool((result.get("meta") or {}).get("aborted")), payload=response)
 
     async def send(self, text: str) -> ChatAnswer:
-        self._knows_usage = self._knows_usage and not text.startswith("/")
+        if text.startswith("/"):
+            self._knows_usage = False
+        else:
+            await self._start_usage()
         with self._follow() as (run_id, run):
             params = {"sessionKey": self._key, "message": text, "idempotencyKey": run_id}
             status = await self._client.call("chat.send", params)
@@ -320,20 +325,29 @@ class GatewaySessionClient:
         return bool(self._runs)
 
     async def find_usage(self) -> str:
+        before, self._spent = self._spent, None
+        if before is None:
+            return ""
+        self._spent = await self._total_usage()
+        return _usage_line(self._usage_display, _difference(self._spent, before), self._key)
+
+    async def _start_usage(self) -> None:
+        """Before a message is sent: learn whether usage is shown, and what was spent so far."""
         if not self._knows_usage:
             listed = await self._call("sessions.list", {"search": self._key})
             rows = [row for row in listed["sessions"] if row["key"] == self._key]
             self._usage_display = rows[0].get("responseUsage") if rows else None
-            self._knows_usage = True
-        if usage_display(str(self._usage_display)) in {None, "off"}:
-            return ""
-        history = await self._call("chat.history", {"sessionKey": self._key, "limit": 100})
-        spent = Usage()
-        for message in reversed(history["messages"]):
-            if message.get("role") == "user":
-                break
-            spent += decode_usage(message.get("usage"))
-        return _usage_line(self._usage_display, spent, self._key)
+            self._knows_usage, self._spent = True, None
+        if self._spent is None and usage_display(str(self._usage_display)) not in {None, "off"}:
+            self._spent = await self._total_usage()
+
+    async def _total_usage(self) -> Usage:
+        """Return what the session has spent; nothing where this client may not know it."""
+        try:
+            totals = (await self._call("sessions.usage", {"key": self._key}))["totals"]
+        except HomarusError:
+            return Usage()
+        return decode_usage({**totals, "cost": {"total": totals.get("totalCost")}})
 
     async def find_shortcuts(self) -> frozenset[str]:
         from pydantic import ValidationError
@@ -444,6 +458,16 @@ def _usage_line(display: Json, spent: Usage, key: str) -> str:
     from homarus.agent.reply.wording import usage_line
 
     return usage_line(spent, usage_display(str(display)) or "off", key)
+
+
+def _difference(now: Usage, before: Usage) -> Usage:
+    return Usage(
+        input=now.input - before.input,
+        output=now.output - before.output,
+        cache_read=now.cache_read - before.cache_read,
+        cache_write=now.cache_write - before.cache_write,
+        cost=now.cost - before.cost,
+    )
 
 
 def _shortcuts(config: Config) -> frozenset[str]:

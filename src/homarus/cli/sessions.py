@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -15,6 +16,7 @@ from homarus.cli.gateway_options import (
     is_gateway_running,
     open_gateway,
 )
+from homarus.cli.options import agent_option, limit_option
 from homarus.config.paths import Paths
 from homarus.core.message import Json
 from homarus.store.base import SessionRecord
@@ -24,21 +26,29 @@ _SHOWN = ("inputTokens", "outputTokens", "totalTokens", "modelProvider", "model"
 
 
 @click.command("sessions")
-@click.option("--agent", metavar="ID", help="Only this agent's.")
-@click.option("--active", "minutes", type=click.IntRange(min=1), help="Only of the last MINUTES.")
+@examples("homarus sessions", "homarus sessions --agent work --active 60 --limit 5")
+@agent_option("Only sessions of this agent.")
+@click.option(
+    "--active",
+    "minutes",
+    metavar="MINUTES",
+    type=click.IntRange(min=1),
+    help="Only sessions that were active in the last MINUTES.",
+)
+@limit_option("How many sessions at most.", 10_000, default=10_000)
 @as_json_option
 @gateway_options
 def command(
-    agent: str | None, minutes: int | None, gateway: GatewayOptions, *, as_json: bool
+    agent: str | None, minutes: int | None, limit: int, gateway: GatewayOptions, *, as_json: bool
 ) -> None:
     """List the sessions of all agents."""
     now_ms = time.time_ns() // 1_000_000
-    rows = asyncio.run(_rows(gateway, agent, minutes, now_ms))
+    rows = asyncio.run(_rows(gateway, agent, minutes, now_ms))[:limit]
     if as_json:
         click.echo(json.dumps({"count": len(rows), "sessions": rows}, ensure_ascii=False))
         return
     if not rows:
-        click.echo("No conversations yet. homarus chat starts one.")
+        click.echo("No sessions yet. homarus chat starts one.")
     for row in rows:
         tokens = row.get("totalTokens")
         used = f"{tokens:>8,} tokens" if isinstance(tokens, int) else " " * 15

@@ -8,7 +8,9 @@ from pathlib import Path
 import click
 
 from homarus.agent.workspace import seed_workspace
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import as_json_option
+from homarus.cli.options import workspace_option
 from homarus.cli.wizard_services import describe_missing
 from homarus.config.agent_settings import default_agent_id, resolve_agent_settings
 from homarus.config.load import load_config
@@ -19,7 +21,8 @@ from homarus.gateway.owner_token import add_token
 
 
 @click.command("setup")
-@click.option("--workspace", metavar="DIR", help="Where the agent's files live.")
+@examples("homarus setup", "homarus setup --workspace ~/assistant")
+@workspace_option("The agent's workspace.", default="~/.openclaw/workspace")
 @as_json_option
 def command(workspace: str | None, *, as_json: bool) -> None:
     """Create the configuration and the workspace."""

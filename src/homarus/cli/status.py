@@ -7,6 +7,7 @@ import time
 
 import click
 
+from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import (
     GatewayOptions,
     as_json_option,
@@ -25,6 +26,7 @@ from homarus.gateway.device_records import describe_pending
 
 
 @click.command("status")
+@examples("homarus status", "homarus status --json")
 @as_json_option
 @gateway_options
 def command(gateway: GatewayOptions, *, as_json: bool) -> None:

@@ -171,6 +171,10 @@ class TerminalView:
         self._end_line()
         self._line(text, RED)
 
+    def end_answer(self) -> None:
+        """Start a new line, if the text of the answer has not ended with one."""
+        self._end_line()
+
     def open_question(self, title: str, detail: str) -> None:
         """Print a question in a form of its own; events wait until it is closed."""
         self._end_line()

@@ -10,6 +10,8 @@ from typing import Final
 
 import click
 
+from homarus.cli.command_group import examples
+from homarus.cli.options import yes_option
 from homarus.cli.uninstall_plan import (
     Removal,
     UninstallPlan,
@@ -27,14 +29,15 @@ _SCOPES: Final = ("service", "state", "workspace", "app")
 
 
 @click.command("uninstall")
+@examples("homarus uninstall --dry-run", "homarus uninstall --all --yes")
 @click.option("--service", is_flag=True, help="Only the service of systemd or launchd.")
 @click.option("--state", is_flag=True, help="The state directory, also what OpenClaw has in it.")
 @click.option("--workspace", is_flag=True, help="The workspaces: the agents' files and notes.")
 @click.option("--app", is_flag=True, help="The program itself.")
 @click.option("--all", "everything", is_flag=True, help="All four.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option()
 @click.option("--non-interactive", is_flag=True, help="Never ask; needs --yes.")
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 def command(
     *,
     service: bool,
@@ -46,7 +49,7 @@ def command(
     non_interactive: bool,
     dry_run: bool,
 ) -> None:
-    """Remove what Homarus made on this machine, after asking.
+    """Remove what Homarus created on this machine, after asking.
 
     Without a scope, the service, the state directory and downloaded models are removed, and you
     are asked about workspaces. What Homarus did not make is left.

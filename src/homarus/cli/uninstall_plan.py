@@ -28,7 +28,7 @@ from homarus.store.state_paths import LOCK
 # What only this program makes in a state directory.
 _OWN: Final = (
     "state.sqlite*", LOCK, "gateway.json", "gateway.token", "gateway-hosts.json", "homarus.json*",
-    ".homarus.json.*.tmp", "openclaw.last-good.json",
+    ".homarus.json.*.tmp", "openclaw.last-good.json", "wizard.json",
 )  # fmt: skip
 _OWN_BELOW: Final = {
     "memory": ("*.homarus.*",),
@@ -46,6 +46,7 @@ _OPENCLAW: Final = (
     "extensions", "hooks", "moldbot.json*", "moltbot.json*", "nodes", "restart-sentinel.json",
     "sandbox", "sandboxes", "settings", "skills", "state", "subagents", "update-check.json",
 )  # fmt: skip
+_STATE_NAMES: Final = (".openclaw", ".clawdbot", ".moldbot", ".moltbot")
 _OPENCLAW_VERSION: Final = re.compile(r"""lastTouchedVersion["']?\s*:\s*["']20\d\d\.""")
 _MAX_READ_BYTES: Final = 65_536
 
@@ -127,9 +128,17 @@ def is_openclaws(paths: Paths) -> bool:
 
 
 def _is_dedicated(paths: Paths) -> bool:
-    """Return whether the state directory is for nothing else: not a home, or a parent of it."""
+    """Return whether the state directory is for nothing else, so that folders in it are ours.
+
+    One that `OPENCLAW_STATE_DIR` names may be a home or another folder with files of the user.
+    """
     state = paths.state.resolve()
-    return not paths.home.resolve().is_relative_to(state) and state.parent != state
+    if paths.home.resolve().is_relative_to(state):
+        return False
+    if paths.state.parent == paths.home and paths.state.name.startswith(_STATE_NAMES):
+        return True
+    known = (*_OWN, *_COMMON, *_OPENCLAW, "workspace*")
+    return all(_matches(name, known) for name in _names(paths.state))
 
 
 # The state directory

@@ -1,13 +1,19 @@
-"""Read `exec-approvals.json`, the rules for commands that OpenClaw keeps in the state directory."""
+"""Read and extend `exec-approvals.json`, OpenClaw's rules for commands in the state directory."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
+from homarus.core.atomic_file import write_atomic
+from homarus.core.file_lock import file_lock
 from homarus.core.message import Json
+from homarus.core.private_files import make_private_dir
+from homarus.core.session_keys import normalize_agent_id
 
 FILE: Final = "exec-approvals.json"
+_LOCK_TIMEOUT_S: Final = 5.0
 _UNREADABLE: Final[Mapping[str, Json]] = {"defaults": {"security": "deny"}}
 
 
@@ -22,12 +28,51 @@ def read_approvals(state: Path) -> Mapping[str, Json]:
     return found if isinstance(found, dict) else _UNREADABLE
 
 
+def allowed_entries(approvals: Mapping[str, Json], agent_id: str) -> Iterator[Mapping[str, Json]]:
+    """Yield the entries of an agent's list that name a folder: those that this program wrote."""
+    for name, entries in _lists(approvals).items():
+        if normalize_agent_id(name) == normalize_agent_id(agent_id):
+            yield from (each for each in entries if _is_exact(each))
+
+
+def add_allowed(state: Path, agent_id: str, entry: Mapping[str, Json]) -> None:
+    """Add an entry to an agent's list; everything else in the file stays. Raises OSError."""
+    make_private_dir(state)
+    with file_lock(state / f".{FILE}.lock", _LOCK_TIMEOUT_S, is_optional=True):
+        approvals = read_approvals(state)
+        if approvals is _UNREADABLE:
+            raise OSError(f"{FILE} cannot be read")
+        agents = approvals.get("agents")
+        sections = dict(agents) if isinstance(agents, dict) else {}
+        names = [n for n in sections if normalize_agent_id(n) == normalize_agent_id(agent_id)]
+        name = names[0] if names else agent_id
+        found = sections.get(name)
+        section = dict(found) if isinstance(found, dict) else {}
+        listed = section.get("allowlist")
+        known = listed if isinstance(listed, list) else []
+        section["allowlist"] = [*known, {"id": str(uuid4()), **entry}]
+        content = {"version": 1, **approvals, "agents": {**sections, name: section}}
+        data = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+        write_atomic(state / FILE, data.encode())
+
+
 def allowlist_sizes(approvals: Mapping[str, Json]) -> dict[str, int]:
-    """Return how many commands each agent's list allows, by agent, without empty lists."""
+    """Return how many patterns of OpenClaw each agent's list has, by agent, without empty lists."""
+    counts = {
+        name: sum(not _is_exact(entry) for entry in entries)
+        for name, entries in _lists(approvals).items()
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def _lists(approvals: Mapping[str, Json]) -> dict[str, list[Json]]:
     agents = approvals.get("agents")
-    lists = {
-        name: len(entries)
+    return {
+        name: entries
         for name, section in (agents.items() if isinstance(agents, dict) else ())
         if isinstance(section, dict) and isinstance(entries := section.get("allowlist"), list)
     }
-    return {name: count for name, count in lists.items() if count}
+
+
+def _is_exact(entry: Json) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("cwd"), str)

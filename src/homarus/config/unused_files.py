@@ -71,7 +71,7 @@ def _allowlists(paths: Paths) -> Iterator[str]:
         file = shorten(paths.state / FILE, paths.home)
         yield (
             f"{commands} that agent {one_line(agent, 40)} may run without approval need one:"
-            f" lists of commands are not read yet ({file})"
+            f" patterns of commands are not read yet ({file})"
         )
 
 

@@ -15,7 +15,8 @@ Role: TypeAlias = Literal["user", "assistant", "tool"]
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 # Which commands a sender may give: all, all but the owner's, none; "": commands are not parsed.
 Authority: TypeAlias = Literal["", "owner", "authorised", "stranger"]
-StoppedBy: TypeAlias = Literal["rpc", "stop-command"]  # a gateway request, or a command in the chat
+# A gateway request, a command in the chat, or a newer message (queue mode `interrupt`).
+StoppedBy: TypeAlias = Literal["rpc", "stop-command", "interrupt"]
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]
 MediaKind: TypeAlias = Literal["image", "audio", "voice", "video", "document", "sticker"]
 
@@ -126,6 +127,7 @@ class Origin:
     usage: Usage = field(default_factory=Usage)
     error: str = ""
     stopped: StopInfo | None = None
+    code: str = ""  # of the error
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

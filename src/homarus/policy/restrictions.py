@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
 from homarus.config.agent_settings import agent_entry
-from homarus.config.schema import Config, ToolFilterConfig
+from homarus.config.schema import Config, ExecConfig, ToolFilterConfig
 from homarus.core.errors import ConfigError, UserError
 from homarus.core.message import Json
 from homarus.core.session_keys import main_key, normalize_agent_id
@@ -106,12 +106,10 @@ def tool_list_refusals(config: Config, agent_id: str) -> Iterator[UserError]:
 def exec_refusal(config: Config, agent_id: str, approvals: Mapping[str, Json]) -> str:
     """Return why an agent may run no commands at all; "" when a person is asked each time.
 
-    `approvals` is the content of `exec-approvals.json`. Its lists of allowed commands are not
-    implemented: where only listed commands may run, none does.
+    `approvals` is the content of `exec-approvals.json`. Its lists only replace a question at the
+    terminal: where only listed commands may run, none does.
     """
-    own = agent_entry(config, agent_id).tools
-    sections = [own.exec] if own else []
-    sections.append(config.tools.exec)
+    sections = _exec_sections(config, agent_id)
     securities = [each.security for each in sections if each.security][:1]
     asks = [each.ask for each in sections if each.ask][:1]
     files = list(_approval_sections(approvals, agent_id))
@@ -122,6 +120,20 @@ def exec_refusal(config: Config, agent_id: str, approvals: Mapping[str, Json]) -
     if "allowlist" in securities and asks == ["off"] and file_ask == "off":
         return "only listed commands may run (ask is off), and this version reads no lists"
     return ""
+
+
+def exec_asks_always(config: Config, agent_id: str, approvals: Mapping[str, Json]) -> bool:
+    """Return whether a person must be asked about every command, also one that was allowed."""
+    asks = [each.ask for each in _exec_sections(config, agent_id) if each.ask][:1]
+    files = _approval_sections(approvals, agent_id)
+    asks += [each["ask"] for each in files if each.get("ask")][:1]
+    return any(each not in {"off", "on-miss"} for each in asks)
+
+
+def _exec_sections(config: Config, agent_id: str) -> list[ExecConfig]:
+    """Return the sections of the config about an agent's commands, the most specific first."""
+    own = agent_entry(config, agent_id).tools
+    return [*([own.exec] if own else []), config.tools.exec]
 
 
 def _approval_sections(

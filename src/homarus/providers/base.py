@@ -15,7 +15,7 @@ for all of them, in `FallbackProvider`.
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from homarus.core.errors import ProviderError
 from homarus.core.fast_dataclass import dataclass
@@ -60,11 +60,15 @@ class ThinkingDelta:
     text: str
 
 
+NOT_TRIED: Final = "provider.not_tried"
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptRetried:
     """An attempt failed and another follows: earlier deltas are void.
 
-    `reason` is the error's code, `then` the next attempt, `wait_s` the delay before it.
+    `reason` is the error's code, or `NOT_TRIED` for a model that cannot be called now; `then` is
+    the next attempt, `wait_s` the delay before it.
     """
 
     provider: str

@@ -86,18 +86,22 @@ class FallbackProvider:
         *,
         name: str = "",
         api: str = "",
+        skipped: Sequence[AttemptRetried] = (),
     ) -> None:
         self.name, self.api = name, api
-        self._ways, self._clock = ways, clock
+        self._ways, self._clock, self._skipped = ways, clock, skipped
         self._patience = patience or ProviderRetryPolicy()
         self._waits_for: FallbackTarget | None = None  # while the target has sent nothing
         self._waits_since_s = 0.0
         self._last_error: ProviderError | None = None  # of the call under way
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
-        """Try one target after another."""
+        """Try one target after another; the first call also reports the models that are skipped."""
         tried: list[ProviderError] = []
         self._last_error = None
+        skipped, self._skipped = self._skipped, ()
+        for each in skipped:
+            yield each
         for index, way in enumerate(self._ways):
             last = index + 1 == len(self._ways)
             try:

@@ -1,13 +1,14 @@
 """Select models, connect them, and fall back when one fails.
 
 `connect` turns a ModelSelection into a Provider: the selected model, then the agent's fallbacks,
-then the configured primary, each with every credential that can be used now. Connections are made
-at first use and reused until `close`.
+then the configured primary, each with every credential that can be used now. A model that a person
+requested by name is tried alone. Connections are made at first use and reused until `close`.
 """
 
 import asyncio
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from homarus.config.paths import Paths
@@ -16,7 +17,7 @@ from homarus.core.errors import ProviderError, UnknownNameError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import DEFAULT_AGENT
 from homarus.core.text import closest_names
-from homarus.providers.base import Provider
+from homarus.providers.base import NOT_TRIED, AttemptRetried, Provider
 from homarus.providers.catalog import LOCAL, ModelInfo, lookup_model
 from homarus.providers.concurrency_limiter import ConcurrencyLimiter
 from homarus.providers.credentials import CredentialCandidate, Credentials, open_credentials
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 class ModelSelection:
     """The model for an agent's run. With `ref` None the configured or default model is used.
 
-    `profile` is the credential of the session; with `locked` no other is tried.
+    `profile` is the credential of the session; with `locked` no other is tried. With `exact` a
+    person requested this model: no other one answers.
     """
 
     agent: str
@@ -50,6 +52,7 @@ class ModelSelection:
     fallbacks: tuple[str, ...] = ()
     profile: str = ""
     locked: bool = False
+    exact: bool = False
 
 
 class ModelRouter:
@@ -69,7 +72,7 @@ class ModelRouter:
         self._credentials: dict[str, Credentials] = {}
         self._limiters: dict[tuple[str, str, str], ConcurrencyLimiter] = {}
         self._open: dict[tuple[str, str, str], Provider] = {}
-        self._known: dict[tuple[str, tuple[str, ...], bool], list[ModelInfo]] = {}
+        self._known: dict[tuple[str, tuple[str, ...], bool, bool], list[ModelInfo]] = {}
         self.learned = DiscoveredModelCache(paths.models_cache / "lists")
 
     async def default_model(self) -> DefaultModel:
@@ -88,17 +91,26 @@ class ModelRouter:
         """
         # A default that was not configured is not checked against the allowed models.
         ref = wish.ref or (await self.default_model()).ref
-        asked = (ref, wish.fallbacks, wish.ref is not None)
+        asked = (ref, wish.fallbacks, wish.ref is not None, wish.exact)
         if asked not in self._known:
-            self._known[asked] = self._models(ref, wish.fallbacks, named=wish.ref is not None)
+            self._known[asked] = self._models(
+                ref, wish.fallbacks, named=wish.ref is not None, exact=wish.exact
+            )
         models = self._known[asked]
         ways = list(self._ways(models, wish))
         if not ways:
             missing = self.credentials(wish.agent).missing_credential_error(models[0].provider)
             raise UserError(missing.message, fix=missing.fix)
         first = ways[0].model
-        name, api = first.provider, self._api(first)
-        return FallbackProvider(ways, self._clock, self._patience, name=name, api=api), first
+        provider = FallbackProvider(
+            ways,
+            self._clock,
+            self._patience,
+            name=first.provider,
+            api=self._api(first),
+            skipped=self._skipped(models, first, wish) if first is not models[0] else (),
+        )
+        return provider, first
 
     async def preload(self, wish: ModelSelection) -> None:
         """Import what the selected model needs."""
@@ -146,11 +158,15 @@ class ModelRouter:
         for credentials in self._credentials.values():
             await credentials.close()
 
-    def _models(self, ref: str, fallbacks: Sequence[str], *, named: bool) -> list[ModelInfo]:
+    def _models(
+        self, ref: str, fallbacks: Sequence[str], *, named: bool, exact: bool
+    ) -> list[ModelInfo]:
         """Return the selected model, fallbacks and configured primary, each once."""
         defaults = self._config.agents.defaults.model
         wished = self._model(resolve_model(self._config, ref), named=named)
         models = {wished.ref: wished}
+        if exact:
+            return [wished]
         for other in (*fallbacks, defaults.primary or ""):
             found = resolve_model(self._config, other) if other else None
             if found and (other == defaults.primary or self._allowed(found)):
@@ -194,6 +210,22 @@ class ModelRouter:
                     yield way
         if not found:
             yield from resting[:1]
+
+    def _skipped(
+        self, models: Sequence[ModelInfo], used: ModelInfo, wish: ModelSelection
+    ) -> list[AttemptRetried]:
+        """Return why the models before the used one are not tried."""
+        credentials, skipped = self.credentials(wish.agent), list[AttemptRetried]()
+        for model in models[: models.index(used)]:
+            candidates = credentials.candidates(model.provider, model=model.id)
+            if candidates:
+                until_s = min(each.cooldown_until_ms for each in candidates) / 1000
+                until = datetime.fromtimestamp(until_s, UTC).astimezone()
+                text = f"{model.ref} failed a moment ago, and rests until {until:%H:%M:%S}"
+            else:
+                text = credentials.missing_credential_error(model.provider).message
+            skipped.append(AttemptRetried(model.provider, model.id, NOT_TRIED, text, used.ref))
+        return skipped
 
     def _ways_of(
         self, model: ModelInfo, wish: ModelSelection

@@ -151,7 +151,7 @@ class SessionControl(Generic[OutcomeT]):
             services.group,
             services.clock,
             settings=self._settings,
-            interrupt=lambda key: services.stop_run(key, None),
+            interrupt=self._interrupt,
             settle=self._settle_unanswered,
         )
 
@@ -178,7 +178,9 @@ class SessionControl(Generic[OutcomeT]):
         session, agent = await self.load(key), self._services.get_agent(agent_id_of(key))
         models, ref = self._services.get_models(), session.model or agent.model
         choice = None if ref else await models.default_model()
-        _, model = await models.connect(ModelSelection(agent.id, ref, agent.fallbacks))
+        _, model = await models.connect(
+            ModelSelection(agent.id, ref, agent.fallbacks, exact=session.model is not None)
+        )
         reason = "set for this session" if session.model else "configured"
         return SessionStatus(
             key=session.key,
@@ -251,6 +253,11 @@ class SessionControl(Generic[OutcomeT]):
             settle = partial(self._settle_unanswered, dropped, ABORTED)
             self._group.create_task(run_contained(name, settle, lambda _exc: None), name=name)
         return (*self._services.stop_run(key, run_id), *(record.id for record in dropped))
+
+    def _interrupt(self, key: str) -> None:
+        """Stop the active run because a newer message goes first."""
+        self._services.mark_stopped_by(key, None, "interrupt")
+        self._services.stop_run(key, None)
 
     async def stop(
         self, key: str, run_id: str | None = None, *, by: StoppedBy | None = None

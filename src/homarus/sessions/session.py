@@ -22,6 +22,7 @@ from homarus.core.errors import ConflictError, UserError
 from homarus.core.message import Address, Json, Message, Usage
 from homarus.sessions import transcript
 from homarus.sessions.last_route import route_fields
+from homarus.sessions.rejection import is_answer
 from homarus.sessions.transcript import EntryTree, NewEntry, OrphanedMessage, TranscriptModelState
 from homarus.store.base import SessionRecord, Store, Transaction, TranscriptEntry, TranscriptHeader
 
@@ -143,6 +144,11 @@ class Session:
     def is_used(self) -> bool:
         """Whether it has messages; injected ones do not count."""
         return self.last_ms is not None
+
+    @property
+    def has_context(self) -> bool:
+        """Whether the next request has earlier messages: those that were rejected do not count."""
+        return any(is_answer(m) or transcript.is_summary(m) for m in self.messages)
 
     @property
     def last_ms(self) -> int | None:
@@ -416,9 +422,9 @@ class SessionRepository:
         return record.data if record else None
 
     def last_ms(self, key: str) -> int | None:
-        """Return the time of the last message of a loaded session, or None."""
+        """Return the time of a loaded session's last message; None when no model has seen one."""
         session = self._in_use.get(key)
-        return session.last_ms if session else None
+        return session.last_ms if session and session.has_context else None
 
     async def delete(self, key: str, at_ms: int, *, keep_transcript: bool = False) -> bool:
         """Delete a session; return whether there was one. Its transcript is archived, or kept."""

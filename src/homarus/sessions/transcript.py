@@ -117,6 +117,8 @@ def _encode_assistant(message: Message, timestamp_ms: int) -> dict[str, Json]:
     }
     if origin.error:
         encoded["errorMessage"] = origin.error
+    if origin.code:
+        encoded["errorCode"] = origin.code
     if origin.stopped:
         run, by = origin.stopped.run_id, origin.stopped.by
         encoded["idempotencyKey"] = f"{run}:assistant"
@@ -314,6 +316,7 @@ def _decode_origin(message: Mapping[str, Json]) -> Origin:
         _STOPS.get(_str(message.get("stopReason")), "stop"),
         decode_usage(message.get("usage")),
         _str(message.get("errorMessage")),
+        code=_str(message.get("errorCode")),
     )
 
 
@@ -405,6 +408,12 @@ def summary_in(message: Message) -> str:
     if not text.startswith(frame) or not text.endswith(end):
         return ""
     return text[len(frame) : len(text) - len(end)]
+
+
+def is_summary(message: Message) -> bool:
+    """Return whether a user message is the summary of a compaction or of a branch."""
+    frames = (_SUMMARY.partition("{}")[0], _BRANCH.partition("{}")[0])
+    return message.role == "user" and message.text.startswith(frames)
 
 
 def _in_context(path: Sequence[TranscriptEntry]) -> Sequence[TranscriptEntry]:

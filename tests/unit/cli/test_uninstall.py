@@ -218,6 +218,25 @@ def test_uninstall_with_home_as_state_directory_keeps_the_users_files(
     assert contents(home).keys() == kept
 
 
+def test_uninstall_removes_a_state_directory_of_another_name(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(home / "bot"))
+    make_state(home).rename(home / "bot")
+    run("--all", "--yes")
+    assert list(home.iterdir()) == []
+
+
+def test_uninstall_keeps_folders_next_to_files_of_the_user(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(home / "projects"))
+    fill(home / "projects", "media/film.mkv thesis.txt state.sqlite homarus.json openclaw.json")
+    done = run("--all", "--yes")
+    assert "~/projects/media: it may be yours" in done.output
+    assert contents(home / "projects").keys() == {"media/film.mkv", "thesis.txt", "openclaw.json"}
+
+
 def test_uninstall_removes_links_and_not_their_targets(home: Path) -> None:
     state = make_state(home)
     fill(home, "photos/a.png elsewhere/main.homarus.sqlite documents/b.txt")

@@ -14,6 +14,7 @@ from homarus.core.errors import (
     RateLimitError,
     UserError,
 )
+from homarus.providers.base import NOT_TRIED, AttemptRetried, ModelRequest
 from homarus.providers.fallback import FallbackProvider
 from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.testing.clock import FakeClock
@@ -132,3 +133,39 @@ async def test_default_model_is_exempt_from_allowed_models(tmp_path: Path) -> No
     config = {"agents": {"defaults": {"models": {"groq/some": {"alias": "fast"}}}}}
     models = make(tmp_path, config, OPENAI_API_KEY="k")
     assert (await ways(models, ModelSelection("main")))[0][0].startswith("openai/")
+
+
+async def test_connect_exact_model_is_tried_alone(tmp_path: Path) -> None:
+    models = make(tmp_path, configured("a/m"))
+    assert await ways(models, ModelSelection("main", "b/m", ("c/m",), exact=True)) == [("b/m", "")]
+    assert len(await ways(models, ModelSelection("main", "b/m", ("c/m",)))) == 3
+
+
+async def test_connect_exact_model_without_key_is_an_error(tmp_path: Path) -> None:
+    models = make(tmp_path, configured("a/m"))
+    with pytest.raises(UserError, match="no credential for openai"):
+        await models.connect(ModelSelection("main", "openai/gpt-5.2", exact=True))
+
+
+async def test_connect_reports_models_that_are_skipped(tmp_path: Path) -> None:
+    config = configured("openai/gpt-5.2")
+    models = make(tmp_path, config)
+    provider, model = await models.connect(ModelSelection("main", "openai/gpt-5.2", ("a/m",)))
+    assert model.ref == "a/m"
+    stream = provider.stream(ModelRequest("m", "", ()))
+    skipped = await anext(aiter(stream))
+    assert isinstance(skipped, AttemptRetried)
+    assert (skipped.provider, skipped.reason, skipped.then) == ("openai", NOT_TRIED, "a/m")
+    assert "no credential for openai" in skipped.error
+
+
+async def test_connect_reports_model_in_cooldown(tmp_path: Path) -> None:
+    config = configured("openai/gpt-5.2")
+    models = make(tmp_path, config, OPENAI_API_KEY="sk-env")
+    credentials = models.credentials("main")
+    (candidate,) = credentials.candidates("openai", model="gpt-5.2")
+    credentials.record_result(candidate, AuthError("refused"))
+    provider, model = await models.connect(ModelSelection("main", "openai/gpt-5.2", ("a/m",)))
+    assert model.ref == "a/m"
+    skipped = await anext(aiter(provider.stream(ModelRequest("m", "", ()))))
+    assert isinstance(skipped, AttemptRetried) and "rests until" in skipped.error

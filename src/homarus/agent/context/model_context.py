@@ -37,8 +37,9 @@ from homarus.core.message import Message, user_message
 from homarus.policy.workspace_access import NO_ACCESS, WorkspaceAccess
 from homarus.providers.base import ModelRequest, Provider, ThinkLevel, ToolSpec
 from homarus.providers.catalog import ModelInfo
+from homarus.sessions.rejection import indexed_without_rejected
 from homarus.sessions.session import ExtraWrites, Session
-from homarus.sessions.transcript import context_messages
+from homarus.sessions.transcript import TranscriptMessage, context_messages
 
 if TYPE_CHECKING:
     from homarus.agent.context.summarizer import SummaryRequest
@@ -158,7 +159,7 @@ class ModelContext:
         """Summarise the old turns in one entry. Raises UserError when a request is needless."""
         rendered = self.render(self.session.messages)
         budget = token_budget(self.agent.compaction, rendered)
-        lines = context_messages(await self.session.path())
+        lines = _without_rejected(context_messages(await self.session.path()))
         done = await compact_messages(
             lines,
             budget=budget,
@@ -187,3 +188,8 @@ class ModelContext:
             if isinstance(piece, Message):
                 return piece.text
         raise AssertionError("a provider must end its stream with a Message")
+
+
+def _without_rejected(lines: list[TranscriptMessage]) -> list[TranscriptMessage]:
+    kept = indexed_without_rejected([line.message for line in lines])
+    return [TranscriptMessage(lines[index].id, message) for index, message in kept]

@@ -3,10 +3,10 @@
     rendered = render(session.messages, params, rendered, now_ms)   # before each request
     ModelRequest(model, system, rendered.messages, tools)
 
-Broken messages are sanitized, very long results truncated, turns beyond the limit and old results
-left out. A request is the previous one with something appended: a change in the middle waits
-until the prompt is new anyway (another model, a compaction, a cold cache, a step of the turn
-limit). That keeps the vendor's prompt cache valid.
+Broken messages are sanitized, very long results truncated, rejected messages, turns beyond the
+limit and old results left out. A request is the previous one with something appended: a change in
+the middle waits until the prompt is new anyway (another model, a compaction, a cold cache, a step
+of the turn limit). That keeps the vendor's prompt cache valid.
 
 A rendering is extended, not repeated: a request in a long session costs what it adds.
 """
@@ -28,7 +28,8 @@ from homarus.config.schema import ContextPruningConfig
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Message
 from homarus.core.session_keys import parse_agent_key, thread_parent
-from homarus.sessions.transcript import is_injected, pair_calls, summary_in
+from homarus.sessions.rejection import is_answer, leave_out_rejected
+from homarus.sessions.transcript import pair_calls, summary_in
 
 WARN_BELOW, REFUSE_BELOW = 32_000, 16_000  # context window in tokens
 _RESULT_SHARE = 0.3  # of the window, for all results of one message's calls
@@ -136,7 +137,7 @@ def _start(
 def _extend(
     rendered: RenderedContext, history: Sequence[Message], params: RenderParams
 ) -> RenderedContext:
-    settled = max(_last_opener(history), rendered.settled)
+    settled = max(_settled_count(history), rendered.settled)
     new = _prepare(history[rendered.settled : settled], params, rendered.cuts)
     tail = _prepare(history[settled:], params, rendered.cuts)
     estimate, measured = _measure(rendered, new, rendered.sent_guess, rendered.measured)
@@ -152,11 +153,15 @@ def _extend(
     return replace(rendered, messages=(*rendered.sent, *tail), estimate=estimate, measured=measured)
 
 
-def _last_opener(history: Sequence[Message]) -> int:
-    """Return the message before which all is settled: each call has its result or never will."""
-    for at in range(len(history) - 1, -1, -1):
-        if history[at].role != "tool" and not is_injected(history[at]):
-            return at
+def _settled_count(history: Sequence[Message]) -> int:
+    """Return how many messages can no longer change.
+
+    Before the last answer each call has its result or never will, and no message will be rejected.
+    """
+    last = len(history) - 1
+    for at in range(last, -1, -1):
+        if is_answer(history[at]):
+            return at if at == last or history[at].calls else at + 1
     return 0
 
 
@@ -244,7 +249,8 @@ def _prepare(
     """Return complete turns as they are sent; an unchanged message is the same object."""
     prepared: list[Message] = []
     calls = 1
-    for message in pair_calls([m for m in messages if is_single_result(m)]):
+    valid = [m for m in messages if is_single_result(m)]
+    for message in pair_calls(leave_out_rejected(valid)):
         if message.role == "assistant":
             calls = len(message.calls) or 1
         if message.role == "tool":

@@ -44,8 +44,8 @@ _SENTENCES: Mapping[type[HomarusError], str] = {
         "said here is lost."
     ),
     ImageTooLargeError: (
-        "A picture is too large for the model. Send it smaller: under 5 MB, and no side longer "
-        "than 8,000 pixels."
+        "A picture is too large for the model, and is left out from now on. Send it smaller: under "
+        "5 MB, and no side longer than 8,000 pixels."
     ),
     AuthError: (
         "The model's service refused the key or login. `homarus models status` shows which, "
@@ -56,10 +56,12 @@ _SENTENCES: Mapping[type[HomarusError], str] = {
         "model with /model."
     ),
     OverloadedError: (
-        "The model's service is overloaded. Try again in a few minutes, or choose another model "
-        "with /model."
+        "The model's service is overloaded. Send it again in a few minutes, or choose another "
+        "model with /model."
     ),
-    ProviderTimeoutError: "The answer took too long and was given up. Try again, or ask for less.",
+    ProviderTimeoutError: (
+        "The answer took too long and was given up. Send it again, or ask for less."
+    ),
     UnreachableError: (
         "The model's service cannot be reached. If it runs on your own machine, is it started? "
         "`homarus models status` says what was tried."
@@ -71,15 +73,15 @@ _SENTENCES: Mapping[type[HomarusError], str] = {
     StreamError: "The model's answer broke off in the middle. Try again.",
     ContentFilterError: (
         "The model's service refused to answer this. Say it in another way, or choose another "
-        "model with /model."
+        "model with /model. What was refused is left out from now on."
     ),
     ThinkingUnsupportedError: (
         "The model does not think that hard. Choose another level with /think."
     ),
     BadRequestError: (
-        "The model's service did not accept the conversation as it stands. Try once more; if "
-        "that does not help, choose another model with /model or start afresh with /new. "
-        "Nothing said here is lost."
+        "The model's service did not accept this message, so it is left out from now on. Say it "
+        "in another way; if that does not help, choose another model with /model or start afresh "
+        "with /new. Nothing said here is lost."
     ),
     ProviderError: "The model did not answer. Try again, or choose another one with /model.",
     DiskFullError: (

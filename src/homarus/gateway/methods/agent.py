@@ -21,6 +21,7 @@ from homarus.core.errors import (
     UnavailableError,
     UserError,
 )
+from homarus.core.event import encode_attempt
 from homarus.core.message import Address, Json, Usage
 from homarus.core.session_keys import agent_id_of, key_form, normalize_agent_id, parse_agent_key
 from homarus.core.text import one_line
@@ -295,6 +296,8 @@ def _result(run_id: str, outcome: RunOutcome | None) -> Json:
         },
         "aborted": outcome.status == "aborted",
     }
+    if outcome.attempts:
+        meta["attempts"] = [encode_attempt(failed) for failed in outcome.attempts]
     result = {"payloads": shown, "meta": meta}
     return {"runId": run_id, "status": "ok", "summary": "completed", "result": result}
 

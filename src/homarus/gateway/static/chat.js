@@ -1,17 +1,38 @@
-// The chat page: one conversation at a time, as the gateway tells it.
+// The chat page: one conversation at a time.
 
-import { element, nodes } from './markup.js';
-import { Refused, Wire, randomId } from './wire.js';
+import { Attachments, imagesOf } from './attachments.js';
+import { DeviceRequests } from './devices.js';
+import { element, visible } from './markdown.js';
+import { Outbox } from './outbox.js';
+import {
+  Answer,
+  articleOf,
+  groupsOf,
+  hasFiles,
+  note,
+  questionOf,
+  sourceOf,
+  textOf,
+  whenNear,
+} from './transcript.js';
+import { NoDeviceKeyError, Refused, Wire, randomId } from './wire.js';
 
-const HISTORY = 200;
+const PAGE_MESSAGES = 50;
+const MAX_CHARS = 50_000; // of one text; a longer one is loaded by itself
 const SESSIONS = 50;
-const PAIRING_RETRY_MS = 5_000;
+const PAIRING_RETRY_MS = 3_000;
+const PENDING_MS = 5 * 60_000; // how long the gateway keeps a request of a device
 const REFRESH_MS = 300;
-const SHOWN_CHARS = 20_000; // of one tool's output
+const RESEND_MS = 3_000;
 const NEAR_PX = 80;
+const ANNOUNCED_CHARS = 1_000;
+const BASE_SCOPES = ['operator.read', 'operator.write'];
+const TOUCH = matchMedia('(hover: none) and (pointer: coarse)');
 
 const $ = (id) => document.getElementById(id);
 const log = $('log');
+const past = $('past');
+const now = $('now');
 const text = $('text');
 
 // OpenClaw's links name a conversation (`/chat?session=…`).
@@ -19,9 +40,25 @@ const linkedSession = new URLSearchParams(location.search).get('session');
 if (linkedSession) sessionStorage.setItem('session', linkedSession);
 let session = sessionStorage.getItem('session') || '';
 let defaults = {};
-let refresh = 0;
-let unsent = null; // {text}: asked to send, no answer yet
+let refreshTimer = 0;
+let pairing = null; // {requestId, since}: this browser waits for an approval
+let retryTimer = 0;
+let countdown = 0;
+
+let messages = []; // of this conversation, the loaded part of it
+let articles = new Map(); // key of a group → its article
+let isAtStart = false; // there are no older messages
+let isLoadingOlder = false;
+
 const runs = new Map(); // run id → Answer, of what is under way in this conversation
+const questions = new Map(); // run id → question of this page that the history lacks
+const outbox = new Outbox();
+const attachments = new Attachments({ list: $('attached'), onProblem: notice });
+const devices = new DeviceRequests({
+  box: $('devices'),
+  call: (method, params) => wire.call(method, params),
+  announce,
+});
 
 // `homarus dashboard` prints the address with the token behind a #, which is not sent anywhere.
 const linked = new URLSearchParams(location.hash.slice(1)).get('token');
@@ -33,53 +70,161 @@ if (location.search || location.hash) {
 const wire = new Wire({
   // This browser's own token is of no use without its key, which stays in the browser.
   secret: () => sessionStorage.getItem('token') || localStorage.getItem('deviceToken') || '',
+  scopes: requestedScopes,
   on: {
     open: opened,
-    event: heard,
+    event: received,
     missed: refreshSoon,
     refused,
     lost: () => setRuns(() => runs.clear()),
-    waiting: () => showState('lost', 'Reconnecting…'),
+    waiting,
   },
 });
 
 // ---- connection ----
 
+/** On the gateway's own machine a page may also approve devices; elsewhere it asks for less. */
+function requestedScopes() {
+  const paired = localStorage.getItem('deviceScopes');
+  if (localStorage.getItem('deviceToken')) return paired ? paired.split(',') : BASE_SCOPES;
+  const isLocal = /^(?:localhost|.*\.localhost|127(?:\.\d+){3}|\[::1\])$/.test(location.hostname);
+  return isLocal ? [...BASE_SCOPES, 'operator.pairing'] : BASE_SCOPES;
+}
+
 function opened(hello) {
   showState('open', 'Connected');
+  announce('Connected.');
   notice('');
-  $('sign-in').hidden = true;
-  if (hello.auth?.deviceToken) localStorage.setItem('deviceToken', hello.auth.deviceToken);
+  pairing = null;
+  for (const id of ['sign-in', 'problem', 'offline']) $(id).hidden = true;
+  clearInterval(countdown);
+  if (hello.auth?.deviceToken) {
+    localStorage.setItem('deviceScopes', requestedScopes().join(','));
+    localStorage.setItem('deviceToken', hello.auth.deviceToken);
+  }
   defaults = hello.snapshot?.sessionDefaults ?? {};
-  session ||= defaults.mainSessionKey || 'agent:main:main';
+  if (!session) setSession(defaults.mainSessionKey || 'agent:main:main');
   for (const id of ['sessions', 'new', 'send']) $(id).disabled = false;
   showHistory();
   showSessions();
-  text.focus();
+  sendWaiting();
+  if (requestedScopes().includes('operator.pairing')) devices.load();
+  if (!TOUCH.matches) text.focus(); // on a phone that would open the keyboard
+}
+
+/** The connection was lost, and is tried again. */
+function waiting(afterMs, why) {
+  const until = Date.now() + afterMs;
+  if ($('state').dataset.state !== 'lost') announce('The connection was lost. Reconnecting.');
+  showState('lost', 'Reconnecting…');
+  $('offline').hidden = false;
+  const tick = () => {
+    const leftS = Math.ceil((until - Date.now()) / 1000);
+    const when = leftS > 0 ? `Reconnecting in ${leftS} s` : 'Reconnecting…';
+    $('offline-why').textContent = why ? `${visible(why)}. ${when}` : `The gateway does not answer. ${when}`;
+    if (leftS <= 0) clearInterval(countdown);
+  };
+  clearInterval(countdown);
+  countdown = setInterval(tick, 250);
+  tick();
 }
 
 function refused(error) {
+  clearInterval(countdown);
+  $('offline').hidden = true;
   showState('refused', 'Not connected');
-  $('send').disabled = true;
-  if (error.code === 'NOT_PAIRED' && error.details.requestId) {
-    notice(`This browser waits to be approved on the gateway (request ${error.details.requestId}).`);
-    setTimeout(() => wire.connect(), PAIRING_RETRY_MS);
-  } else if (error.code === 'NOT_PAIRED') {
-    notice(
-      'This browser has no device key here. Open the page by https, or by localhost on the ' +
-        `gateway's own machine. (${error.message})`,
+  if (error instanceof NoDeviceKeyError || (error.code === 'NOT_PAIRED' && !error.details.requestId))
+    explainKeys(error);
+  else if (error.code === 'NOT_PAIRED') waitForApproval(String(error.details.requestId));
+  else if (error.message.startsWith('unauthorized')) askForToken(error);
+  else explainRefusal(error);
+}
+
+function explainKeys(error) {
+  if (!error.isInsecure) {
+    showProblem('This browser is too old', [
+      'It cannot make the key (Ed25519) by which the gateway recognises it. Use a current Chrome, Edge, Firefox or Safari.',
+    ]);
+    return;
+  }
+  showProblem('This page needs https', [
+    `${location.origin} is not encrypted: a browser gives such a page no key of its own, and others in the network could read along. Nothing was sent, not even your token.`,
+    "Turn on TLS, on the gateway's machine:",
+    { command: 'homarus config set gateway.tls.enabled true' },
+    'Then open the https:// link, or scan it:',
+    { command: 'homarus qr' },
+    `On the gateway's machine itself, http://localhost${location.port ? `:${location.port}` : ''}/ works as it is.`,
+  ]);
+}
+
+/** Show how this browser is approved, and try again until it is. */
+function waitForApproval(requestId) {
+  const isNew = pairing?.requestId !== requestId;
+  const wasRejected = pairing && isNew && Date.now() - pairing.since < PENDING_MS - 10_000;
+  if (isNew) pairing = { requestId, since: Date.now() };
+  if (wasRejected) {
+    showProblem('The request was rejected', ['This browser may ask again. The new request is:', { command: `homarus devices approve ${requestId}` }]);
+    return;
+  }
+  if (isNew) {
+    showState('refused', 'Waiting for approval');
+    showProblem(
+      'Waiting for approval',
+      [
+        "This browser is new to the gateway. Approve it on the gateway's machine, or in a page there:",
+        { command: `homarus devices approve ${requestId}` },
+        `Request ${requestId}. This page goes on by itself once it is approved.`,
+      ],
+      false,
     );
-  } else if (error.message.startsWith('unauthorized')) askForToken(error);
-  else notice(`The gateway refused: ${error.message}`);
+  }
+  showState('refused', 'Waiting for approval');
+  clearTimeout(retryTimer);
+  retryTimer = setTimeout(() => wire.connect(), PAIRING_RETRY_MS);
+}
+
+function explainRefusal(error) {
+  const steps = [`The gateway refused: ${visible(error.message)}`];
+  if (error.message.includes('allowedOrigins')) {
+    const origins = JSON.stringify([location.origin]);
+    steps.push('Allow this address:', { command: `homarus config set gateway.controlUi.allowedOrigins '${origins}'` });
+  }
+  if (error.message.includes('protocol')) steps.push('The page and the gateway are of different versions: load the page again.');
+  showProblem('Not connected', steps);
+}
+
+/** Show what stands in the way: paragraphs, and commands to copy. */
+function showProblem(title, steps, canRetry = true) {
+  $('problem-title').textContent = title;
+  const shown = steps.map((step) => {
+    if (typeof step === 'string') return element('p', step);
+    const copy = element('button', 'Copy');
+    copy.type = 'button';
+    copy.className = 'copy';
+    const line = element('div', element('code', step.command), copy);
+    line.className = 'command';
+    return line;
+  });
+  $('problem-text').replaceChildren(...shown);
+  $('problem-retry').hidden = !canRetry;
+  $('sign-in').hidden = true;
+  $('problem').hidden = false;
 }
 
 function askForToken(error) {
   const tried = sessionStorage.getItem('token');
   sessionStorage.removeItem('token');
-  if (!tried) localStorage.removeItem('deviceToken');
-  $('sign-in-why').textContent = tried ? error.message : 'This gateway asks who you are.';
+  if (!tried) for (const name of ['deviceToken', 'deviceScopes']) localStorage.removeItem(name);
+  $('sign-in-why').textContent = tried ? visible(error.message) : 'This gateway asks who you are.';
+  $('problem').hidden = true;
   $('sign-in').hidden = false;
   $('token').focus();
+}
+
+function connectNow() {
+  clearTimeout(retryTimer);
+  showState('connecting', 'Connecting…');
+  wire.connect();
 }
 
 $('sign-in-form').addEventListener('submit', (event) => {
@@ -87,9 +232,10 @@ $('sign-in-form').addEventListener('submit', (event) => {
   sessionStorage.setItem('token', $('token').value.trim());
   $('token').value = '';
   $('sign-in').hidden = true;
-  showState('connecting', 'Connecting…');
-  wire.connect();
+  connectNow();
 });
+$('problem-retry').addEventListener('click', connectNow);
+$('retry').addEventListener('click', connectNow);
 
 function showState(state, words) {
   $('state').dataset.state = state;
@@ -97,55 +243,76 @@ function showState(state, words) {
 }
 
 function notice(words) {
-  $('notice').textContent = words;
+  $('notice').textContent = visible(words);
   $('notice').hidden = !words;
 }
 
-// ---- what the gateway tells ----
+/** Have a screen reader read this out. */
+function announce(words) {
+  $('announce').textContent = words;
+}
 
-function heard(name, payload) {
+// ---- events of the gateway ----
+
+function received(name, payload) {
   if (name === 'shutdown') notice('The gateway is stopping; this page comes back by itself.');
   if (name === 'gap') refreshSoon(); // we were too slow for something
+  if (name === 'device.pair.requested') devices.add(payload);
+  if (name === 'device.pair.resolved') devices.remove(payload.requestId);
   if (name === 'chat' && payload.sessionKey !== session) {
     if (payload.state !== 'delta') refreshSoon();
-  } else if (name === 'chat') heardChat(payload);
-  else if (name === 'agent' && payload.sessionKey === session) heardAgent(payload);
+  } else if (name === 'chat') receivedChat(payload);
+  else if (name === 'agent' && payload.sessionKey === session) receivedAgent(payload);
 }
 
-function heardAgent({ runId, stream, data = {} }) {
+function receivedAgent({ runId, stream, data = {} }) {
   if (stream === 'lifecycle' && data.phase === 'start') answer(runId);
-  if (stream === 'tool') keepingPlace(() => answer(runId).tool(data));
+  if (stream === 'tool') keepPlace(() => answer(runId).tool(data));
 }
 
-function heardChat({ runId, state, message, errorMessage }) {
-  const isOurs = runs.get(runId)?.isOurs;
+function receivedChat({ runId, state, message, errorMessage }) {
   const said = textOf(message?.content);
-  keepingPlace(() => {
-    const shown = answer(runId);
-    if (state === 'delta') shown.say(said);
-    else leave(runId);
+  if (state === 'delta') {
+    answer(runId).show(said);
+    return;
+  }
+  const shown = answer(runId);
+  keepPlace(() => {
+    endRun(runId);
     if (state === 'final') shown.end(said);
     if (state === 'aborted') shown.end(said, 'Stopped.');
     if (state === 'error') shown.end('', errorMessage || 'The answer failed.', 'error');
   });
-  if (state !== 'delta') isOurs ? showSessions() : refreshSoon(); // another client's question
+  announce((shown.text || errorMessage || 'The answer was stopped.').slice(0, ANNOUNCED_CHARS));
+  // Another client's question, and files that only the stored message has, are in the history.
+  if (shown.isOurs && !shown.hasTools && !hasFiles(shown.text)) showSessions();
+  else refreshSoon();
 }
 
-/** The answer being made by a run, begun if this page did not know of it. */
-function answer(runId, isOurs = false) {
+/** The answer being made by a run; a new one if this page did not know of it. */
+function answer(runId, isOurs = questions.has(runId)) {
   let found = runs.get(runId);
   if (!found) {
-    found = new Answer(isOurs);
-    log.append(found.box);
+    found = new Answer({ isOurs, keepPlace });
+    keepPlace(() => now.append(found.box));
     setRuns(() => runs.set(runId, found));
   }
   return found;
 }
 
-/** A run is over. One that never said a word had its question answered by this one. */
-function leave(runId) {
+/** A run is over. One that never wrote anything had its question answered by this one. */
+function endRun(runId) {
+  outbox.remove(runId);
   setRuns(() => runs.delete(runId));
-  for (const [other, { isSilent }] of [...runs]) if (isSilent) forget(other);
+  for (const [other, { isSilent }] of [...runs]) if (isSilent) forgetRun(other);
+}
+
+function forgetRun(runId) {
+  outbox.remove(runId);
+  setRuns(() => {
+    runs.get(runId)?.end('');
+    runs.delete(runId);
+  });
 }
 
 function setRuns(change) {
@@ -154,188 +321,126 @@ function setRuns(change) {
 }
 
 function refreshSoon() {
-  clearTimeout(refresh);
-  refresh = setTimeout(() => {
+  clearTimeout(refreshTimer);
+  refreshTimer = setTimeout(() => {
     showSessions();
     if (!runs.size) showHistory();
   }, REFRESH_MS);
 }
 
-// ---- the log ----
+// ---- the conversation ----
 
-/** One answer: its words and its tools, in the order they came. */
-class Answer {
-  box = article('assistant');
-  #before = ''; // what was said before the last tool
-  #said = '';
-  #block = null;
-  #tools = new Map();
-
-  constructor(isOurs) {
-    this.isOurs = isOurs; // asked by this page
-    this.box.dataset.live = '';
-    this.box.setAttribute('aria-busy', 'true'); // read out when it is whole
-  }
-
-  get isSilent() {
-    return this.box.childElementCount === 0;
-  }
-
-  /** `all` is everything said so far; a gateway may count from the last tool, or from the start. */
-  say(all) {
-    this.#said = all;
-    const part = all.startsWith(this.#before) ? all.slice(this.#before.length) : all;
-    if (!this.#block) {
-      if (!part.trim()) return;
-      this.#block = element('div');
-      this.box.append(this.#block);
-    }
-    this.#block.replaceChildren(nodes(part));
-  }
-
-  tool({ phase, toolCallId, name, args, isError, result, partialResult }) {
-    if (this.#block) [this.#before, this.#block] = [this.#said, null];
-    let line = this.#tools.get(toolCallId);
-    if (!line) {
-      line = toolLine(name, args);
-      this.#tools.set(toolCallId, line);
-      this.box.append(line.box);
-    }
-    if (phase === 'update') line.show(textOf(partialResult?.content));
-    if (phase === 'result') line.end(textOf(result?.content), isError);
-  }
-
-  end(said, mark = '', kind = 'aside') {
-    delete this.box.dataset.live;
-    this.box.removeAttribute('aria-busy');
-    for (const line of this.#tools.values()) line.settle();
-    if (said) this.say(said);
-    if (mark) this.box.append(note(mark, kind));
-    if (!this.box.childElementCount) this.box.remove(); // it chose to say nothing
-  }
-}
-
-/** One tool at work: what it was asked, and, folded away, what it said. */
-function toolLine(name, args) {
-  const summary = element('summary', element('b', String(name ?? 'tool')), ` ${briefly(args)}`);
-  const output = element('pre');
-  const box = element('details', summary, output);
-  box.className = 'tool';
-  box.dataset.state = 'running';
-  const show = (words) => {
-    if (!words) return;
-    const rest = words.length - SHOWN_CHARS;
-    output.textContent = rest > 0 ? `${words.slice(0, SHOWN_CHARS)}\n… ${rest} more` : words;
-  };
-  const settle = () => {
-    if (box.dataset.state === 'running') box.dataset.state = 'stopped';
-  };
-  const end = (words, isError) => {
-    show(words);
-    box.dataset.state = isError ? 'failed' : 'done';
-  };
-  return { box, show, end, settle };
-}
-
-function briefly(args) {
-  if (!args || typeof args !== 'object') return '';
-  const values = Object.values(args).map((one) => (typeof one === 'string' ? one : JSON.stringify(one)));
-  const words = values.join(' ').replace(/\s+/g, ' ');
-  return words.length > 160 ? `${words.slice(0, 160)}…` : words;
-}
-
-function article(role) {
-  const box = element('article');
-  box.dataset.role = role;
-  box.setAttribute('aria-label', role === 'user' ? 'You' : 'Homarus');
-  return box;
-}
-
-function note(words, kind) {
-  const made = element('p', words);
-  made.className = kind;
-  return made;
-}
-
-function textOf(content) {
-  if (typeof content === 'string') return content;
-  if (!Array.isArray(content)) return '';
-  const texts = content.map((part) => {
-    if (part?.type === 'text') return String(part.text ?? '');
-    return part?.type === 'image' ? '[image]' : '';
-  });
-  return texts.filter(Boolean).join('\n');
-}
-
-/** The messages of a transcript as nodes. */
-function transcript(messages) {
-  const made = document.createDocumentFragment();
-  const tools = new Map();
-  let goesOn = false; // after a tool, the same answer goes on
-  for (const message of messages) {
-    if (message.role === 'toolResult') {
-      tools.get(message.toolCallId)?.end(textOf(message.content), message.isError);
-      goesOn = true;
-      continue;
-    }
-    if (message.role !== 'user' && message.role !== 'assistant') continue;
-    const last = goesOn && message.role === 'assistant' ? made.lastElementChild : null;
-    const box = last?.dataset.role === 'assistant' ? last : article(message.role);
-    goesOn = false;
-    const said = textOf(message.content);
-    if (message.timestamp) box.title = new Date(message.timestamp).toLocaleString();
-    if (said) box.append(element('div', nodes(said)));
-    for (const part of Array.isArray(message.content) ? message.content : []) {
-      if (part?.type !== 'toolCall') continue;
-      const line = toolLine(part.name, part.arguments);
-      tools.set(part.id, line);
-      box.append(line.box);
-    }
-    if (message.openclawAbort || message.stopReason === 'aborted') box.append(note('Stopped.', 'aside'));
-    if (message.errorMessage) box.append(note(String(message.errorMessage), 'error'));
-    if (box !== last && box.childElementCount) made.append(box);
-  }
-  for (const line of tools.values()) line.settle();
-  return made;
-}
-
-/** Change the log; who reads the end goes on reading the end. */
-function keepingPlace(change) {
-  const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_PX;
+/** Change the log. A reader at its end stays there; anywhere else, what is in view stays in place. */
+function keepPlace(change) {
+  const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_PX;
+  const top = log.getBoundingClientRect().top;
+  const inView = isAtEnd ? [] : [...past.children].filter((one) => one.getBoundingClientRect().bottom > top);
+  const places = inView.slice(0, 3).map((one) => [one, one.getBoundingClientRect().top]);
   change();
-  if (atEnd) log.scrollTop = log.scrollHeight;
+  $('empty').hidden = Boolean(past.childElementCount || now.childElementCount) || !wire.isOpen;
+  const kept = places.find(([one]) => one.isConnected);
+  if (isAtEnd) log.scrollTop = log.scrollHeight;
+  else if (kept) log.scrollTop += kept[0].getBoundingClientRect().top - kept[1];
 }
 
-async function showHistory() {
+const loadMessage = (messageId, more = {}) =>
+  wire.call('chat.message.get', { sessionKey: session, messageId, ...more }).catch(() => ({}));
+
+const idOf = (message) => message?.__openclaw?.id ?? '';
+
+async function loadPage(before) {
   const asked = session;
+  const params = { sessionKey: asked, limit: PAGE_MESSAGES, maxChars: MAX_CHARS };
+  if (before) params.before = before;
+  const page = await wire.call('chat.history', params);
+  if (asked !== session) return null;
+  setSession(page.sessionKey ?? asked); // a link may have its short form, events have the full one
+  return { found: page.messages ?? [], hasMore: page.hasMore ?? false };
+}
+
+/** Load the newest messages, and put them behind the older ones that are shown already. */
+async function showHistory() {
   try {
-    const params = { sessionKey: asked, limit: HISTORY };
-    const { sessionKey = asked, messages = [] } = await wire.call('chat.history', params);
-    if (asked !== session) return;
-    session = sessionKey; // a link may have its short form, events have the full one
-    keepingPlace(() => {
-      log.replaceChildren(transcript(messages));
-      for (const { box } of runs.values()) log.append(box); // what began meanwhile
+    const loaded = await loadPage();
+    if (!loaded) return;
+    const newest = loaded.found;
+    const at = newest.length ? messages.findIndex((one) => idOf(one) === idOf(newest[0])) : -1;
+    if (at < 0) isAtStart = !loaded.hasMore;
+    messages = at < 0 ? newest : [...messages.slice(0, at), ...newest];
+    keepPlace(() => {
+      drawPast();
+      drawNow(newest);
     });
-    restoreUnsent(messages);
+    showOlderState();
   } catch (error) {
     explain(error);
   }
 }
 
-/** A message the connection broke under: given back, unless the gateway has it. */
-function restoreUnsent(messages) {
-  if (!unsent || unsent.pending) return;
-  const lost = unsent.text;
-  unsent = null;
-  const said = messages.filter((one) => one.role === 'user').slice(-5);
-  if (said.some((one) => textOf(one.content).includes(lost))) return;
-  if (!text.value) text.value = lost;
-  grow();
-  notice('The connection broke before your last message was taken; it is back in the field.');
+async function showOlder() {
+  if (isLoadingOlder || isAtStart || !messages.length || !wire.isOpen) return;
+  isLoadingOlder = true;
+  try {
+    const older = await loadPage(idOf(messages[0]));
+    if (older) {
+      isAtStart = !older.hasMore;
+      messages = [...older.found, ...messages];
+      keepPlace(drawPast);
+    }
+  } catch (error) {
+    explain(error);
+  }
+  isLoadingOlder = false;
+  showOlderState();
+}
+
+/** Have older messages loaded when the reader comes near to the oldest one. */
+function showOlderState() {
+  const button = $('load-older');
+  button.hidden = isAtStart || !messages.length;
+  if (!button.hidden) whenNear(button, showOlder);
+}
+
+/** Show the loaded messages; articles that are there already stay as they are. */
+function drawPast() {
+  const shown = new Map();
+  let place = past.firstElementChild;
+  for (const group of groupsOf(messages)) {
+    const article = articles.get(group.key) ?? articleOf(group, { load: loadMessage, keepPlace });
+    if (!article) continue;
+    shown.set(group.key, article);
+    if (article === place) place = place.nextElementSibling;
+    else past.insertBefore(article, place);
+  }
+  while (place) {
+    const next = place.nextElementSibling;
+    place.remove();
+    place = next;
+  }
+  articles = shown;
+}
+
+/** Keep of what happens now only what the history does not have. */
+function drawNow(newest) {
+  const asked = newest.filter((one) => one.role === 'user').slice(-10);
+  const keys = new Set(asked.map((one) => one.idempotencyKey));
+  const texts = new Set(asked.map((one) => textOf(one.content).trim()));
+  for (const [runId, { entry }] of questions) {
+    const isStored = entry.state === 'sent' && (keys.has(`${runId}:user`) || texts.has(entry.text));
+    if (isStored || !outbox.find(runId)) questions.delete(runId);
+  }
+  const boxes = [...questions.values()].map(({ box }) => box);
+  const live = new Set([...boxes, ...[...runs.values()].map(({ box }) => box)]);
+  for (const box of [...now.children]) if (!live.has(box)) box.remove();
+  for (const entry of outbox.of(session)) if (!questions.has(entry.runId)) showQuestion(entry);
 }
 
 // ---- conversations ----
+
+function setSession(key) {
+  session = key;
+  sessionStorage.setItem('session', key);
+}
 
 async function showSessions() {
   try {
@@ -346,7 +451,8 @@ async function showSessions() {
     for (const { key, label, displayName, derivedTitle } of sessions)
       names.set(key, label || displayName || derivedTitle || names.get(key) || key);
     const options = Array.from(names, ([key, name]) => {
-      const option = element('option', name.length > 60 ? `${name.slice(0, 60)}…` : name);
+      const words = visible(name).replace(/\s+/g, ' ');
+      const option = element('option', words.length > 60 ? `${words.slice(0, 60)}…` : words);
       option.value = key;
       option.title = key;
       return option;
@@ -359,61 +465,135 @@ async function showSessions() {
 }
 
 function openSession(key) {
-  session = key;
-  sessionStorage.setItem('session', key);
+  setSession(key);
   setRuns(() => runs.clear());
+  questions.clear();
   notice('');
-  log.replaceChildren();
+  [messages, articles, isAtStart] = [[], new Map(), false];
+  past.replaceChildren();
+  now.replaceChildren();
+  $('load-older').hidden = true;
+  restoreDraft();
   showHistory();
   showSessions();
-  text.focus();
+  if (!TOUCH.matches) text.focus();
 }
 
 $('sessions').addEventListener('change', () => openSession($('sessions').value));
 $('new').addEventListener('click', () =>
   openSession(`agent:${defaults.defaultAgentId || 'main'}:web-${randomId().slice(0, 12)}`),
 );
+$('load-older').addEventListener('click', showOlder);
 
-// ---- asking ----
+// ---- sending ----
 
-async function send() {
+/** Put the message into the outbox; it is sent now, or when the connection is back. */
+function send() {
   const message = text.value.trim();
-  if (!message || !wire.isOpen) return;
-  const asked = session;
-  const runId = randomId();
-  const question = article('user');
-  question.append(element('div', nodes(message)));
+  if ((!message && !attachments.count) || !session) return;
+  const entry = outbox.add({ runId: randomId(), session, text: message, images: attachments.takeAll() });
   text.value = '';
+  saveDraft();
   grow();
   notice('');
-  log.append(question);
-  answer(runId, true);
+  showQuestion(entry);
   log.scrollTop = log.scrollHeight;
-  unsent = { text: message, pending: true };
-  try {
-    const params = { sessionKey: asked, message, idempotencyKey: runId };
-    const { status, aborted } = await wire.call('chat.send', params);
-    unsent = null;
-    if (aborted !== undefined || status === 'ok') forget(runId); // a word that stops, or a repeat
-  } catch (error) {
-    forget(runId);
-    if (error instanceof Refused) unsent = null;
-    else if (unsent) unsent.pending = false;
-    explain(error);
+  sendWaiting();
+}
+
+function showQuestion(entry) {
+  const question = { ...questionOf(entry), entry };
+  questions.set(entry.runId, question);
+  keepPlace(() => now.append(question.box));
+  showEntryState(entry);
+}
+
+function showEntryState(entry) {
+  const question = questions.get(entry.runId);
+  if (!question) return;
+  question.row.querySelector('.discard')?.remove();
+  if (entry.state !== 'waiting') {
+    question.set('');
+    return;
+  }
+  question.set(wire.isOpen ? 'Sending…' : 'Waits for the connection');
+  if (!wire.isOpen) addReturn(question, entry);
+}
+
+/** A button that takes a message back into the field. */
+function addReturn({ row, box }, entry) {
+  const button = element('button', 'Edit');
+  button.type = 'button';
+  button.className = 'discard';
+  button.addEventListener('click', () => {
+    outbox.remove(entry.runId);
+    questions.delete(entry.runId);
+    box.remove();
+    text.value = [entry.text, text.value].filter(Boolean).join('\n');
+    attachments.put(entry.images);
+    saveDraft();
+    grow();
+    text.focus();
+  });
+  row.append(button);
+}
+
+async function sendWaiting() {
+  for (let entry = outbox.next(); entry && wire.isOpen; entry = outbox.next()) {
+    outbox.update(entry, 'sending');
+    await sendEntry(entry);
   }
 }
 
-function forget(runId) {
+async function sendEntry(entry) {
+  const { runId, session: sessionKey, text: message, images } = entry;
+  if (sessionKey === session) {
+    showEntryState(entry);
+    keepPlace(() => answer(runId, true));
+  }
+  try {
+    const params = { sessionKey, message, idempotencyKey: runId };
+    if (images.length)
+      params.attachments = images.map(({ name, url }) => ({ type: 'image', fileName: name, content: url }));
+    const { status, aborted } = await wire.call('chat.send', params);
+    outbox.update(entry, 'sent');
+    if (aborted !== undefined) forgetRun(runId); // a word that stops
+    if (status === 'ok') {
+      forgetRun(runId); // it was answered while the connection was lost
+      refreshSoon();
+    }
+  } catch (error) {
+    forgetAnswer(runId);
+    if (error instanceof Refused) failEntry(entry, error);
+    else {
+      outbox.update(entry, 'waiting'); // sent again under the same key
+      showEntryState(entry);
+      if (wire.isOpen) setTimeout(sendWaiting, RESEND_MS);
+    }
+  }
+}
+
+function forgetAnswer(runId) {
   setRuns(() => {
     runs.get(runId)?.end('');
     runs.delete(runId);
   });
 }
 
+/** The gateway refused a message: it stays in view, with the reason. */
+function failEntry(entry, error) {
+  outbox.remove(entry.runId);
+  const question = questions.get(entry.runId);
+  if (!question) return;
+  question.set('Not sent', 'error');
+  question.box.insertBefore(note(error.message, 'error'), question.row);
+  addReturn(question, entry);
+}
+
 async function stop() {
   try {
     const { runIds = [] } = await wire.call('chat.abort', { sessionKey: session });
-    for (const runId of [...runs.keys()]) if (!runIds.includes(runId)) forget(runId);
+    for (const runId of [...runs.keys()]) if (!runIds.includes(runId)) forgetRun(runId);
   } catch (error) {
     explain(error);
   }
@@ -423,9 +603,32 @@ function explain(error) {
   if (wire.isOpen) notice(error.message);
 }
 
+// ---- the field ----
+
 function grow() {
   text.style.height = 'auto';
-  text.style.height = `${Math.min(text.scrollHeight, innerHeight / 3)}px`;
+  text.style.height = `${Math.min(text.scrollHeight, innerHeight * 0.4)}px`;
+}
+
+const draftName = () => `draft:${session}`;
+
+function saveDraft() {
+  try {
+    if (text.value) sessionStorage.setItem(draftName(), text.value);
+    else sessionStorage.removeItem(draftName());
+  } catch {
+    // The storage is full: the text stays in the field.
+  }
+}
+
+function restoreDraft() {
+  text.value = sessionStorage.getItem(draftName()) ?? '';
+  grow();
+}
+
+function describeKeys() {
+  text.enterKeyHint = TOUCH.matches ? 'enter' : 'send';
+  $('hint').textContent = TOUCH.matches ? '' : 'Enter sends · Shift+Enter starts a line';
 }
 
 $('composer').addEventListener('submit', (event) => {
@@ -433,14 +636,71 @@ $('composer').addEventListener('submit', (event) => {
   send();
 });
 $('stop').addEventListener('click', stop);
-text.addEventListener('input', grow);
+text.addEventListener('input', () => {
+  grow();
+  saveDraft();
+});
 text.addEventListener('keydown', (event) => {
-  if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+  const isComposing = event.isComposing || event.keyCode === 229; // Enter ends the composition
+  if (event.key !== 'Enter' || event.shiftKey || isComposing || TOUCH.matches) return;
   event.preventDefault();
   send();
 });
 addEventListener('keydown', (event) => {
   if (event.key === 'Escape' && runs.size) stop();
 });
+TOUCH.addEventListener('change', describeKeys);
 
+$('attach').addEventListener('click', () => $('file').click());
+$('file').addEventListener('change', async () => {
+  await attachments.add($('file').files);
+  $('file').value = '';
+});
+text.addEventListener('paste', (event) => {
+  const images = imagesOf(event.clipboardData);
+  if (!images.length) return;
+  event.preventDefault();
+  attachments.add(images);
+});
+for (const kind of ['dragover', 'drop', 'dragleave'])
+  addEventListener(kind, (event) => {
+    if (kind !== 'dragleave') event.preventDefault(); // the browser would open the file
+    $('composer').toggleAttribute('data-over', kind === 'dragover');
+    if (kind !== 'drop' || !event.dataTransfer?.files.length) return;
+    notice('');
+    attachments.add(event.dataTransfer.files);
+  });
+
+// ---- copying ----
+
+addEventListener('click', async (event) => {
+  const button = event.target.closest?.('button.copy');
+  if (!button) return;
+  const block = button.closest('figure, .command');
+  const code = block?.querySelector('code').textContent;
+  const done = await copy(code ?? (await sourceOf(button.closest('article'))));
+  button.textContent = done ? 'Copied' : 'Not copied';
+  announce(button.textContent);
+  setTimeout(() => (button.textContent = 'Copy'), 1_500);
+});
+
+/** Copy a text; a page over plain http has only the old way. */
+async function copy(words) {
+  try {
+    await navigator.clipboard.writeText(words);
+    return true;
+  } catch {
+    const field = element('textarea', words);
+    field.className = 'unseen';
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand('copy');
+    field.remove();
+    return done;
+  }
+}
+
+describeKeys();
+restoreDraft();
+for (const entry of outbox.of(session)) showQuestion(entry);
 wire.connect();

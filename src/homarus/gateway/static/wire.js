@@ -4,7 +4,6 @@
 const PROTOCOL = 3;
 const CLIENT = { id: 'webchat-ui', mode: 'webchat', version: 'web' };
 const ROLE = 'operator';
-const SCOPES = ['operator.read', 'operator.write'];
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15_000;
 const ANSWER_MS = 30_000;
@@ -18,14 +17,23 @@ export class Refused extends Error {
   }
 }
 
+/** This browser cannot prove who it is: the page came over plain http, or the browser is old. */
+export class NoDeviceKeyError extends Refused {
+  constructor(isInsecure, refusal) {
+    super(refusal ?? { message: 'this browser cannot make a device key' });
+    this.isInsecure = isInsecure;
+  }
+}
+
 /**
- * A connection that comes back by itself. `secret()` is asked at each attempt; `on` is
- * {open(hello), event(name, payload), lost(), waiting(afterMs), refused(error), missed()}.
- * After `refused` it stays closed until `connect()`.
+ * A connection that comes back by itself. `secret()` and `scopes()` are called at each attempt;
+ * `on` is {open(hello), event(name, payload), lost(), waiting(afterMs, why), refused(error),
+ * missed()}. After `refused` it stays closed until `connect()`.
  */
 export class Wire {
   #on;
   #secret;
+  #scopes;
   #socket = null;
   #asked = new Map(); // id → {resolve, reject, timer}
   #lastId = 0;
@@ -36,8 +44,9 @@ export class Wire {
   #watch = 0;
   #instance = randomId();
 
-  constructor({ secret, on }) {
+  constructor({ secret, scopes, on }) {
     this.#secret = secret;
+    this.#scopes = scopes;
     this.#on = on;
     const hurry = () => this.#timer && this.connect();
     addEventListener('online', hurry);
@@ -70,12 +79,12 @@ export class Wire {
         });
       else if (this.isOpen) this.#hear(frame);
     };
-    socket.onclose = () => {
+    socket.onclose = ({ reason }) => {
       if (socket !== this.#socket) return;
       this.#socket = null;
       this.#end();
       if (refusal instanceof Refused) this.#on.refused(refusal);
-      else this.#again();
+      else this.#again(reason);
     };
   }
 
@@ -97,21 +106,30 @@ export class Wire {
   }
 
   async #greet(socket, { nonce, ts }) {
-    const secret = this.#secret();
+    const isInsecure = !globalThis.isSecureContext || !globalThis.crypto?.subtle;
+    // Over plain http everyone on the way could read a secret: it is not sent. A proxy that has
+    // authenticated the user needs none.
+    const secret = isInsecure ? '' : this.#secret();
+    const scopes = this.#scopes();
     const auth = secret ? { token: secret, password: secret } : undefined;
-    const device = await identify({ nonce, at: ts || Date.now(), token: secret });
+    const device = isInsecure
+      ? undefined
+      : await identify({ nonce, at: ts || Date.now(), token: secret, scopes });
+    if (!isInsecure && !device) throw new NoDeviceKeyError(false);
     if (socket !== this.#socket) return;
     const hello = await this.call('connect', {
       minProtocol: PROTOCOL,
       maxProtocol: PROTOCOL,
       client: { ...CLIENT, platform: navigator.platform || 'web', instanceId: this.#instance },
       role: ROLE,
-      scopes: SCOPES,
+      scopes,
       caps: ['tool-events'],
       auth,
       device,
       locale: navigator.language,
       userAgent: navigator.userAgent,
+    }).catch((error) => {
+      throw isInsecure && error instanceof Refused ? new NoDeviceKeyError(true, error) : error;
     });
     this.#tries = 0;
     this.#seq = null;
@@ -152,11 +170,11 @@ export class Wire {
     if (wasOpen) this.#on.lost();
   }
 
-  #again() {
+  #again(why) {
     const limit = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** this.#tries++);
     const afterMs = limit * (0.5 + Math.random() / 2); // so that tabs do not come all at once
     this.#timer = setTimeout(() => this.connect(), afterMs);
-    this.#on.waiting(afterMs);
+    this.#on.waiting(afterMs, why);
   }
 }
 
@@ -174,8 +192,7 @@ function parse(text) {
 }
 
 /** This browser, proven by its key over the challenge; nothing where the browser has no keys. */
-async function identify({ nonce, at, token }) {
-  if (!globalThis.crypto?.subtle) return undefined; // plain http from another machine
+async function identify({ nonce, at, token, scopes }) {
   let keys;
   try {
     keys = await deviceKeys();
@@ -185,7 +202,7 @@ async function identify({ nonce, at, token }) {
   const raw = new Uint8Array(await crypto.subtle.exportKey('raw', keys.publicKey));
   const id = hex(new Uint8Array(await crypto.subtle.digest('SHA-256', raw)));
   const { id: client, mode } = CLIENT;
-  const signed = ['v2', id, client, mode, ROLE, SCOPES.join(','), at, token, nonce].join('|');
+  const signed = ['v2', id, client, mode, ROLE, scopes.join(','), at, token, nonce].join('|');
   const signature = await crypto.subtle.sign(
     'Ed25519',
     keys.privateKey,

@@ -72,15 +72,15 @@ class WizardFlow:
         """Run every section that is not finished yet, then show how to go on."""
         await self._resume()
         loaded = self._services.load()
-        if not self._answers:
+        if self._answers.is_empty and self._dialog.is_interactive:
             await self._dialog.note("Welcome to Homarus", _WELCOME)
-        sections: tuple[Section, ...] = _ORDER
-        if loaded.exists and not self._answers.done and await self._keep(loaded):
-            sections = ("health", "daemon")
+        is_kept = loaded.exists and not self._answers.done and await self._keep(loaded)
+        sections: tuple[Section, ...] = ("health", "daemon") if is_kept else _ORDER
         for section in sections:
             if section not in self._answers.done and section not in self._options.skips:
                 await self._run(section)
-                self._answers.finish(section)
+                if not is_kept:
+                    self._answers.finish(section)
         self._answers.remove()
         await self._dialog.note("Done", await self._services.describe_end())
 
@@ -99,7 +99,7 @@ class WizardFlow:
         self._answers.remove()
 
     async def _resume(self) -> None:
-        if not self._answers or not self._dialog.is_interactive:
+        if self._answers.is_empty or not self._dialog.is_interactive:
             return
         finished = ", ".join(self._answers.done) or "nothing yet"
         step = WizardStep(
@@ -111,7 +111,7 @@ class WizardFlow:
         )
         if not await self._dialog.confirm(step):
             self._answers.remove()
-        self._answers.forget("wizard.")
+        self._answers.forget("wizard.resume")
 
     async def _keep(self, loaded: LoadedConfig) -> bool:
         """Return whether an existing config stays as it is."""
@@ -277,7 +277,7 @@ class WizardFlow:
             await self._dialog.note("The service is installed", "homarus gateway status shows it.")
             return
         if state != "available":
-            if self._answers.find("daemon.install"):
+            if self._answers.pop_preset("daemon.install"):
                 raise UserError(state, fix="homarus gateway run runs it in the foreground")
             await self._dialog.note(
                 "No service here", f"{state}.\nhomarus gateway run runs it in the foreground."

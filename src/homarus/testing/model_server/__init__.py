@@ -18,6 +18,7 @@ markers in the last user message steer it (`§` ends free text):
     MOCK:echo                         the message back, without its markers
     MOCK:empty                        nothing at all
     MOCK:length                       end as if the output limit was reached
+    MOCK:filtered                     begin, and end as if a content filter stopped it
     MOCK:tool:NAME:{JSON}§            a tool call; several are made together
     MOCK:next                         what follows is for the next request of this message
     MOCK:delay:MS[:TIMES]             wait before the first byte; only TIMES times if given

@@ -99,6 +99,7 @@ _WORDS: dict[str, Callable[[list[float]], list[ScriptStep]]] = {
     "short": lambda _: [Say(SHORT)],
     "long": _long,
     "length": lambda _: [Stop("length")],
+    "filtered": lambda _: [Say(SHORT[:1]), Stop("filtered")],
     "delay": lambda numbers: [Delay(_first(numbers, 0) / 1000)],
     "cut": lambda numbers: [BodyFraming(cut_at_byte=int(_first(numbers, 0)))],
     "malformed": lambda _: [Raw(b'data: {"choices":[{"delta":\n\n')],

@@ -1,8 +1,13 @@
-"""The `exec` tool: a shell command, run after a person said yes to exactly that text."""
+"""The `exec` tool: a shell command, run after a person said yes to exactly that text.
+
+Where the person at the terminal said "always", the same command in the same folder is not asked
+about again, at the terminal.
+"""
 
 import os
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -13,7 +18,13 @@ from homarus.config.schema import Config
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Text
 from homarus.core.session_keys import main_key
-from homarus.policy.restrictions import exec_refusal, sandbox_mode
+from homarus.policy.restrictions import exec_asks_always, exec_refusal, sandbox_mode
+from homarus.tools.exec.allowlist import (
+    CommandAllowlist,
+    CommandLine,
+    ExactCommand,
+    exact_command,
+)
 from homarus.tools.exec.approval import approval_request
 from homarus.tools.exec.environment import build_environment
 from homarus.tools.exec.run import CommandResult, run_command
@@ -24,6 +35,7 @@ from homarus.tools.tool import Tool, ToolContext, ToolOutput, tool
 TIMEOUT_S = 1800.0
 MAX_TIMEOUT_S = 86_400.0
 MAX_COMMAND_CHARS = 20_000
+_TERMINAL: Final = "cli"  # the channel of a chat in this process
 
 
 # Which conversations' commands may run outside a sandbox: all, an agent's own, none.
@@ -39,7 +51,16 @@ def tools(context: ToolSourceContext) -> Sequence[Tool]:
     def find_refusal() -> str:
         return exec_refusal(config, agent_id, read_approvals(state) if state else {})
 
-    return [exec_tool(float(timeout_s), unsandboxed_scope(config, agent_id), find_refusal)]
+    allowlist = None
+    if state:
+        asks_always = partial(_asks_always, config, agent_id, state)
+        allowlist = CommandAllowlist(state, agent_id, asks_always)
+    scope = unsandboxed_scope(config, agent_id)
+    return [exec_tool(float(timeout_s), scope, find_refusal, allowlist)]
+
+
+def _asks_always(config: Config, agent_id: str, state: Path) -> bool:
+    return exec_asks_always(config, agent_id, read_approvals(state))
 
 
 def unsandboxed_scope(config: Config, agent_id: str) -> UnsandboxedScope:
@@ -56,10 +77,12 @@ def exec_tool(
     default_timeout_s: float = TIMEOUT_S,
     unboxed: UnsandboxedScope = "all",
     find_refusal: Callable[[], str] = str,
+    allowlist: CommandAllowlist | None = None,
 ) -> Tool:
     """The tool, with the time a command gets when the model names none.
 
-    `find_refusal` returns why the settings forbid every command, "" if they do not.
+    `find_refusal` returns why the settings forbid every command, "" if they do not. `allowlist` has
+    the commands that a person allowed for good.
     """
 
     @tool(
@@ -87,7 +110,7 @@ def exec_tool(
             ),
         ] = None,
     ) -> ToolOutput:
-        """Run a shell command in the workspace. A person is asked first, every time.
+        """Run a shell command in the workspace. A person is asked first.
 
         It has no terminal and no input. Processes it leaves in the background end with it.
         """
@@ -97,7 +120,9 @@ def exec_tool(
                 f"exec denied: {refusal}",
                 fix="go on without commands; only the owner can change that",
             )
-        return await _exec(ctx, command, workdir or ".", env or {}, timeout_s or default_timeout_s)
+        limit_s = timeout_s or default_timeout_s
+        given = command, workdir or ".", env or {}
+        return await _exec(ctx, *given, timeout_s=limit_s, allowlist=allowlist)
 
     return run
 
@@ -106,7 +131,13 @@ execute = exec_tool(TIMEOUT_S, "all")
 
 
 async def _exec(
-    ctx: ToolContext, command: str, workdir: str, env: dict[str, str], timeout_s: float
+    ctx: ToolContext,
+    command: str,
+    workdir: str,
+    env: dict[str, str],
+    *,
+    timeout_s: float,
+    allowlist: CommandAllowlist | None,
 ) -> ToolOutput:
     _check(command)
     environment = build_environment(env, os.environ)
@@ -115,8 +146,8 @@ async def _exec(
         if not isinstance(held.folder, DescriptorFolder):
             raise ToolDeniedError("exec denied: it needs Linux or macOS")
         folder = str(ctx.workspace / held.path)
-        question = approval_request(command, folder=folder, env=env, timeout_s=timeout_s)
-        if not await ctx.ask(question):
+        line = CommandLine(command, folder, environment, env)
+        if not await _is_approved(ctx, line, timeout_s, allowlist):
             raise ToolDeniedError("exec denied: nobody approved this command")
         with beneath.open_dir(workdir) as now:
             if not os.path.samestat(now.folder.stat_self(), held.folder.stat_self()):
@@ -129,6 +160,31 @@ async def _exec(
             show=ctx.progress,
         )
     return _result(outcome, folder, timeout_s)
+
+
+async def _is_approved(
+    ctx: ToolContext, line: CommandLine, timeout_s: float, allowlist: CommandAllowlist | None
+) -> bool:
+    """Ask the person, unless they allowed exactly this command for good, at the terminal."""
+    always, save = "", None
+    if allowlist and ctx.here and ctx.here.channel == _TERMINAL:
+        exact = allowlist.refusal() or exact_command(line, ctx.workspace)
+        if isinstance(exact, ExactCommand):
+            if allowlist.contains(exact):
+                return True
+            always = "exactly this command, in this folder"
+            save = partial(allowlist.add, line, exact)
+        else:
+            always = f"not offered, because {exact}"
+    question = approval_request(
+        line.command,
+        folder=line.folder,
+        env=line.requested,
+        timeout_s=timeout_s,
+        always=always,
+        allow_always=save,
+    )
+    return await ctx.ask(question)
 
 
 def _check_unboxed(ctx: ToolContext, unboxed: UnsandboxedScope) -> None:

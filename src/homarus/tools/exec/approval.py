@@ -8,7 +8,7 @@ command come first and the command is indented, so it cannot imitate them.
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from homarus.core.text import escape_invisible
 from homarus.tools.tool import ApprovalRequest
@@ -31,17 +31,28 @@ _LOOKALIKES = frozenset("аАВеЕԁһНіІјЈкКӏӀМоОрРԛԚѕЅТѵ�
 
 
 def approval_request(
-    command: str, *, folder: str, env: Mapping[str, str], timeout_s: float
+    command: str,
+    *,
+    folder: str,
+    env: Mapping[str, str],
+    timeout_s: float,
+    always: str = "",
+    allow_always: Callable[[], None] | None = None,
 ) -> ApprovalRequest:
-    """Return the request that shows what would run, where and with what."""
+    """Return the request that shows what would run, where and with what.
+
+    `always` says what an answer for good would allow, or why there is none.
+    """
     lines = command.count("\n") + 1
     size = (
         f"{lines} lines, {len(command)} characters" if lines > 1 else f"{len(command)} characters"
     )
     facts = [f"folder: {_on_one_line(folder)}", f"time: at most {timeout_s:g} s"]
     facts += [f"variable: {name}={_on_one_line(value)}" for name, value in sorted(env.items())]
+    facts += [f"always: {_on_one_line(always)}"] if always else []
     shown = "\n".join(f"    {line}" for line in escape_deceptive_chars(command).split("\n"))
-    return ApprovalRequest("Run this command?", "\n".join([*facts, f"command ({size}):", shown]))
+    detail = "\n".join([*facts, f"command ({size}):", shown])
+    return ApprovalRequest("Run this command?", detail, allow_always)
 
 
 def escape_deceptive_chars(text: str) -> str:

@@ -1,0 +1,101 @@
+"""Values that a shell completes: agent ids, session keys, channels, providers, config keys.
+
+They are read from files without checks, because a person waits for them. A value that a shell could
+interpret is left out: session keys contain ids that senders chose.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from homarus.config.paths import Paths
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.:@/+=-]{1,200}")
+_MAX_FILE_BYTES = 20 << 20
+Completion = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def _complete(names: Callable[[str], Iterable[str]]) -> Completion:
+    """Return a completion function of click; a value that cannot be read completes nothing."""
+
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        from homarus.core.errors import HomarusError
+
+        try:
+            found = sorted(set(names(incomplete)))
+        except (HomarusError, OSError, ValueError, AttributeError, TypeError):
+            return []
+        return [name for name in found if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
+
+    return complete
+
+
+def directories(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Let the shell complete the name of a directory."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def files(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Let the shell complete the name of a file."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _tree() -> dict[str, Any]:
+    from homarus.config.load import read_raw
+
+    return read_raw(Paths.find(os.environ))
+
+
+def _agents(_incomplete: str) -> Iterable[str]:
+    agents = _tree().get("agents") or {}
+    return [str(entry["id"]) for entry in agents.get("list") or () if "id" in entry] or ["main"]
+
+
+def _sessions(_incomplete: str) -> Iterable[str]:
+    for file in (Paths.find(os.environ).state / "agents").glob("*/sessions/sessions.json"):
+        if file.stat().st_size <= _MAX_FILE_BYTES:
+            yield from json.loads(file.read_text(encoding="utf-8"))
+
+
+def _channels(_incomplete: str) -> Iterable[str]:
+    from homarus.channels.registry import available_channels
+
+    return available_channels()
+
+
+def _providers(_incomplete: str) -> Iterable[str]:
+    from homarus.providers.catalog import VENDORS
+
+    models = _tree().get("models") or {}
+    return [*VENDORS, *(models.get("providers") or {})]
+
+
+def _models(_incomplete: str) -> Iterable[str]:
+    from homarus.providers.catalog import MODELS
+
+    return [f"{provider}/{name}" for provider, name in MODELS]
+
+
+def _config_keys(incomplete: str) -> Iterable[str]:
+    from homarus.config.known_keys import lookup, root_key
+
+    path, dot, _ = incomplete.rpartition(".")
+    node = lookup(path.split(".")) if path else root_key()
+    return [f"{path}{dot}{name}" for name in node.names] if node else ()
+
+
+agents = _complete(_agents)
+sessions = _complete(_sessions)
+channels = _complete(_channels)
+providers = _complete(_providers)
+models = _complete(_models)
+config_keys = _complete(_config_keys)
