@@ -79,6 +79,7 @@ class LineEditor:
         get_above: Callable[[int], list[str]],
     ) -> None:
         self._on_submit, self._on_interrupt, self._get_above = on_submit, on_interrupt, get_above
+        self._started = asyncio.Event()
         self._is_suspended = False
         self._key_at_s = 0.0
         self._is_burst = False
@@ -108,7 +109,9 @@ class LineEditor:
     async def run(self) -> None:
         """Edit until the person leaves or the terminal is gone."""
         with suppress(EOFError):
-            await self._session.prompt_async(handle_sigint=False, set_exception_handler=False)
+            await self._session.prompt_async(
+                pre_run=self._started.set, handle_sigint=False, set_exception_handler=False
+            )
 
     def leave(self) -> None:
         """End `run`."""
@@ -140,6 +143,7 @@ class LineEditor:
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
         """Give the terminal to the caller; what was typed stays, and is shown again afterwards."""
+        await self._started.wait()  # a run that is resumed at the start may ask before
         with set_app(self._app):
             async with in_terminal():
                 self._is_suspended = True
