@@ -246,9 +246,9 @@ def _completion(paths: Paths, kept: list[Kept]) -> Iterator[Removal]:
     for name in _COMPLETION_SCRIPTS:
         if "homarus" in _head(paths.home / name):
             yield Removal("shell", paths.home / name, "a completion script", (paths.home / name,))
-    for name in _SHELL_FILES:
-        if "homarus completion" in _head(paths.home / name):
-            kept.append(Kept(paths.home / name, "delete the line with `homarus completion` in it"))
+    files = [paths.home / name for name in _SHELL_FILES]
+    why = "delete the line with `homarus completion` in it"
+    kept += [Kept(file, why) for file in files if "homarus completion" in _head(file)]
 
 
 def _other_profiles(paths: Paths) -> Iterator[Path]:
