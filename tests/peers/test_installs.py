@@ -24,7 +24,7 @@ from homarus.testing.model_server import ModelServer
 from tests.docs.test_readme_commands import TYPED
 from tests.e2e.program import PAINT, TAKE_TERMINAL
 from tests.peers.install import venv
-from tests.peers.wheel import NewUser, build, clean_env, installed
+from tests.peers.wheel import NewUser, build, clean_env
 from tests.style.rules import ROOT, tracked
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
@@ -32,11 +32,6 @@ pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 READY_S = 300.0
 # These wait for a person, for a bot's code, or keep running; other tests drive them.
 ATTENDED = ("chat", "gateway", "pairing approve", "channels add", "models set", "onboard", "qr")
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("wheel", tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture
@@ -86,9 +81,8 @@ def test_wheel_has_every_file_of_the_package(wheel: Path) -> None:
 
 
 def test_readme_commands_work_from_the_wheel(
-    wheel: Path, model: ModelServer, tmp_path: Path
+    programs: Path, model: ModelServer, tmp_path: Path
 ) -> None:
-    programs = installed(wheel, tmp_path / "venv")
     home = tmp_path / "home"
     home.mkdir()
     user = NewUser(home, clean_env(home, programs))
