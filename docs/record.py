@@ -6,6 +6,8 @@ drawn line by line. The file's name selects the session:
     chat       a chat
     channels   from nothing to a bot that answers: the service is our fake of Telegram
                (homarus.testing.telegram_server), and the chat is shown behind a bar
+    onboarding the wizard that a new user sees; the service is our scripted model
+               (homarus.testing.model_server)
     memory     notes are written, found and read, and the index's status; without vectors
 
 What differs each time (ports, process ids, pairing codes, dates) is replaced by fixed values.
@@ -41,7 +43,8 @@ ASKED = ("Hello! What are you?", "/status", "/quit")
 TOKEN = "700000001:AAfake-token_0123456789abcdefghijklm"  # noqa: S105 - the fake's own
 GREETING, QUESTION = "Hello!", "Tell me a joke about lobsters."
 BAR = "│ "
-PROMPT = re.compile(r"^(?:> |\$ )")
+PROMPT = re.compile(r"^(?:> |\$ |(?:Number|Answer|Not shown)\b.*:)")
+ANSWER = re.compile(r"Number|Answer|Not shown")
 CODE = re.compile(r"(?<=Your code: )\w+")
 
 
@@ -87,6 +90,38 @@ def record_channels(home: Home) -> list[str]:
         shown = [line.replace(changing, same) for line in shown]
     shown = [re.sub(r"#token=\w+", "#token=…", line) for line in shown]
     return [re.sub(r"\(process \d+\)", "(process 4711)", line) for line in shown]
+
+
+def record_onboarding(home: Home) -> list[str]:
+    """Return the lines of the onboarding of a new user."""
+    with served("homarus.testing.model_server") as url:
+        terminal = Terminal(home, "onboard", "--skip-daemon")
+        try:
+            for question, prompt, typed in (
+                ("Which model should answer?", "Number:", "10"),
+                ("The base URL", "/v1):", url),
+                ("Which API", "Number [1]:", ""),
+                ("A name", "[custom]:", "llama"),
+                ("The API key", "Not shown:", ""),
+                ("Which model?", "Number [1]:", ""),
+                ("called?", "[Homarus]:", "Nyx"),
+                ("folder", "workspace]:", ""),
+                ("Which chat service", "Number [1]:", ""),
+            ):
+                terminal.wait_for(question)
+                terminal.wait_for(prompt)
+                terminal.type(typed)
+            assert terminal.end() == 0, terminal.screen
+        finally:
+            terminal.close()
+    # The line editor draws its prompt again when a line is sent: the last one counts.
+    lines = _lines(terminal.screen)
+    shown = [
+        line[line.rfind(asked[0]) :] if (asked := ANSWER.match(line)) else line for line in lines
+    ]
+    shown = [line.replace(url, "http://127.0.0.1:8080/v1") for line in shown]
+    shown = [re.sub(r"#token=\w+", "#token=…", line) for line in shown]
+    return ["$ homarus onboard", *shown]
 
 
 def record_memory(home: Home) -> list[str]:
@@ -216,7 +251,12 @@ def _wait_for(done: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-SESSIONS = {"chat": record_chat, "channels": record_channels, "memory": record_memory}
+SESSIONS = {
+    "chat": record_chat,
+    "channels": record_channels,
+    "memory": record_memory,
+    "onboarding": record_onboarding,
+}
 
 
 def main(file: Path) -> None:

@@ -45,6 +45,15 @@ def test_memory_picture_matches_the_program(tmp_path: Path) -> None:
     assert drawn == now, "record it anew: python docs/record.py"
 
 
+def test_onboarding_picture_matches_the_program(tmp_path: Path) -> None:
+    home = Home(tmp_path, {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "NO_COLOR": "1"})
+    shown = record.wrap([row.replace(str(tmp_path), "~") for row in record.record_onboarding(home)])
+    servers = re.compile(r"Ollama|LM Studio")  # one may run on this machine
+    drawn, now = ([row for row in rows if not servers.search(row)]
+                  for rows in (rows_of("onboarding"), shown))  # fmt: skip
+    assert drawn == now, "record it again: python docs/record.py"
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_commands_in_pictures_exist(name: str) -> None:
     typed = [row.removeprefix("$ ").removesuffix(" &") for row in rows_of(name) if row[:2] == "$ "]

@@ -140,8 +140,7 @@ def onboard_at_terminal(given: Mapping[str, Any] | None = None) -> None:
     if given.get("reset"):
         answers.remove()
     for step, answer in _answers(given).items():
-        if step != "model.key":
-            answers.preset(step, answer)
+        answers.preset(step, answer)
     flow = WizardFlow(TerminalPrompter(), make_services("onboard"), answers, _options(given))
     run_wizard(flow.onboard)
 
@@ -168,7 +167,10 @@ def onboard_by_options(given: Mapping[str, Any], *, as_json: bool) -> None:
     from homarus.gateway.wizard.flow import WizardFlow
 
     paths = Paths.find(os.environ)
-    prompter, answers = OptionPrompter(_answers(given), is_silent=as_json), WizardAnswers()
+    given_answers, answers = _answers(given), WizardAnswers()
+    if given_answers.get("model.provider") == "custom":
+        given_answers.setdefault("model.key", "")  # not every service needs one
+    prompter = OptionPrompter(given_answers, is_silent=as_json)
     answers.preset("daemon.install", given["daemon"])
     options = _options(given, is_silent=True)
     flow = WizardFlow(prompter, make_services("onboard"), answers, options)
@@ -239,8 +241,6 @@ def _answers(given: Mapping[str, Any]) -> dict[str, Json]:
         raise UserError("one key is enough", fix="homarus models auth add stores the others")
     provider = _provider(given, keys)
     key = given.get("custom_api_key") if provider == "custom" else keys.get(provider)
-    if provider == "custom":
-        answers["model.key"] = ""
     if key:
         answers |= {"model.found": False, "model.key": _read_secret(key)}
     model = given.get("custom_model_id") if provider == "custom" else given.get("model")

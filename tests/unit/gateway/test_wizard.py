@@ -211,6 +211,24 @@ async def test_another_service_is_written_before_its_key_is_stored(machine: Mach
     assert machine.profiles == {"mine:default": GOOD}
 
 
+async def test_new_service_gets_no_credential_and_no_variable_of_the_machine(
+    machine: Machine,
+) -> None:
+    machine.env["MINE_API_KEY"] = "sk-of-the-machine"
+    answers = {
+        "model.provider": "custom",
+        "model.url": ["http://127.0.0.1:9/${MINE_API_KEY}", "http://127.0.0.1:9/v1"],
+        "model.name": "mine",
+        "model.key": ["${MINE_API_KEY}", ""],
+        "model.other": ["${MINE_API_KEY}", "m-1"],
+        "model.failed": "continue",
+    }
+    prompter = ScriptedPrompter(**answers)
+    await machine.flow(prompter).configure("model")
+    assert machine.probed == [("mine/m-1", "")] and not machine.profiles
+    assert len(prompter.rejected) == 3
+
+
 async def test_demo_model_is_fetched_or_its_package_is_named(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,11 +49,15 @@ class WizardAnswers:
 
     def find(self, step: str) -> Json:
         """Return the answer to a step, None when it was not answered yet."""
-        return self._answers.get(step, self._presets.get(step))
+        return self._answers.get(step)
 
     def preset(self, step: str, answer: Json) -> None:
-        """Answer a step in advance, once: an answer that is forgotten is asked for."""
+        """Answer a step in advance; the answer may be a secret, and is used once."""
         self._presets[step] = answer
+
+    def pop_preset(self, step: str) -> Json:
+        """Return and remove the answer that a step was given in advance, None without one."""
+        return self._presets.pop(step, None)
 
     def save(self, step: str, answer: Json) -> None:
         """Save the answer to a step."""
@@ -65,8 +69,6 @@ class WizardAnswers:
         self._answers = {
             step: answer for step, answer in self._answers.items() if not step.startswith(prefixes)
         }
-        for step in [step for step in self._presets if step.startswith(prefixes)]:
-            del self._presets[step]
         self._write()
 
     def finish(self, section: str) -> None:

@@ -120,7 +120,7 @@ class ChannelSection:
             value = text.strip()
             if not value and not field.is_optional:
                 raise UserError("this is needed")
-            if not value.isprintable() or "${" in value:
+            if not value.isprintable():
                 raise UserError("that cannot be one: copy it again")
             return value
 

@@ -277,7 +277,7 @@ class WizardFlow:
             await self._dialog.note("The service is installed", "homarus gateway status shows it.")
             return
         if state != "available":
-            if self._answers.find("daemon.install"):
+            if self._answers.pop_preset("daemon.install"):
                 raise UserError(state, fix="homarus gateway run runs it in the foreground")
             await self._dialog.note(
                 "No service here", f"{state}.\nhomarus gateway run runs it in the foreground."

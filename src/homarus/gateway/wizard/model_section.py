@@ -55,7 +55,8 @@ class ModelCandidate:
     ref: str
     provider: str
     edit: ConfigEdit
-    key: str = ""  # as it was typed; "" uses the credentials there are
+    key: str = ""  # as it was typed
+    is_new: bool = False  # no credential that exists may be sent to a new provider
 
 
 async def detect_models(services: WizardServices) -> DetectedModels:
@@ -89,6 +90,14 @@ def parse_key(text: str) -> str:
     if not key or not is_valid or len(key) > _MAX_KEY_CHARS:
         raise UserError("that is not a key", fix="copy all of it, and nothing else")
     return key
+
+
+def _parse_optional_key(text: str) -> str:
+    return parse_key(text) if text.strip() else ""
+
+
+def _unchanged(tree: Any) -> Any:
+    return tree
 
 
 class ModelSection:
@@ -162,7 +171,7 @@ class ModelSection:
     async def _find_candidate(self, found: DetectedModels, choice: str) -> ModelCandidate | None:
         if choice == KEEP:
             provider = normalize_provider_id(found.configured.partition("/")[0])
-            return ModelCandidate(found.configured, provider, lambda tree: tree)
+            return ModelCandidate(found.configured, provider, _unchanged)
         if choice == DEMO:
             return await self._find_demo()
         if choice == CUSTOM:
@@ -175,10 +184,13 @@ class ModelSection:
         return self._candidate(choice, await self._find_model(known, vendor.default), key=key)
 
     def _candidate(
-        self, provider: str, model: str, edit: ConfigEdit = lambda tree: tree, key: str = ""
+        self, provider: str, model: str, edit: ConfigEdit = _unchanged, key: str = ""
     ) -> ModelCandidate:
         ref = f"{provider}/{model}"
-        return ModelCandidate(ref, provider, lambda tree: with_primary_model(edit(tree), ref), key)
+        is_new = edit is not _unchanged
+        return ModelCandidate(
+            ref, provider, lambda tree: with_primary_model(edit(tree), ref), key, is_new
+        )
 
     async def _find_key(self, found: DetectedModels, vendor: Vendor) -> str:
         """Return a typed key; "" to use a credential that was found."""
@@ -205,11 +217,11 @@ class ModelSection:
             "It is stored for this user alone, and not shown.",
             flag=f"--{provider}-api-key, or set the key in the environment",
         )
-        key = await self._dialog.secret(step, str.strip if is_new else parse_key)
+        key = await self._dialog.secret(step, _parse_optional_key if is_new else parse_key)
         if not key:
             return ""
         if is_new or (self._added != provider and self._services.has_key(provider)):
-            self._pending = provider, parse_key(key)
+            self._pending = provider, key
         else:
             self._services.save_key(provider, key)
             self._added = provider
@@ -339,7 +351,9 @@ class ModelSection:
             result = await self._services.probe(
                 loaded.config,
                 candidate.ref,
-                key or await self._read_key(loaded, candidate.provider),
+                key
+                if candidate.is_new
+                else key or await self._read_key(loaded, candidate.provider),
                 env=loaded.env,
                 paths=self._services.paths,
             )
@@ -356,10 +370,8 @@ class ModelSection:
             match await self._dialog.select(step):
                 case "key":
                     self._dialog.answers.forget("model.failed")
-                    is_new = candidate.provider not in provider_names(self._services.load().config)
-                    key = await self._type_key(
-                        candidate.provider, candidate.provider, is_new=is_new
-                    )
+                    name = candidate.provider
+                    key = await self._type_key(name, name, is_new=candidate.is_new)
                 case "retry":
                     self._dialog.answers.forget("model.failed")
                 case "continue":

@@ -133,6 +133,8 @@ class Dialog:
         def parse_text(answer: Json) -> str:
             if not isinstance(answer, str) or len(answer) > MAX_ANSWER_CHARS:
                 raise UserError("the answer must be a text")
+            if "${" in answer:  # in the config it would be the value of a variable
+                raise UserError("the answer cannot name a variable with ${")
             return parse(answer)
 
         return await self._ask(replace(step, type="text"), parse_text)
@@ -142,11 +144,15 @@ class Dialog:
         return await self.text(replace(step, sensitive=True), parse)
 
     async def _ask(self, step: WizardStep, parse: Callable[[Json], T]) -> T:
-        if not step.sensitive and (saved := self.answers.find(step.id)) is not None:
+        saved = None if step.sensitive else self.answers.find(step.id)
+        if saved is None:
+            saved = self.answers.pop_preset(step.id)
+        if saved is not None:
             try:
-                return parse(saved)
-            except UserError:  # what was possible then is not offered now
+                return self._save(step, parse(saved))
+            except UserError as exc:  # what was possible then is not offered now
                 self.answers.forget(step.id)
+                self._prompter.reject(step, exc)
         while True:
             answer = await self._prompter.ask(step)
             try:
@@ -154,6 +160,9 @@ class Dialog:
             except UserError as exc:
                 self._prompter.reject(step, exc)
                 continue
-            if not step.sensitive:
-                self.answers.save(step.id, value)
-            return value
+            return self._save(step, value)
+
+    def _save(self, step: WizardStep, value: T) -> T:
+        if not step.sensitive and self.answers.find(step.id) != value:
+            self.answers.save(step.id, value)
+        return value
