@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.peers.chat_page import new_session, sign_in
 from tests.peers.gateway import Running, model_server, new_home, running_gateway
 from tests.peers.install import NEWEST, Original, debian, original_client
 from tests.peers.synapse import People, Synapse, running_synapse
+from tests.peers.wheel import build, installed
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def page(browser: Browser, gateway: Running) -> Page:
     """Return the chat page, logged in, in its own session."""
     return new_session(sign_in(browser, gateway))
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the package once."""
+    return build("wheel", tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="session")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the package into an environment of its own; the folder of its programs."""
+    return installed(wheel, tmp_path_factory.mktemp("program"))
 
 
 @pytest.fixture(scope="session")

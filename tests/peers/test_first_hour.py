@@ -12,7 +12,7 @@ from homarus.testing.model_server import ModelServer
 from tests.peers.browser import Browser, Page
 from tests.peers.install import debian
 from tests.peers.screen import DEADLINE_S, Screen, shown
-from tests.peers.wheel import NewUser, build, clean_env, installed
+from tests.peers.wheel import NewUser, clean_env
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
@@ -24,9 +24,8 @@ MINE = {".bashrc": "alias ll='ls -l'\n", ".config/editor.toml": "tabs = 4\n", "n
 
 
 @pytest.fixture
-def user(tmp_path: Path) -> NewUser:
+def user(programs: Path, tmp_path: Path) -> NewUser:
     debian(tmux="tmux", git="git")
-    programs = installed(build("wheel", tmp_path / "dist"), tmp_path / "program")
     home = tmp_path / "home"
     for name, text in MINE.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)

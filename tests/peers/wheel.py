@@ -63,9 +63,9 @@ class NewUser:
         return done.out
 
 
-def installed(wheel: Path, folder: Path, extras: str = "") -> Path:
+def installed(wheel: Path, folder: Path) -> Path:
     """Install the wheel with pip into a new environment; return the folder of its programs."""
     run(sys.executable, "-m", "venv", str(folder))
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    run(*pip, f"{wheel}{extras}", env={"PIP_CACHE_DIR": str(cache() / "pip")})
+    run(*pip, str(wheel), env={"PIP_CACHE_DIR": str(cache() / "pip")})
     return folder / "bin"

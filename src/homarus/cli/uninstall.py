@@ -110,7 +110,7 @@ class _Uninstaller:
         return click.confirm("Remove its configuration, credentials and conversations as well?")
 
     def _includes(self, removal: Removal, plan: UninstallPlan) -> bool:
-        if removal.scope == "models":
+        if removal.scope in {"models", "shell"}:
             return "state" in self._scopes
         if removal.scope == "workspace" and self._is_default:
             return self._should_ask and not plan.is_shared

@@ -28,7 +28,7 @@ from homarus.store.state_paths import LOCK
 # What only this program makes in a state directory.
 _OWN: Final = (
     "state.sqlite*", LOCK, "gateway.json", "gateway.token", "gateway-hosts.json", "homarus.json*",
-    ".homarus.json.*.tmp", "openclaw.last-good.json", "wizard.json",
+    ".homarus.json.*.tmp", "openclaw.last-good.json", "chat-history.jsonl", "wizard.json",
 )  # fmt: skip
 _OWN_BELOW: Final = {
     "memory": ("*.homarus.*",),
@@ -46,6 +46,11 @@ _OPENCLAW: Final = (
     "extensions", "hooks", "moldbot.json*", "moltbot.json*", "nodes", "restart-sentinel.json",
     "sandbox", "sandboxes", "settings", "skills", "state", "subagents", "update-check.json",
 )  # fmt: skip
+_COMPLETION_SCRIPTS: Final = (
+    ".config/fish/completions/homarus.fish", ".zfunc/_homarus",
+    ".local/share/bash-completion/completions/homarus",
+)  # fmt: skip
+_SHELL_FILES: Final = (".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile")
 _STATE_NAMES: Final = (".openclaw", ".clawdbot", ".moldbot", ".moltbot")
 _OPENCLAW_VERSION: Final = re.compile(r"""lastTouchedVersion["']?\s*:\s*["']20\d\d\.""")
 _MAX_READ_BYTES: Final = 65_536
@@ -55,7 +60,7 @@ _MAX_READ_BYTES: Final = 65_536
 class Removal:
     """Files, folders and links that are removed together, and folders that go if empty."""
 
-    scope: str  # service, state, models or workspace
+    scope: str  # service, state, models, shell or workspace
     place: Path
     what: str
     paths: tuple[Path, ...]
@@ -96,6 +101,7 @@ def make_plan(paths: Paths, env: Mapping[str, str], *, foreign: bool) -> Uninsta
     removals = [
         *_state(paths, config or Config(), names, is_alone=names != _OWN),
         *_models(paths, kept),
+        *_completion(paths, kept),
         *(_workspace(paths, folder, kept) for folder in workspaces),
         *_earlier_states(paths),
     ]
@@ -231,6 +237,18 @@ def _models(paths: Paths, kept: list[Kept]) -> Iterator[Removal]:
         kept.append(Kept(folder, f"{others[0].name} uses these models, too"))
         return
     yield Removal("models", folder, "downloaded models", (folder,), (paths.cache,))
+
+
+def _completion(paths: Paths, kept: list[Kept]) -> Iterator[Removal]:
+    """Yield the scripts that `homarus completion` was written to; lines of other files are left."""
+    if list(_other_profiles(paths)):
+        return
+    for name in _COMPLETION_SCRIPTS:
+        if "homarus" in _head(paths.home / name):
+            yield Removal("shell", paths.home / name, "a completion script", (paths.home / name,))
+    files = [paths.home / name for name in _SHELL_FILES]
+    why = "delete the line with `homarus completion` in it"
+    kept += [Kept(file, why) for file in files if "homarus completion" in _head(file)]
 
 
 def _other_profiles(paths: Paths) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from homarus.agent.workspace import seed_workspace
-from homarus.cli import uninstall
+from homarus.cli import uninstall, uninstall_plan
 from homarus.config.paths import Paths
 from homarus.store.lock import StateLock
+from tests.style.rules import SRC
 
 OURS = (
     "openclaw.json openclaw.json.bak homarus.json state.sqlite state.sqlite-wal gateway.json"
@@ -20,7 +22,8 @@ OURS = (
     " agents/main/agent/auth-profiles.json credentials/telegram-pairing.json"
     " credentials/matrix/main.json devices/paired.json identity/device.json media/inbound/a.png"
     " memory/main.homarus.sqlite memory/main.homarus.sqlite-vectors logs/openclaw-2026-11-15.log"
-    " gateway/tls/gateway-key.pem trash/x-1/agent/auth-profiles.json exec-approvals.json"
+    " gateway/tls/gateway-key.pem wizard.json chat-history.jsonl exec-approvals.json"
+    " trash/x-1/agent/auth-profiles.json"
 )
 THEIRS = "cron/jobs.json canvas/index.html update-check.json memory/main.sqlite"
 
@@ -52,6 +55,19 @@ def make_state(home: Path, config: object = None) -> Path:
     fill(home, ".cache/homarus/models/smollm2.gguf .cache/homarus/models/lists/a.json")
     seed_workspace(state / "workspace")
     return state
+
+
+def test_uninstall_knows_every_file_of_the_state_directory() -> None:
+    """A module that has a file there names it FILE, with that comment, or is listed in OURS."""
+    found = set[str]()
+    for module in SRC.rglob("*.py"):
+        text = module.read_text(encoding="utf-8")
+        found |= set(re.findall(r'^FILE\b.*? = "([\w.-]+)"', text, re.MULTILINE))
+    known = (*uninstall_plan._OWN, *uninstall_plan._COMMON)
+    # These are in a folder of an agent, or in its workspace.
+    below = {"auth-profiles.json", "IDENTITY.md"}
+    assert {"gateway.token", "wizard.json"} <= found
+    assert not [name for name in found - below if not uninstall_plan._matches(name, known)]
 
 
 def run(*args: str, answers: str = "") -> Result:
@@ -127,6 +143,18 @@ def test_uninstall_leaves_files_that_it_does_not_know(home: Path) -> None:
     done = run("--yes", "--workspace", "--state")
     assert "~/.openclaw/notes.txt: Homarus did not make it" in done.output
     assert sorted(path.name for path in state.iterdir()) == ["notes.txt", "skillet"]
+
+
+def test_uninstall_removes_completion_scripts_and_names_lines(home: Path) -> None:
+    make_state(home)
+    script = home / ".config/fish/completions/homarus.fish"
+    fill(home, ".config/fish/completions/homarus.fish .config/fish/config.fish")
+    script.write_text("complete --no-files --command homarus")
+    (home / ".bashrc").write_text('eval "$(homarus completion bash)"\n')
+    done = run("--yes")
+    assert not script.exists()
+    assert "~/.bashrc: delete the line with `homarus completion` in it" in done.output
+    assert {".bashrc", ".config/fish/config.fish"} <= contents(home).keys()
 
 
 # OpenClaw's files
