@@ -92,11 +92,11 @@ async def _edit_chat(options: ChatOptions) -> None:
     from homarus.cli.chat_history import ChatHistoryFile
     from homarus.cli.chat_words import complete
     from homarus.cli.editor_view import EditorView
-    from homarus.cli.line_editor import LineEditor
+    from homarus.cli.line_editor import LineEditor, without_echo
     from homarus.config.paths import Paths
 
     chat: EditorChat | None = None
-    folders = [Path.cwd()]
+    folders = [Path()]
     commands = implemented_commands()
     colour = colour_wanted(sys.stdout)
     editor = LineEditor(
@@ -118,11 +118,12 @@ async def _edit_chat(options: ChatOptions) -> None:
         show=view.show,
         warn=view.notice,
     )
-    async with opened as session:
-        chat = EditorChat(session, view, approvals, editor)
-        await chat.start(options.model)
-        folders.insert(0, Path(chat.workspace))
-        await chat.run()
+    with without_echo():
+        async with opened as session:
+            chat = EditorChat(session, view, approvals, editor)
+            await chat.start(options.model)
+            folders.insert(0, Path(chat.workspace))
+            await chat.run()
 
 
 class TerminalChat:

@@ -8,7 +8,7 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
 from prompt_toolkit import PromptSession
@@ -51,6 +51,23 @@ def _parse_styles(text: str) -> Iterator[tuple[str, str]]:
     yield "", plain
     for codes, part in zip(styled[::2], styled[1::2], strict=True):
         yield " ".join(_STYLES.get(code, "") for code in codes.split(";")), part
+
+
+@contextmanager
+def without_echo() -> Iterator[None]:
+    """Have what is typed before the editor starts not be shown twice: it is read by the editor."""
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    mode = termios.tcgetattr(descriptor)
+    mode[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSANOW, mode)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 class _StoredHistory(History):
