@@ -218,8 +218,8 @@ def config() -> str:
         "# Configuration keys\n\n"
         "`openclaw.json` in the state directory (`~/.openclaw`), read as JSON5. These keys are\n"
         "read and checked in full. Every other key of OpenClaw is accepted with a warning\n"
-        "that its part is not built yet; `homarus doctor` lists those. `<name>` stands for a name\n"
-        "of your own, `[]` for each entry of a list.\n\n"
+        "that its part is not built yet; `homarus doctor --all` lists those. `<name>` is a\n"
+        "name of your own, `[]` for each entry of a list.\n\n"
         + _table(("key", "value", "default"), rows)
         + "\n\n"
         + _own_keys()

@@ -98,7 +98,7 @@ class Terminal:
 
     def __init__(self, home: Home, *args: str, program: Sequence[str] = ()) -> None:
         self._fd, child = pty.openpty()
-        env = {**home.env, "TERM": "xterm"}
+        env = {"TERM": "xterm", **home.env}
         program = program or (sys.executable, "-m", "homarus")
         self._process = subprocess.Popen(
             [sys.executable, "-c", TAKE_TERMINAL, *program, *args],

@@ -5,9 +5,18 @@ that could change a real terminal (titles, the clipboard, absolute positions) is
 `strange`.
 """
 
+import codecs
+import fcntl
+import os
 import re
+import select
+import struct
+import termios
+import time
 
 from wcwidth import wcwidth
+
+from tests.e2e.program import DEADLINE_S, Home, Terminal
 
 _SEQUENCE = re.compile(
     r"\x1b\[(?P<private>\??)(?P<numbers>[\d;]*)(?P<final>[A-Za-z@`~])"
@@ -29,7 +38,7 @@ class Screen:
     @property
     def lines(self) -> list[str]:
         """Everything that was printed, with what scrolled out of sight."""
-        return ["".join(cell or " " for cell in row).rstrip() for row in self.cells]
+        return ["".join(row).rstrip() for row in self.cells]
 
     @property
     def text(self) -> str:
@@ -119,3 +128,33 @@ class Screen:
                 pass
             case _:
                 self.strange.append(found[0])
+
+
+class ScreenTerminal(Terminal):
+    """A program at a terminal of this size, as a person sees it."""
+
+    def __init__(self, home: Home, *args: str, columns: int = 80, rows: int = 24) -> None:
+        super().__init__(home, *args)
+        self.shown, self.output = Screen(columns, rows), ""
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, size)
+
+    def press(self, keys: str) -> None:
+        os.write(self.descriptor, keys.encode())
+
+    def paste(self, text: str) -> None:
+        """Paste as a terminal does that marks pasted text."""
+        self.press(f"\x1b[200~{text}\x1b[201~")
+
+    def wait_until(self, text: str, *, line: str | None = None) -> str:
+        """Wait until `text` is shown, and the input line is `line`; return all that is shown."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while text not in self.shown.text or line not in (None, self.shown.cursor_line):
+            left_s = max(0.0, deadline_s - time.monotonic())
+            ready, _, _ = select.select([self.descriptor], [], [], left_s)
+            assert ready, f"no {text!r} above {line!r}:\n{self.shown.text}"
+            data = self._decode(os.read(self.descriptor, 65_536))
+            self.output += data
+            self.shown.feed(data)
+        return self.shown.text

@@ -105,8 +105,11 @@ def test_chat_unknown_model_is_reported_and_chat_continues(
 
 def test_chat_pipe_is_answered_line_by_line(home: Home, model_url: str) -> None:
     home.use_model(model_url)
-    done = home.run("chat", text="MOCK:short a\nMOCK:short b\n")
-    assert done.status == 0 and done.out.count("Hello from the mock model.") == 2
+    said = "MOCK:say:# می‌خواهم **b**§\n"
+    done = home.run("chat", text=f"MOCK:short a\n{said}", PYTHONPROFILEIMPORTTIME="1")
+    assert done.status == 0 and "Hello from the mock model.\n# می‌خواهم **b**\n" in done.out
+    assert "\x1b" not in done.out and "\r" not in done.out
+    assert not any(name in done.err for name in ("prompt_toolkit", "pygments", "markdown_it"))
 
 
 def test_chat_pipe_cannot_approve_command(home: Home, model_url: str) -> None:
@@ -116,14 +119,19 @@ def test_chat_pipe_cannot_approve_command(home: Home, model_url: str) -> None:
     assert not (home.workspace / "made").exists()
 
 
-COMMANDS = "/help\n/think high\n/think off MOCK:short a\n/status MOCK:short b\n/model mok/x\nstop\n"
+COMMANDS = (
+    "/help\n/think high\n/think off MOCK:short a\n/status MOCK:short b\n/model mok/x\nstop\n"
+    "/usage tokens\nMOCK:short c\n/uage\n"
+)
 
 
 def check_commands(out: str) -> None:
     """Check the results of the lines above, with or without a gateway."""
     assert "/status - Model, context" in out and "/quit: leave" in out
     assert "Thinking: high." in out and "unknown provider 'mok'" in out
-    assert out.count("Hello from the mock model.") == 2
+    assert out.count("Hello from the mock model.") == 3
+    assert out.count(" in / 3 out") == 1 and out.rindex("Usage: ") > out.rindex("Hello from")
+    assert "no command /uage; the nearest are /usage, /queue, /new" in out
     assert out.count("Homarus 0.") == 1 and "Nothing is running." in out
 
 

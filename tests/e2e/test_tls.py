@@ -59,14 +59,14 @@ async def phone(gateway: Gateway) -> AsyncIterator[tuple[ClientConnection, dict[
 
 
 async def test_phone_is_shown_and_let_in_over_tls(gateway: Gateway, home: Home) -> None:
-    async with phone(gateway) as (_, answer):
-        assert not answer["ok"] and answer["error"]["code"] == "NOT_PAIRED", answer
+    with closing(Terminal(home, "chat")) as chat:
+        chat.wait_for("/help for commands")
+        async with phone(gateway) as (_, answer):
+            assert not answer["ok"] and answer["error"]["code"] == "NOT_PAIRED", answer
+        chat.wait_for("waits for your approval")
     wait_for(lambda: "waits for your approval" in gateway.output)
     assert "Ann's phone (" in gateway.output and TOKEN not in gateway.output
     assert "waits for your approval" in home.run("status").out
-    chat = Terminal(home, "chat")
-    with closing(chat):
-        chat.wait_for("waits for your approval: homarus devices approve ")
     done = home.run("devices", "approve", approve_command(gateway.output))
     assert done.status == 0 and "Ann's phone" in done.out, done.err
     async with phone(gateway) as (socket, answer):

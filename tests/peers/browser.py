@@ -71,7 +71,7 @@ class Browser:
         context = self.call("Target.createBrowserContext")["browserContextId"]
         target = self.call("Target.createTarget", url="about:blank", browserContextId=context)
         attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
-        page = Page(self, attached["sessionId"])
+        page = Page(self, attached["sessionId"], context)
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.call(f"{domain}.enable")
         page.go(url)
@@ -87,11 +87,20 @@ class Browser:
 class Page:
     """One tab: what it shows, and user input."""
 
-    def __init__(self, browser: Browser, session: str) -> None:
-        self._browser, self._session = browser, session
+    def __init__(self, browser: Browser, session: str, context: str) -> None:
+        self._browser, self._session, self._context = browser, session, context
 
     def call(self, method: str, **params: Any) -> Any:
         return self._browser.call(method, self._session, **params)
+
+    def copied(self) -> str:
+        """Return the text on the clipboard."""
+        allowed = ["clipboardReadWrite", "clipboardSanitizedWrite"]
+        self._browser.call(
+            "Browser.grantPermissions", permissions=allowed, browserContextId=self._context
+        )
+        found: str = self.run("navigator.clipboard.readText()")
+        return found
 
     def go(self, url: str) -> None:
         self.call("Page.navigate", url=url)
@@ -126,21 +135,39 @@ class Page:
         self.run(f"document.querySelector({json.dumps(selector)}).focus()")
         self.call("Input.insertText", text=text)
 
-    def press(self, key: str) -> None:
+    def press(self, key: str, *, shift: bool = False) -> None:
         text, code = KEYS[key]
         named = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        named["modifiers"] = 8 if shift else 0
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **named)
         self.call("Input.dispatchKeyEvent", type="keyUp", **named)
 
     def click(self, selector: str) -> None:
         """Click with the mouse on the element's position."""
-        box = self.run(
-            f"(() => {{ const r = document.querySelector({json.dumps(selector)})"
-            ".getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
-        )
-        where = {"x": box[0], "y": box[1], "button": "left", "clickCount": 1}
+        x, y = self.centre(selector)
+        where = {"x": x, "y": y, "button": "left", "clickCount": 1}
         self.call("Input.dispatchMouseEvent", type="mousePressed", **where)
         self.call("Input.dispatchMouseEvent", type="mouseReleased", **where)
+
+    def centre(self, selector: str) -> tuple[float, float]:
+        """Return the position of an element's middle, scrolled into view."""
+        x, y = self.run(
+            f"(() => {{ const found = document.querySelector({json.dumps(selector)});"
+            " found.scrollIntoView({block: 'nearest'}); const r = found.getBoundingClientRect();"
+            " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
+        return x, y
+
+    def choose_files(self, selector: str, *files: Path) -> None:
+        """Choose files as in the dialog of a file input."""
+        found = self.call(
+            "Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})"
+        )
+        self.call(
+            "DOM.setFileInputFiles",
+            files=[str(file) for file in files],
+            objectId=found["result"]["objectId"],
+        )
 
     def problems(self) -> list[str]:
         """Return what the browser reported: script errors, policy violations."""

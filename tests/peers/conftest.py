@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from homarus.testing.model_server import ModelServer
-from tests.peers.browser import Browser, chromium
+from tests.peers.browser import Browser, Page, chromium
+from tests.peers.chat_page import new_session, sign_in
 from tests.peers.gateway import Running, model_server, new_home, running_gateway
 from tests.peers.install import NEWEST, Original, debian, original_client
 from tests.peers.synapse import People, Synapse, running_synapse
@@ -32,6 +33,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     debian(chromium="chromium")
     with chromium(tmp_path_factory.mktemp("chromium")) as browser:
         yield browser
+
+
+@pytest.fixture
+def page(browser: Browser, gateway: Running) -> Page:
+    """Return the chat page, logged in, in its own session."""
+    return new_session(sign_in(browser, gateway))
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ def running_gateway(home: Home, port: int = 0) -> Iterator[Running]:
     reader = threading.Thread(target=_read, args=(process, lines, more))
     reader.start()
     try:
-        found = _wait_for(r"(?:wss?|https?)://127\.0\.0\.1:(\d+)", lines, more, process)
+        found = _wait_for(r"(?:wss?|https?)://[^\s/]+:(\d+)", lines, more, process)
         yield Running(home, int(found[1]), process)
     finally:
         process.terminate()

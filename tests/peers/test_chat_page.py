@@ -16,38 +16,15 @@ from homarus.testing.model_server import (
     ScriptedCall,
 )
 from tests.peers.browser import Browser, BrowserError, Page
+from tests.peers.chat_page import ENDED, ask, sign_in
 from tests.peers.gateway import TOKEN, Running, call, new_home, running_gateway
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]  # the first run installs it
 
-ENDED = "article[data-role=assistant]:not([data-live])"
 HOSTILE = (
     "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
     " [click](javascript:document.title='owned') [https://bank.example](https://evil.example/)"
 )
-
-
-def sign_in(browser: Browser, gateway: Running, query: str = "") -> Page:
-    page = browser.open(gateway.page + query)
-    page.wait_until("!document.querySelector('#sign-in').hidden")
-    page.type("#token", TOKEN)
-    page.press("Enter")
-    page.wait_for_text("#state", "Connected")
-    return page
-
-
-@pytest.fixture
-def page(browser: Browser, gateway: Running) -> Page:
-    """Return a page, logged in, in its own session."""
-    page = sign_in(browser, gateway)
-    page.click("#new")
-    page.wait_until("document.querySelector('#sessions').value.includes(':web-')")
-    return page
-
-
-def ask(page: Page, text: str) -> None:
-    page.type("#text", text)
-    page.press("Enter")
 
 
 def test_page_answer_is_streamed_then_complete(page: Page) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import termios
 import time
 import zipfile
 from collections.abc import Iterator
@@ -198,6 +199,7 @@ class Shell:
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self.fd, child = pty.openpty()
+        termios.tcsetwinsize(child, (24, 200))
         self._process = subprocess.Popen(
             [sys.executable, "-c", TAKE_TERMINAL, *command],
             stdin=child,

@@ -229,9 +229,8 @@ class EditorChat(TerminalChat):
         """Send what is submitted, until the person leaves."""
         async with task_group() as group:
             self._group = group
-            ticking = group.create_task(self._tick())
             await self._editor.run()
-            for task in (ticking, *self._answers):
+            for task in tuple(self._answers):
                 task.cancel()
 
     def submit(self, text: str) -> None:
@@ -243,6 +242,8 @@ class EditorChat(TerminalChat):
             self._editor.leave()
             return
         if self._group:
+            if not self._answers:
+                self._group.create_task(self._tick())
             task = self._group.create_task(self._answer_waiting(text))
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
@@ -258,8 +259,7 @@ class EditorChat(TerminalChat):
             self._editor_view.stop_waiting()
 
     async def _tick(self) -> None:
-        """Move the spinner."""
-        while True:
+        """Move the spinner until nothing is waited for."""
+        while self._answers:
+            self._editor.refresh()
             await asyncio.sleep(_TICK_S)
-            if self._editor_view.is_waiting:
-                self._editor.refresh()

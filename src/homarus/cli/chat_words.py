@@ -9,7 +9,7 @@ from typing import Final
 from homarus.agent.commands.catalog import BY_NAME, CommandSpec
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.text import closest_names, escape_invisible
+from homarus.core.text import closest_names, escape_controls
 
 LEAVE: Final = ("quit", "exit")
 _NAME = re.compile(r"/([A-Za-z][\w-]*)(?=[\s:@]|\Z)", re.ASCII)
@@ -107,5 +107,5 @@ def _names(folder: Path, start: str) -> Iterator[tuple[str, bool]]:
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether a name can be shown and typed: no line breaks, nothing that is invisible."""
-    return "\n" not in name and "\t" not in name and escape_invisible(name) == name
+    """Return whether a name can be shown as it is, on one line."""
+    return "\n" not in name and "\t" not in name and escape_controls(name) == name

@@ -20,7 +20,7 @@ from homarus.cli.gateway_options import (
 from homarus.cli.sessions import age
 from homarus.config.paths import Paths
 from homarus.core.clock import SystemClock
-from homarus.core.errors import UnknownNameError, UserError
+from homarus.core.errors import NotPairedError, UnknownNameError, UserError
 from homarus.core.message import Json
 from homarus.core.text import closest_names, one_line
 from homarus.gateway.device_records import SHORT_ID, describe_pending
@@ -213,16 +213,27 @@ def _change_token(
 
 
 def _run(gateway: GatewayOptions, do: Callable[[DeviceMethods], Awaitable[T]]) -> T:
-    """Use a running gateway, else the files."""
+    """Use a running gateway, else the files.
+
+    A gateway that is not bound to loopback takes these commands for those of another machine. The
+    files then serve to let this one in too: their owner may approve it, and the gateway reads them.
+    """
 
     async def through_gateway() -> T:
         async with open_gateway(gateway) as client:
             return await do(client)
 
-    async def on_files() -> T:
-        return await do(DeviceFiles(Paths.find(os.environ)))
+    async def on_files(*, is_served: bool) -> T:
+        return await do(DeviceFiles(Paths.find(os.environ), is_served=is_served))
 
-    return asyncio.run(through_gateway() if is_gateway_running(gateway) else on_files())
+    if not is_gateway_running(gateway):
+        return asyncio.run(on_files(is_served=False))
+    try:
+        return asyncio.run(through_gateway())
+    except NotPairedError:
+        if gateway.url:
+            raise
+    return asyncio.run(on_files(is_served=True))
 
 
 @contextmanager
@@ -239,18 +250,27 @@ def _locked(paths: Paths) -> Iterator[None]:
 class DeviceFiles:
     """The methods for devices on the files of this user, who may do everything with them.
 
-    A change holds the lock of the state directory, so that no gateway starts meanwhile.
+    A change holds the lock of the state directory, so that no gateway starts meanwhile. While a
+    gateway serves the files, requests are only listed, approved and rejected: it could not end the
+    connections of a device.
     """
 
-    def __init__(self, paths: Paths) -> None:
-        self._paths = paths
+    def __init__(self, paths: Paths, *, is_served: bool) -> None:
+        self._paths, self._is_served = paths, is_served
         self._registry = DeviceRegistry(paths.state / "devices", SystemClock())
 
     async def call(self, method: str, params: Mapping[str, Json] | None = None) -> Json:
         if method == "device.pair.list":
             return self._registry.listing()
-        with _locked(self._paths):
-            return self._change(method, params)
+        if not self._is_served:
+            with _locked(self._paths):
+                return self._change(method, params)
+        if method not in {"device.pair.approve", "device.pair.reject"}:
+            raise NotPairedError(
+                "the gateway does not know this command line as a device yet",
+                fix="homarus devices approve lets it in",
+            )
+        return self._change(method, params)
 
     def _change(self, method: str, params: Mapping[str, Json] | None) -> Json:
         from homarus.gateway.device_records import show_device

@@ -1,9 +1,9 @@
 """`homarus doctor`: check everything that a chat needs, and show how to fix what is wrong."""
 
-import asyncio
 import json
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -17,8 +17,9 @@ from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import as_json_option
 from homarus.cli.memory_files import SUFFIX, index_files
 from homarus.cli.options import RenamedOption
+from homarus.cli.provider_check import check_models
 from homarus.cli.state_check import check_state
-from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
+from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.config.check import unimplemented_keys
 from homarus.config.config_files import read_text
 from homarus.config.load import ConfigExamination, examine_config
@@ -31,8 +32,6 @@ from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import escape_invisible
 from homarus.policy.restrictions import sandbox_mode, start_refusals, tool_list_refusals
-from homarus.providers.default_model import DefaultModel
-from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.store.sessions_file import count_sessions
 from homarus.store.sqlite import check_database
 
@@ -53,7 +52,9 @@ class DoctorFinding:
 
 
 @click.command("doctor")
-@examples("homarus doctor", "homarus doctor --all", "homarus doctor --fix")
+@examples(
+    "homarus doctor", "homarus doctor --all", "homarus doctor --probe", "homarus doctor --fix"
+)
 @click.option(
     "--all",
     "everything",
@@ -69,15 +70,17 @@ class DoctorFinding:
     is_flag=True,
     help="Repair a damaged database; a copy of it is kept.",
 )
+@click.option("--probe", is_flag=True, help="Send each model and credential one small request.")
 @as_json_option
-def command(*, everything: bool, fix: bool, as_json: bool) -> None:
+def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
     """Find problems and show how to fix them."""
     paths = Paths.find(os.environ)
     examined, findings = _config(paths, os.environ)
     if examined and examined.config:
         findings += _agents(paths, examined.config)
         findings += _workspaces(paths, examined.config)
-        findings.append(_model(paths, examined.config, examined.env))
+        checked = check_models(paths, examined.config, examined.env, probe=probe)
+        findings += [DoctorFinding(*finding) for finding in checked]
         findings += _restrictions(examined.config)
         findings += _tls(paths, examined.config)
         unused = find_unused(examined.config, examined.raw, paths)
@@ -111,14 +114,26 @@ def _print(findings: list[DoctorFinding], *, everything: bool, fix: bool) -> Non
     for finding in findings if everything else problems_first:
         is_wrong = finding.state in {"note", "bad"}
         if is_wrong or everything or (fix and finding.about == "state"):
-            click.echo(f"{MARKS[finding.state]} {finding.about}: {finding.text}")
+            _echo(f"{MARKS[finding.state]} {finding.about}: {finding.text}")
             if finding.fix:
-                click.echo(f"  → {finding.fix}")
+                _echo(f"  → {finding.fix}")
     if everything:
         groups = ", ".join(sorted(unimplemented_keys()))
-        text = f"Settings of OpenClaw that have no effect yet: {groups}."
-        click.echo("\n" + textwrap.fill(text, 100, break_on_hyphens=False) + "\n")
+        _echo(f"\nSettings of OpenClaw that have no effect yet: {groups}.\n")
     click.echo(_summary([finding.state for finding in findings]))
+
+
+def _echo(text: str) -> None:
+    """Print a line, wrapped at words in a terminal."""
+    if sys.stdout.isatty():
+        wrapper = textwrap.TextWrapper(
+            shutil.get_terminal_size().columns - 1,
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        text = "\n".join("\n".join(wrapper.wrap(line)) for line in text.split("\n"))
+    click.echo(text)
 
 
 def _summary(states: list[FindingState]) -> str:
@@ -233,25 +248,6 @@ def _workspace(agent: str, workspace: Path, shown: str) -> DoctorFinding:
     if missing:
         return DoctorFinding(about, "note", f"{shown} has no {', '.join(missing)}", "homarus setup")
     return DoctorFinding(about, "ok", f"workspace {shown}")
-
-
-def _model(paths: Paths, config: Config, env: Mapping[str, str]) -> DoctorFinding:
-    async def choose() -> DefaultModel:
-        models = ModelRouter(config, env, paths, SystemClock())
-        try:
-            choice = await models.default_model()
-            await models.connect(
-                ModelSelection(default_agent_id(config), choice.ref)
-            )  # reports a missing key
-            return choice
-        finally:
-            await models.close()
-
-    try:
-        choice = asyncio.run(choose())
-    except HomarusError as exc:
-        return DoctorFinding("model", "bad", exc.message, exc.fix)
-    return DoctorFinding("model", "ok", f"{choice.ref}: {choice.why}")
 
 
 def _restrictions(config: Config) -> Iterator[DoctorFinding]:

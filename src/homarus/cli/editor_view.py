@@ -7,12 +7,13 @@ from typing import Final
 
 from homarus.cli.markdown_text import MarkdownRenderer, MarkdownStream
 from homarus.cli.terminal import BOLD, DIM, PLAIN, TerminalView
-from homarus.cli.text_layout import clip, encode, printable, wrap
+from homarus.cli.text_layout import clip, encode, printable, width, wrap
 from homarus.core.event import Event, RunEnded, RunStarted, TextAdded, ToolEnded, ToolStarted
 from homarus.tools.describe import describe_call
 
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_PER_S: Final = 10
+_HINT: Final = " · Ctrl-C stops"
 _MAX_ECHOED_LINES: Final = 12
 
 
@@ -70,10 +71,6 @@ class EditorView(TerminalView):
             self._running.clear()
         self._refresh()
 
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self._waiting)
-
     def echo(self, message: str) -> None:
         """Print a message that the person has sent."""
         lines = printable(message.expandtabs(4)).split("\n")
@@ -117,9 +114,9 @@ class EditorView(TerminalView):
         queued = len(self._waiting) - 1
         note = f" · {queued} more sent" if queued else ""
         spent = f" · {int(now_s - self._step_at_s)} s"
-        room = self._get_columns() - len(f"{frame} {spent}{note} · Ctrl-C stops")
-        hint = " · Ctrl-C stops" if room >= 10 else ""
-        shown = clip(printable(what), max(10, room if hint else room + 15))
+        room = self._get_columns() - len(f"{frame} {spent}{note}")
+        shown = clip(printable(what), max(10, room))
+        hint = _HINT if width(shown) + len(_HINT) <= room else ""
         return self._styled(f"{frame} {shown}{spent}{note}{hint}", DIM)
 
     def _styled(self, text: str, style: str) -> str:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from homarus.config.paths import Paths
-from homarus.core.errors import ConfigError, HomarusError, InvalidRequestError, UserError
+from homarus.core.errors import (
+    ConfigError,
+    HomarusError,
+    InvalidRequestError,
+    NotPairedError,
+    UserError,
+)
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 
@@ -121,6 +127,12 @@ async def open_gateway(
         if exc.message.startswith("unauthorized: ") and not exc.fix:
             raise InvalidRequestError(exc.message, fix=_UNAUTHORIZED_FIX) from exc
         raise
+    except NotPairedError as exc:
+        request_id = str((exc.details or {}).get("requestId") or "")
+        if exc.fix or not request_id:
+            raise
+        fix = f"homarus devices approve {request_id[:8]} on the gateway's machine, then try again"
+        raise NotPairedError(exc.message, details=exc.details, fix=fix) from exc
 
 
 async def list_pending(client: "GatewayClient") -> list[dict[str, Json]]:

@@ -70,7 +70,7 @@ class MarkdownRenderer:
             start = node.map[0] if node.map else 0
             if lines and 0 < start <= len(source) and not source[start - 1].strip("> \t"):
                 lines.append([])
-            lines += self._block(node, max(columns, 8), source)
+            lines += self._block(node, max(columns, 2), source)
         return lines
 
     def _block(self, node: "SyntaxTreeNode", columns: int, source: Sequence[str]) -> list[Line]:
@@ -153,7 +153,7 @@ class MarkdownRenderer:
         mark = [] if self.colour else [(node.markup, "")]
         match node.type:
             case "text":
-                return [(printable(node.content), style)]
+                return [(printable(node.content.expandtabs(4)), style)]
             case "softbreak" | "hardbreak":
                 return [("\n", "")]
             case "code_inline":
@@ -241,7 +241,8 @@ class MarkdownStream:
             cut = cut if cut > 0 else _MAX_CHUNK_CHARS
             line, self._rest = self._rest[:cut], self._rest[cut:]
             printed += self._add(line)
-        if sum(map(len, self._chunk)) > _MAX_CHUNK_CHARS:
+        is_next = self._has_blank and self._is_chunk_end(self._rest)
+        if is_next or sum(map(len, self._chunk)) > _MAX_CHUNK_CHARS:
             printed += self._end_chunk()
         return printed
 

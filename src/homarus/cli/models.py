@@ -121,9 +121,10 @@ def list_(gateway: GatewayOptions, *, everything: bool, as_json: bool, local: bo
 @gateway_options
 def set_(model: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> None:
     """Set the default model: provider/model, or an alias."""
-    ref, found, problem = asyncio.run(_choose(gateway, model, local=local))
+    ref, found, problem, doubt = asyncio.run(_choose(gateway, model, local=local))
     if as_json:
         report = {"ok": True, "model": ref, "changed": bool(found.changed), "problem": problem}
+        report |= {"warning": doubt} if doubt else {}
         report |= {"gateway": found.effect} if found.effect else {}
         click.echo(json.dumps(report, ensure_ascii=False))
         return
@@ -131,6 +132,8 @@ def set_(model: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> 
     effect = f"; {found.effect}" if found.effect else ""
     file = shorten(Path(found.file), Paths.find(os.environ).home)
     click.echo(f"{ref} {done} ({file}{effect}).")
+    if doubt:
+        click.echo(f"Warning: {doubt}", err=True)
     if problem:
         click.echo(f"Before it can: {problem['message']}\n  → {problem['fix']}", err=True)
 
@@ -141,9 +144,17 @@ def set_(model: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> 
 @as_json_option
 def refresh(provider: str, *, as_json: bool) -> None:
     """Fetch a provider's list of models, with context windows and prices."""
-    count = asyncio.run(_refresh(provider))
-    report = {"ok": True, "provider": provider, "models": count}
-    click.echo(json.dumps(report) if as_json else f"{provider} told of {count} models.")
+    from homarus.providers.model_report import report_refresh
+
+    paths = Paths.find(os.environ)
+    report = asyncio.run(report_refresh(load_config(paths, os.environ), paths, provider))
+    if as_json:
+        click.echo(json.dumps(report))
+        return
+    name, count, listed = report["provider"], report["models"], report["listed"]
+    click.echo(f"{name} has {count} models for chat; homarus models list shows them.")
+    if count != listed:
+        click.echo(f"It lists {listed}; the configuration decides which are used.", err=True)
 
 
 @command.command()
@@ -204,14 +215,6 @@ def _pull_minilm(paths: Paths, if_needed: bool) -> None:
         click.echo(f"Memory uses it once its packages are there: {exc.fix}", err=True)
 
 
-async def _refresh(provider: str) -> int:
-    from homarus.providers.model_report import open_router
-
-    paths = Paths.find(os.environ)
-    async with open_router(load_config(paths, os.environ), paths) as models:
-        return await models.refresh(provider)
-
-
 async def _status(gateway: GatewayOptions, *, local: bool) -> Any:
     """Return the status of the model, from the gateway with its own keys or from this process."""
     if not local and is_gateway_running(gateway):
@@ -236,10 +239,11 @@ async def _rows(gateway: GatewayOptions, *, local: bool) -> list[Any]:
 
 async def _choose(
     gateway: GatewayOptions, model: str, *, local: bool
-) -> tuple[str, "ConfigChangeResult", Any]:
-    """Set the default model; returns its name, the change, and what it still lacks."""
+) -> tuple[str, "ConfigChangeResult", Any, str]:
+    """Set the default model; returns its name, the change, what it lacks, and a doubt about it."""
     from homarus.cli.config_client import open_config_client
     from homarus.config.agent_edits import with_primary_model
+    from homarus.providers.model_report import find_doubt
     from homarus.providers.resolution import check_reachable, resolve_model
 
     async with open_config_client(gateway, local=local) as settings:
@@ -247,7 +251,8 @@ async def _choose(
         ref = resolve_model(config, model, default_provider="")
         check_reachable(config, ref)
         changed = await settings.change(lambda tree: with_primary_model(tree, str(ref)))
-    return str(ref), changed, await _problem(gateway, str(ref), local=local)
+    doubt = await find_doubt(config, os.environ, Paths.find(os.environ), ref)
+    return str(ref), changed, await _problem(gateway, str(ref), local=local), doubt
 
 
 async def _problem(gateway: GatewayOptions, ref: str, *, local: bool) -> Any:

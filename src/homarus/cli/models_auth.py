@@ -19,7 +19,7 @@ import click
 from homarus.cli import completion_values, options
 from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import as_json_option
-from homarus.config.agent_settings import default_agent_id, resolve_agent_settings
+from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
 from homarus.config.load import LoadedConfig, load_config
 from homarus.config.model_refs import normalize_provider_id
 from homarus.config.paths import Paths, shorten
@@ -83,16 +83,33 @@ class _AuthTarget:
             click.echo(f"Note: {text}", err=True)
         self.file.update(change)
 
-    def warn_if_unknown(self, provider: str) -> None:
-        """Accept an unknown provider: it may be configured later."""
-        from homarus.providers.resolution import provider_names
+    def has_agent_with(self, profile: str) -> bool:
+        """Return whether any agent has a profile of this name."""
+        from homarus.providers.credentials import profile_file
 
-        known = provider_names(self.loaded.config)
-        if provider in known:
-            return
-        near = closest_names(provider, known)
-        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-        click.echo(f"Note: no provider is called {provider} here yet{hint}.", err=True)
+        config, env = self.loaded.config, self.loaded.env
+        files = (profile_file(config, env, self.paths, agent) for agent in agent_ids(config))
+        return any(profile in file.read().profiles for file in files)
+
+    def check_provider(self, text: str, *, may_be_new: bool = False) -> str:
+        """Return a provider's name; raises UnknownNameError, with the nearest names.
+
+        A login, whose service the command line describes, may come before the configuration.
+        """
+        from homarus.providers.resolution import check_provider
+
+        name, config = _provider(text), self.loaded.config
+        stored = {entry.profile.provider for entry in self.credentials.entries()}
+        stored |= {normalize_provider_id(each) for each in config.auth.clients}
+        if name in stored or name in self.file.read().order:
+            return name
+        try:
+            check_provider(config, name)
+        except UnknownNameError as exc:
+            if exc.nearest or not may_be_new:
+                raise
+            click.echo(f"Note: {exc.message}; {exc.fix}.", err=True)
+        return name
 
 
 @click.group(cls=CommandGroup)
@@ -126,7 +143,7 @@ def add(
     target = _AuthTarget(agent)
     if not provider:
         provider = _prompt("Provider")
-    name = _provider(provider)
+    name = target.check_provider(provider)
     id_ = _id(profile_id or f"{name}:default", name)
     fields: dict[str, Any] = {"type": "api_key", "provider": name, "key": None, "keyFrom": None}
     if key_env:
@@ -135,7 +152,6 @@ def add(
         fields["keyFrom"] = {"source": "file", "path": key_file}
     else:
         fields["key"] = _secret("Key", from_stdin=key_stdin)
-    target.warn_if_unknown(name)
     target.save(id_, fields)
 
 
@@ -150,11 +166,10 @@ def paste_token(
 ) -> None:
     """Store a token for PROVIDER from another program; it is prompted for and not shown."""
     target = _AuthTarget(agent)
-    name = _provider(provider)
+    name = target.check_provider(provider)
     id_ = _id(profile_id or f"{name}:manual", name)
     expires_ms = SystemClock().now_ms() + _lifetime_ms(expires_in) if expires_in else None
     token = _secret("Token", from_stdin=not _is_terminal())
-    target.warn_if_unknown(name)
     fields = {"type": "token", "provider": name, "token": token, "tokenFrom": None}
     target.save(id_, {**fields, "expires": expires_ms})
 
@@ -196,7 +211,7 @@ def login(
     from homarus.providers.oauth import log_in_by_browser, log_in_by_device
 
     target = _AuthTarget(agent)
-    name = _provider(provider)
+    name = target.check_provider(provider, may_be_new=True)
     if profile_id:
         _id(profile_id, name)
     client = _client(target.loaded, name, addresses)
@@ -214,8 +229,73 @@ def login(
             )
         )
     id_ = profile_id or _id(f"{name}:{tokens.email or 'default'}", name)
-    target.warn_if_unknown(name)
     target.save(id_, _login_fields(client, tokens))
+
+
+@auth.command()
+@examples("homarus models auth remove openai:work")
+@click.argument("profile")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@agent_option
+@as_json_option
+def remove(profile: str, agent: str | None, *, yes: bool, as_json: bool) -> None:
+    """Remove the stored credential PROFILE, and its place in every order."""
+    from homarus.cli.config_client import run_with_config
+    from homarus.cli.gateway_options import GatewayOptions
+    from homarus.providers.profiles import remove_profile
+
+    target = _AuthTarget(agent)
+    _check_stored(target, profile)
+    file = shorten(target.file.path, target.paths.home)
+    if not yes:
+        if as_json or not _is_terminal():
+            raise UserError("removing a credential must be confirmed", fix="add --yes")
+        click.confirm(f"Remove {profile} from {file}?", abort=True)
+    target.change(lambda raw: remove_profile(raw, profile))
+    is_named = _without_profile(target.loaded.raw, profile) != target.loaded.raw
+    if is_named and not target.has_agent_with(profile):
+        run_with_config(
+            GatewayOptions(), lambda config: config.change(lambda t: _without_profile(t, profile))
+        )
+    if as_json:
+        click.echo(json.dumps({"ok": True, "agentId": target.agent, "profileId": profile}))
+    else:
+        click.echo(f"{profile} is removed from {file}.")
+
+
+def _check_stored(target: _AuthTarget, profile: str) -> None:
+    """Raise an error unless the agent's own file has this profile."""
+    stored = target.file.read().profiles
+    if profile in stored:
+        return
+    entries = {entry.profile.id: entry for entry in target.credentials.entries()}
+    if entry := entries.get(profile):
+        if entry.file:
+            fix = "remove it from the main agent: --agent main"
+            raise UserError(f"{profile} is in {entry.place}", fix=fix)
+        fix = f"remove {entry.place} where it is set"
+        raise UserError(f"{profile} is no stored credential: it comes from {entry.place}", fix=fix)
+    near = closest_names(profile, stored) or tuple(list(stored)[:3])
+    fix = "" if near else "homarus models auth status lists them"
+    raise UnknownNameError("auth profile", one_line(profile, 60), near, fix=fix)
+
+
+def _without_profile(tree: Any, profile: str) -> Any:
+    """Return the settings without a profile in `auth.profiles` and `auth.order`."""
+    from homarus.config.tree_edit import set_path, unset_path
+    from homarus.providers.profiles import order_without
+
+    auth = tree.get("auth") if isinstance(tree, dict) else None
+    if not isinstance(auth, dict):
+        return tree
+    if isinstance(profiles := auth.get("profiles"), dict) and profile in profiles:
+        tree = unset_path(tree, ("auth", "profiles", profile))
+    if isinstance(orders := auth.get("order"), dict):
+        for name in orders.keys() - (kept := order_without(orders, profile)).keys():
+            tree = unset_path(tree, ("auth", "order", name))
+        for name in [name for name in kept if kept[name] != orders[name]]:
+            tree = set_path(tree, ("auth", "order", name), kept[name])
+    return tree
 
 
 @auth.group()
@@ -232,7 +312,7 @@ def order() -> None:
 def order_get(provider: str, agent: str | None, *, as_json: bool) -> None:
     """Show the order that is set."""
     target = _AuthTarget(agent)
-    name = _provider(provider)
+    name = target.check_provider(provider)
     ids = target.credentials.order(name)
     if as_json:
         report = {"agentId": target.agent, "provider": name, "order": ids}
@@ -251,7 +331,7 @@ def order_set(provider: str, agent: str | None, profile_ids: tuple[str, ...]) ->
     from homarus.providers.profiles import put_order
 
     target = _AuthTarget(agent)
-    name = _provider(provider)
+    name = target.check_provider(provider)
     known = [entry.profile.id for entry in target.credentials.entries(name)]
     for id_ in profile_ids:
         if id_ not in known:
@@ -271,7 +351,7 @@ def order_clear(provider: str, agent: str | None) -> None:
     from homarus.providers.profiles import put_order
 
     target = _AuthTarget(agent)
-    name = _provider(provider)
+    name = target.check_provider(provider)
     target.change(lambda raw: put_order(raw, name, None))
     remaining = target.credentials.order(name)
     text = f"still {', '.join(remaining)}: set elsewhere" if remaining else "no order is set"

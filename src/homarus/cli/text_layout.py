@@ -12,6 +12,7 @@ Span: TypeAlias = tuple[str, str]  # text and its style: the numbers of an SGR s
 Line: TypeAlias = list[Span]
 
 _ZWJ: Final = "\u200d"
+_EMOJI_STYLE: Final = "\ufe0f"
 _RESET: Final = "\x1b[0m"
 _PIECES = re.compile(r"\n| +|[!-~]+|[^ \n!-~]")  # an ASCII word is one piece
 # Closing marks do not start a line, where words are not separated by blanks.
@@ -53,10 +54,10 @@ def clusters(text: str) -> Iterator[tuple[str, int]]:
     seen, columns = "", 0
     for ch in text:
         own: int = max(0, wcwidth(ch))
+        is_part = not own or seen[-1:] == _ZWJ or "\U0001f3fb" <= ch <= "\U0001f3ff"
         is_flag_end = _is_flag(ch) and len(seen) == 1 and _is_flag(seen)
-        if seen and (not own or seen[-1] == _ZWJ or "\U0001f3fb" <= ch <= "\U0001f3ff"
-                     or is_flag_end):  # fmt: skip
-            seen, columns = seen + ch, columns + own
+        if seen and "\n" not in (seen, ch) and (is_part or is_flag_end):
+            seen, columns = seen + ch, max(columns + own, 2 if ch == _EMOJI_STYLE else 0)
             continue
         if seen:
             yield seen, columns
@@ -116,7 +117,7 @@ def _words(spans: Iterable[Span]) -> Iterator[_Word | None]:
     for text, style in spans:
         for piece in _pieces(text):
             own = len(piece) if piece.isascii() else sum(each for _, each in clusters(piece))
-            if piece == "\n" or piece[0] == " ":
+            if piece == "\n" or not piece.strip(" "):
                 if word:
                     yield word
                 word, is_glued = None, False

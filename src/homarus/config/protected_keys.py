@@ -64,6 +64,7 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("gateway.http.endpoints.responses.files", "free"),
     ("gateway.auth", "guard"),
     ("gateway.tls", "guard"),
+    ("gateway.remote.tlsFingerprint", "guard"),  # whom our own commands trust
     ("gateway.tailscale", "guard"),
     ("gateway.customBindHost", "guard"),
     ("gateway.trustedProxies", "guard"),

@@ -90,6 +90,17 @@ def show_history(
     return shown
 
 
+def has_older(path: Sequence[TranscriptEntry], messages: Sequence[Json]) -> bool:
+    """Return whether there are messages before these, which have ids and are the path's end."""
+    first = messages[0]["__openclaw"]["id"] if messages else ""
+    for entry in path if messages else ():
+        if entry.id == first:
+            return path[0].parent is not None
+        if show_entry(entry) is not None:
+            return True
+    return False
+
+
 def show_entry(entry: TranscriptEntry, max_chars: int | None = None) -> dict[str, Json] | None:
     """Return one entry for a client; None when it is no message.
 

@@ -264,8 +264,8 @@ class GatewayAsgiApp:
 
 
 def gateway_app(app: object) -> GatewayAsgiApp:
-    """Return uvicorn's application, for which it has no type."""
-    assert isinstance(app, GatewayAsgiApp)  # noqa: S101 - for the type checker
+    """Return the application of a protocol of uvicorn."""
+    assert isinstance(app, GatewayAsgiApp)  # noqa: S101 - uvicorn has no type for it
     return app
 
 

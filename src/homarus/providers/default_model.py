@@ -181,10 +181,11 @@ def chat_models(answer: Json) -> tuple[str, ...]:
     entries = answer.get("data") if isinstance(answer, dict) else None
     entries = entries if isinstance(entries, list) else []
     ids = [entry.get("id") for entry in entries if isinstance(entry, dict)]
-    return tuple(id_ for id_ in ids if isinstance(id_, str) and _is_chat(id_))
+    return tuple(id_ for id_ in ids if isinstance(id_, str) and is_chat_model(id_))
 
 
-def _is_chat(model_id: str) -> bool:
+def is_chat_model(model_id: str) -> bool:
+    """Return whether a model of this name can chat, as far as a name tells."""
     name = model_id.lower()
     plain = 0 < len(name) <= MAX_ID_CHARS and name.isprintable() and " " not in name
     return plain and not any(part in name for part in _NOT_CHAT)

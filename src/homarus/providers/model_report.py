@@ -1,17 +1,18 @@
 """Reports for users: the default model and the reason, the other models, and their problems."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from homarus.config.agent_settings import default_agent_id, resolve_agent_settings
 from homarus.config.load import LoadedConfig
-from homarus.config.model_refs import ModelRef, aliases
+from homarus.config.model_refs import ModelRef, aliases, normalize_provider_id
 from homarus.config.paths import Paths
 from homarus.core.clock import SystemClock
 from homarus.core.errors import HomarusError
+from homarus.core.text import closest_names
 from homarus.providers import weights
-from homarus.providers.catalog import VENDORS, ModelInfo, known_models
+from homarus.providers.catalog import LOCAL, VENDORS, ModelInfo, known_models
 from homarus.providers.default_model import DefaultModel, probe_local_servers
 from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.providers.resolution import (
@@ -22,6 +23,9 @@ from homarus.providers.resolution import (
     resolve_model,
 )
 from homarus.providers.secret import mask
+
+if TYPE_CHECKING:
+    from homarus.config.schema import Config
 
 
 @asynccontextmanager
@@ -84,10 +88,13 @@ async def report_models(loaded: LoadedConfig, paths: Paths) -> list[dict[str, An
         named = {name: models.describe(ref) for name, ref in aliases(config).items()}
         names = {model.ref: name for name, model in named.items()}
         found = [default, *named.values()]
+        running = {vendor.id: ids for vendor, ids in await probe_local_servers(config)}
         for provider in provider_names(config):
-            found += map(models.learned.complete, known_models(config, provider))
-        for vendor, listed in await probe_local_servers(config):
-            found += [models.describe(ModelRef(vendor.id, each)) for each in listed or ()]
+            if (ids := running.get(provider)) is None:
+                found += models.listed(provider)
+            else:  # what runs now is newer than what was fetched
+                found += known_models(config, provider)
+                found += [models.describe(ModelRef(provider, each)) for each in ids]
         rows = []
         for ref, model in {model.ref: model for model in found}.items():
             tags = ["default"] if ref == default.ref else []
@@ -105,6 +112,40 @@ async def report_models(loaded: LoadedConfig, paths: Paths) -> list[dict[str, An
             }
             rows.append(row)
     return rows
+
+
+async def report_refresh(loaded: LoadedConfig, paths: Paths, provider: str) -> dict[str, Any]:
+    """Fetch a provider's models; report how many it lists, and how many can be used here."""
+    async with open_router(loaded, paths) as models:
+        name = normalize_provider_id(provider)
+        listed = await models.refresh(name)
+        usable = [model for model in models.listed(name) if not _refusal(models, model.ref)]
+        return {"ok": True, "provider": name, "models": len(usable), "listed": listed}
+
+
+def _refusal(models: ModelRouter, ref: str) -> str:
+    """Return why the configuration excludes a model, or an empty string."""
+    try:
+        models.check(ref)
+    except HomarusError as exc:
+        return exc.message
+    return ""
+
+
+async def find_doubt(config: "Config", env: Mapping[str, str], paths: Paths, ref: ModelRef) -> str:
+    """Return why a model may not exist: no list has it; an empty string when one does."""
+    if ref.provider == LOCAL:
+        return ""
+    models = ModelRouter(config, env, paths, SystemClock())
+    found = {vendor.id: ids for vendor, ids in await probe_local_servers(config)}
+    ids = {*(model.id for model in models.listed(ref.provider)), *(found.get(ref.provider) or ())}
+    model = models.describe(ref)
+    if model.id in ids or model.known:
+        return ""
+    if near := closest_names(model.id, ids):
+        names = " or ".join(f"{ref.provider}/{name}" for name in near)
+        return f"no list has {model.ref}: did you mean {names}?"
+    return f"no list has {model.ref}: homarus models refresh {ref.provider} asks which there are"
 
 
 async def find_problem(loaded: LoadedConfig, paths: Paths, ref: str) -> dict[str, str] | None:

@@ -11,31 +11,37 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from homarus.config.model_refs import ModelRef
 from homarus.config.paths import Paths
 from homarus.core.clock import Clock
-from homarus.core.errors import ProviderError, UnknownNameError, UserError
+from homarus.core.errors import ProviderError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import DEFAULT_AGENT
-from homarus.core.text import closest_names
 from homarus.providers.base import NOT_TRIED, AttemptRetried, Provider
-from homarus.providers.catalog import LOCAL, ModelInfo, lookup_model
+from homarus.providers.catalog import (
+    LOCAL,
+    ModelInfo,
+    known_models,
+    lookup_model,
+    provider_entry,
+    vendors,
+)
 from homarus.providers.concurrency_limiter import ConcurrencyLimiter
 from homarus.providers.credentials import CredentialCandidate, Credentials, open_credentials
-from homarus.providers.default_model import DefaultModel, choose_default_model
+from homarus.providers.default_model import DefaultModel, choose_default_model, is_chat_model
 from homarus.providers.fallback import FallbackProvider, FallbackTarget, ProviderRetryPolicy
 from homarus.providers.model_discovery import DiscoveredModelCache, fetch_model_list
 from homarus.providers.resolution import (
     api_of,
+    check_provider,
     check_reachable,
     needs_key,
     open_local,
     open_remote,
-    provider_names,
     resolve_model,
 )
 
 if TYPE_CHECKING:
-    from homarus.config.model_refs import ModelRef
     from homarus.config.schema import Config
 
 
@@ -124,7 +130,7 @@ class ModelRouter:
         """Return the model a user names. Raises an error for an unknown or forbidden one."""
         return self._model(resolve_model(self._config, ref))
 
-    def describe(self, ref: "ModelRef") -> ModelInfo:
+    def describe(self, ref: ModelRef) -> ModelInfo:
         """Return what is known of a model, also from its service, usable or not."""
         return self.learned.complete(lookup_model(self._config, ref))
 
@@ -135,18 +141,31 @@ class ModelRouter:
             )
         return self._credentials[agent]
 
+    def listed(self, provider: str) -> list[ModelInfo]:
+        """Return a provider's models: the config's, then those its service lists, else the table's.
+
+        A provider of the user's own whose config names models has just those.
+        """
+        known = known_models(self._config, provider)
+        fetched = self.learned.models(provider)
+        entry = provider_entry(self._config, provider)
+        own = [model.id for model in entry.models] if entry else []
+        if not fetched or (own and provider not in vendors(self._config)):
+            return [self.learned.complete(model) for model in known]
+        return [self.describe(ModelRef(provider, id_)) for id_ in dict.fromkeys([*own, *fetched])]
+
     async def refresh(self, provider: str) -> int:
-        """Fetch and cache a service's model list; return its length."""
-        if provider not in provider_names(self._config) or provider == LOCAL:
-            raise UnknownNameError(
-                "provider", provider, closest_names(provider, provider_names(self._config))
-            )
+        """Fetch and cache a service's list of chat models; return its length."""
+        check_provider(self._config, provider)
+        if provider == LOCAL:
+            raise UserError("the models inside this process are in no list")
         candidates = self.credentials(DEFAULT_AGENT).candidates(provider)
         if not candidates and needs_key(self._config, provider):
             missing = self.credentials(DEFAULT_AGENT).missing_credential_error(provider)
             raise UserError(missing.message, fix=missing.fix)
         key = await candidates[0].secret() if candidates else ""
         told = await fetch_model_list(self._config, provider, key)
+        told = [model for model in told if is_chat_model(model.id)]
         self.learned.save(provider, told)
         self._known.clear()
         return len(told)
@@ -175,7 +194,7 @@ class ModelRouter:
                 models.setdefault(model.ref, model)
         return list(models.values())
 
-    def _model(self, ref: "ModelRef", *, named: bool = True) -> ModelInfo:
+    def _model(self, ref: ModelRef, *, named: bool = True) -> ModelInfo:
         check_reachable(self._config, ref)
         if named and not self._allowed(ref):
             allowed = ", ".join(sorted(self._config.agents.defaults.models))
@@ -185,7 +204,7 @@ class ModelRouter:
             )
         return self.describe(ref)
 
-    def _allowed(self, ref: "ModelRef") -> bool:
+    def _allowed(self, ref: ModelRef) -> bool:
         """Return the allowed models: `agents.defaults.models`, when it lists any."""
         defaults = self._config.agents.defaults
         named = [*defaults.models, *filter(None, [defaults.model.primary])]

@@ -186,6 +186,31 @@ def forget_usage(raw: Raw, id_: str) -> None:
         del raw["usageStats"][id_]
 
 
+def remove_profile(raw: Raw, id_: str) -> None:
+    """Remove a profile, and every reference to it: its usage, and its place in orders.
+
+    An order that would be empty is removed: an empty one excludes all credentials.
+    """
+    _object(raw.get("profiles")).pop(id_, None)
+    forget_usage(raw, id_)
+    last_good = _object(raw.get("lastGood"))
+    for provider in [name for name, value in last_good.items() if value == id_]:
+        del last_good[provider]
+    if isinstance(raw.get("order"), dict):
+        raw["order"] = order_without(raw["order"], id_)
+        if not raw["order"]:
+            del raw["order"]
+
+
+def order_without(order: Raw, id_: str) -> Raw:
+    """Return orders of credentials without one of them, and without those that become empty."""
+    changed = {
+        provider: [each for each in ids if each != id_] if isinstance(ids, list) else ids
+        for provider, ids in order.items()
+    }
+    return {name: ids for name, ids in changed.items() if ids or not order[name]}
+
+
 def put_last_good(raw: Raw, provider: str, id_: str) -> None:
     """Record which credential of a provider worked last."""
     if id_ in _object(raw.get("profiles")):

@@ -51,6 +51,15 @@ def provider_names(config: "Config") -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own, *vendors(config), LOCAL)))
 
 
+def check_provider(config: "Config", provider: str) -> None:
+    """Raise UnknownNameError, with the nearest names, for a provider that cannot be called."""
+    names = provider_names(config)
+    if provider not in names:
+        near = closest_names(provider, names)
+        fix = "" if near else f"describe it in models.providers.{provider}, with its baseUrl"
+        raise UnknownNameError("provider", provider, near, fix=fix)
+
+
 def key_of(config: "Config", env: Mapping[str, str], provider: str) -> tuple[str, str]:
     """Return where a provider's key was found, and the key: the config, else the environment."""
     entry = provider_entry(config, provider)
@@ -86,11 +95,8 @@ def check_reachable(config: "Config", ref: ModelRef) -> None:
             fix = f"{LOCAL}/{DEMO}, or {LOCAL}/ and the whole path of a .gguf file"
             raise UnknownNameError("local model", ref.model, fix=fix)
         return
+    check_provider(config, ref.provider)
     entry, vendor = provider_entry(config, ref.provider), vendors(config).get(ref.provider)
-    if entry is None and vendor is None:
-        near = closest_names(ref.provider, provider_names(config))
-        fix = "" if near else f"describe it in models.providers.{ref.provider}, with its baseUrl"
-        raise UnknownNameError("provider", ref.provider, near, fix=fix)
     if entry is None:
         return
     # The model list of a user's own server is exclusive.

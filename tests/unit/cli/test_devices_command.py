@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from homarus.cli import devices as module
 from homarus.cli.devices import command
 from homarus.core.clock import SystemClock
-from homarus.core.errors import StateInUseError, UserError
+from homarus.core.errors import NotPairedError, StateInUseError, UserError
 from homarus.gateway.device_records import DevicePairingRequest
 from homarus.gateway.devices import DeviceRegistry
 from homarus.store.lock import StateLock
@@ -127,3 +128,22 @@ def test_change_waits_for_no_other_program(devices: DeviceRegistry, home: Path) 
     finally:
         lock.release()
     assert output("remove", "aa") == "Phone (ios) is forgotten.\n"
+
+
+def test_own_command_line_is_approved_where_the_gateway_asks_it_to_pair(
+    devices: DeviceRegistry, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise NotPairedError("pairing required")
+
+    monkeypatch.setattr(module, "is_gateway_running", lambda _gateway: True)
+    monkeypatch.setattr(module, "open_gateway", refuse)
+    devices.request(wanted("aa", "This command line"))
+    lock = StateLock(home / ".openclaw")  # as the gateway holds it
+    try:
+        assert "This command line (ios) is paired" in output("approve", "--latest")
+        assert isinstance(run("remove", "aa").exception, NotPairedError)
+        elsewhere = run("list", "--url", "wss://gw.example")
+        assert isinstance(elsewhere.exception, NotPairedError)
+    finally:
+        lock.release()

@@ -145,10 +145,97 @@ def test_add_profile_must_be_a_plain_name(home: Home, id_: str) -> None:
         home.done("add", "openai", "--key-stdin", "--profile-id", id_, typed=KEY)
 
 
-def test_add_unknown_provider_is_accepted_with_a_note(home: Home) -> None:
-    result = home.done("add", "opnai", "--key-stdin", typed=KEY)
-    assert "did you mean openai" in result.stderr
-    assert "Note" not in home.done("add", "openai", "--key-stdin", typed=KEY).stderr
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("add", "opnai", "--key-stdin"),
+        ("paste-token", "opnai"),
+        ("login", "opnai", "--client-id", "cli"),
+        ("order", "get", "--provider", "opnai"),
+        ("order", "set", "--provider", "opnai", "x"),
+        ("order", "clear", "--provider", "opnai"),
+    ],
+    ids=" ".join,
+)
+def test_unknown_provider_is_refused_with_the_nearest(home: Home, args: tuple[str, ...]) -> None:
+    error = home.refused(*args, typed=KEY)
+    assert isinstance(error, UnknownNameError) and error.nearest[0] == "openai"
+    assert not home.file().exists()
+
+
+def test_unknown_provider_without_a_near_name_can_be_described(home: Home) -> None:
+    assert "models.providers.acme" in home.refused("add", "acme", "--key-stdin", typed=KEY).fix
+    home.configure({"models": {"providers": {"Acme": {"baseUrl": "http://127.0.0.1:9/v1"}}}})
+    home.done("add", "acme", "--key-stdin", typed=KEY)
+
+
+FULL = {
+    "version": 1,
+    "profiles": {
+        "openai:a": {"type": "api_key", "provider": "openai", "key": KEY},
+        "openai:b": {"type": "api_key", "provider": "openai", "key": "other"},
+        "groq:a": {"type": "api_key", "provider": "groq", "key": "third"},
+    },
+    "order": {"openai": ["openai:a", "openai:b"], "groq": ["groq:a"]},
+    "lastGood": {"openai": "openai:a", "groq": "groq:a"},
+    "usageStats": {"openai:a": {"errorCount": 1}, "openai:b": {"errorCount": 2}},
+    "x": 1,
+}
+
+
+def test_remove_deletes_profile_and_its_references(home: Home) -> None:
+    home.put(FULL)
+    auth = {
+        "profiles": {
+            "openai:a": {"provider": "openai", "mode": "api_key"},
+            "groq:a": {"provider": "groq", "mode": "api_key"},
+        },
+        "order": {"openai": ["openai:a"], "groq": ["groq:a", "openai:a"]},
+    }
+    home.configure({"auth": auth})
+    result = home.done("remove", "openai:a", "--yes")
+    assert "openai:a is removed from ~/.openclaw" in result.stdout
+    stored = home.stored()
+    assert set(stored["profiles"]) == {"openai:b", "groq:a"}
+    assert stored["order"] == {"openai": ["openai:b"], "groq": ["groq:a"]}
+    assert stored["lastGood"] == {"groq": "groq:a"}
+    assert stored["usageStats"] == {"openai:b": {"errorCount": 2}} and stored["x"] == 1
+    assert stat.S_IMODE(home.file().stat().st_mode) == 0o600
+    written = json.loads((home.path / ".openclaw" / "openclaw.json").read_text())["auth"]
+    assert written["order"] == {"groq": ["groq:a"]}, "an empty order would exclude all"
+    assert set(written["profiles"]) == {"groq:a"}
+    assert home.told("remove", "openai:b", "--yes")["profileId"] == "openai:b"
+    assert home.stored()["order"] == {"groq": ["groq:a"]}
+
+
+def test_remove_unknown_profile_names_the_nearest(home: Home) -> None:
+    home.put(FULL)
+    error = home.refused("remove", "openai:c", "--yes")
+    assert isinstance(error, UnknownNameError)
+    assert set(error.nearest) >= {"openai:a", "openai:b"}
+    home.env["GROQ_API_KEY"] = "of the environment"
+    assert "GROQ_API_KEY" in home.refused("remove", "env:GROQ_API_KEY", "--yes").fix
+    assert home.stored() == FULL
+
+
+def test_remove_needs_confirmation_and_the_right_agent(home: Home) -> None:
+    home.put(FULL)
+    assert "--yes" in home.refused("remove", "openai:a").fix
+    home.configure({"agents": {"list": [{"id": "main"}, {"id": "ops"}]}})
+    error = home.refused("remove", "openai:a", "--agent", "ops", "--yes")
+    assert "--agent main" in error.fix
+    assert home.stored() == FULL
+
+
+def test_remove_keeps_settings_that_another_agent_uses(home: Home) -> None:
+    home.put(FULL)
+    order = {"openai": ["openai:default"]}
+    home.configure({"agents": {"list": [{"id": "main"}, {"id": "ops"}]}, "auth": {"order": order}})
+    for agent in ("main", "ops"):
+        home.done("add", "openai", "--key-stdin", "--agent", agent, typed=KEY)
+    home.done("remove", "openai:default", "--yes", "--agent", "ops")
+    written = json.loads((home.path / ".openclaw" / "openclaw.json").read_text())
+    assert written["auth"]["order"] == order and "openai:default" in home.stored()["profiles"]
 
 
 def test_paste_token_is_stored_with_its_expiry(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

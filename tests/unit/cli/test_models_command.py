@@ -11,8 +11,9 @@ from click.testing import CliRunner, Result
 from homarus.cli.models import command
 from homarus.core.errors import UnknownNameError, UserError
 from homarus.memory.embed import minilm
-from homarus.providers import default_model, weights
+from homarus.providers import default_model, model_router, weights
 from homarus.providers.catalog import VENDORS, Vendor
+from homarus.providers.model_discovery import DiscoveredModel
 from homarus.providers.weights import Progress
 
 
@@ -315,3 +316,76 @@ def test_pull_fetches_the_sentence_model_by_name(
     monkeypatch.setattr(minilm, "find", lambda cache_dir: cache_dir)
     assert home.run("pull", "minilm", "--if-needed").output == ""
     assert len(pulled) == 2
+
+
+class Listing:
+    """What a provider lists, in place of a request to it."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = ids
+
+    async def fetch(self, config: object, provider: str, key: str) -> list[DiscoveredModel]:
+        return [DiscoveredModel(each, window=8_000) for each in self.ids]
+
+
+def test_list_shows_what_refresh_has_fetched(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = Listing("gpt-5.2", "gpt-new", "text-embedding-3-large")
+    monkeypatch.setattr(model_router, "fetch_model_list", listing.fetch)
+    home.env["OPENAI_API_KEY"] = "k"
+    assert home.told("refresh", "OpenAI") == {
+        "ok": True,
+        "provider": "openai",
+        "models": 2,
+        "listed": 2,
+    }
+    assert "openai has 2 models for chat" in home.run("refresh", "openai").stdout
+    rows = home.told("list")["models"]
+    assert [row["key"] for row in rows] == ["openai/gpt-5.2", "openai/gpt-new"]
+    assert rows[1]["contextWindow"] == 8_000
+
+
+def test_refresh_counts_what_the_configuration_leaves(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_router, "fetch_model_list", Listing("m", "other").fetch)
+    home.configure(WINDOW % "")
+    assert home.told("refresh", "box") | {"ok": True} == {
+        "ok": True,
+        "provider": "box",
+        "models": 1,
+        "listed": 2,
+    }
+    assert "It lists 2" in home.run("refresh", "box").stderr
+    assert [row["key"] for row in home.told("list")["models"]] == ["box/m"]
+
+
+def test_refresh_unknown_provider_names_the_nearest(home: Home) -> None:
+    error = home.refused("refresh", "opnai")
+    assert isinstance(error, UnknownNameError) and error.nearest[0] == "openai"
+    assert "models.providers.zzz" in home.refused("refresh", "zzz").fix
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("openai/gpt-5.22", "did you mean openai/gpt-5.2"),
+        ("openai/zzz", "homarus models refresh openai"),
+        ("box/anything", "homarus models refresh box"),
+        ("ollama/llama", "did you mean ollama/llama3.2"),
+    ],
+)
+def test_set_unknown_model_of_known_provider_warns(home: Home, name: str, words: str) -> None:
+    home.servers["ollama"] = ("llama3.2",)
+    home.configure('{models: {providers: {box: {baseUrl: "http://127.0.0.1:9/v1"}}}}')
+    result = home.run("set", name)
+    assert result.exit_code == 0 and f"{name} answers from now on" in result.stdout
+    assert "Warning: no list has" in result.stderr and words in result.stderr
+    assert words in home.told("set", name)["warning"]
+    assert home.told("status")["model"] == name
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-5.2", "ollama/llama3.2", "box/m"])
+def test_set_known_model_does_not_warn(home: Home, name: str) -> None:
+    home.servers["ollama"] = ("llama3.2",)
+    home.configure(WINDOW % "")
+    assert "Warning" not in home.run("set", name).stderr

@@ -411,11 +411,12 @@ async def test_chat_history_before_pages_back_without_gap(tmp_path: Path) -> Non
             await it.send(f"q{n}", f"r{n}")
         seen: list[str] = []
         cursor: dict[str, Any] = {}
-        while page := (
-            await it.ask("chat.history", sessionKey="main", limit=3, maxChars=50, **cursor)
-        )["messages"]:
-            seen = [message["content"][0]["text"] for message in page] + seen
-            cursor = {"before": page[0]["__openclaw"]["id"]}
+        has_more = True
+        while has_more:
+            page = await it.ask("chat.history", sessionKey="main", limit=3, maxChars=50, **cursor)
+            messages, has_more = page["messages"], page["hasMore"]
+            seen = [message["content"][0]["text"] for message in messages] + seen
+            cursor = {"before": messages[0]["__openclaw"]["id"]}
         assert seen == [text for n in range(5) for text in (f"q{n}", f"a{n}")]
         unknown = await it.ask("chat.history", sessionKey="main", before="ffffffff")
         assert unknown["messages"] == []

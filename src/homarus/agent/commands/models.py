@@ -8,7 +8,7 @@ from homarus.core.errors import UnknownNameError, UserError
 from homarus.core.message import Json
 from homarus.core.text import closest_names, one_line
 from homarus.plugins.commands import CommandReply, command
-from homarus.providers.catalog import ModelInfo, known_models
+from homarus.providers.catalog import ModelInfo
 from homarus.providers.resolution import provider_names
 from homarus.sessions.session import Session
 
@@ -41,12 +41,12 @@ async def models(context: AgentCommandContext) -> CommandReply:
     names = provider_names(config)
     word = context.single_arg.split(" ", 1)[0]
     if word in {"", "list"}:
-        counted = [(name, len(_allowed(context, known_models(config, name)))) for name in names]
+        counted = [(name, len(_allowed(context, context.models.listed(name)))) for name in names]
         lines = [f"- {name}: {count}" for name, count in counted if count]
         return CommandReply("\n".join(["Models by provider; /models NAME lists them.", *lines]))
     if word not in names:
         raise UnknownNameError("provider", one_line(word, 40), closest_names(word, names))
-    listed = _allowed(context, known_models(config, word))
+    listed = _allowed(context, context.models.listed(word))
     lines = [f"- {one.ref}{_describe_traits(one)}" for one in listed[:MAX_LISTED]]
     if len(listed) > MAX_LISTED:
         lines.append(f"… and {len(listed) - MAX_LISTED} more: homarus models list")
@@ -145,7 +145,7 @@ async def _choices(context: AgentCommandContext) -> list[str]:
             continue  # only models that can be chosen are offered
     refs = dict.fromkeys(one.ref for one in found)
     if len(refs) < 2 and default:
-        others = _allowed(context, known_models(config, default.provider))
+        others = _allowed(context, context.models.listed(default.provider))
         refs |= dict.fromkeys(one.ref for one in others)
     return list(refs)[:MAX_LISTED]
 

@@ -17,6 +17,7 @@ from homarus.gateway.history import (
     MAX_TEXT_CHARS,
     MAX_WHOLE_CHARS,
     find_entry,
+    has_older,
     images_of,
     newest_path,
     show_entry,
@@ -152,6 +153,8 @@ async def history(call: MethodCall, params: ChatHistoryParams) -> Json:
         path = await newest_path(store, session_id, limit, params.before)
         messages = show_history(path, limit, params.text_chars)
         shown = {"sessionKey": key, "sessionId": record.session_id, "messages": messages}
+        if params.text_chars:
+            shown["hasMore"] = has_older(path, messages)
     data = record.data if record else {}
     shown["thinkingLevel"] = await _thinking(call, key, data.get("thinkingLevel"))
     if isinstance(verbose := data.get("verboseLevel"), str):

@@ -352,19 +352,20 @@ async function loadPage(before) {
   const asked = session;
   const params = { sessionKey: asked, limit: PAGE_MESSAGES, maxChars: MAX_CHARS };
   if (before) params.before = before;
-  const { sessionKey = asked, messages: found = [] } = await wire.call('chat.history', params);
+  const page = await wire.call('chat.history', params);
   if (asked !== session) return null;
-  setSession(sessionKey); // a link may have its short form, events have the full one
-  return found;
+  setSession(page.sessionKey ?? asked); // a link may have its short form, events have the full one
+  return { found: page.messages ?? [], hasMore: page.hasMore ?? false };
 }
 
 /** Load the newest messages, and put them behind the older ones that are shown already. */
 async function showHistory() {
   try {
-    const newest = await loadPage();
-    if (!newest) return;
+    const loaded = await loadPage();
+    if (!loaded) return;
+    const newest = loaded.found;
     const at = newest.length ? messages.findIndex((one) => idOf(one) === idOf(newest[0])) : -1;
-    if (at < 0) isAtStart = newest.length === 0;
+    if (at < 0) isAtStart = !loaded.hasMore;
     messages = at < 0 ? newest : [...messages.slice(0, at), ...newest];
     keepPlace(() => {
       drawPast();
@@ -382,8 +383,8 @@ async function showOlder() {
   try {
     const older = await loadPage(idOf(messages[0]));
     if (older) {
-      isAtStart = older.length === 0;
-      messages = [...older, ...messages];
+      isAtStart = !older.hasMore;
+      messages = [...older.found, ...messages];
       keepPlace(drawPast);
     }
   } catch (error) {

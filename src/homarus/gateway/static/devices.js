@@ -67,6 +67,7 @@ export class DeviceRequests {
     const reject = this.#button('Reject', 'danger', 'device.pair.reject', id, problem);
     const box = element('section', title, facts, problem, element('div', approve, reject));
     box.className = 'ask';
+    box.dataset.request = id;
     box.setAttribute('aria-label', 'A device asks for access');
     const timer = setTimeout(() => this.remove(id), leftMs);
     this.#cards.set(id, { box, timer, deviceId: request.deviceId });

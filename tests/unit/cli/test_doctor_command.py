@@ -1,0 +1,64 @@
+"""`homarus doctor` prints problems with their fixes, one summary line, and details on request."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from homarus.cli.doctor import command
+from homarus.cli.setup import command as setup
+
+PROVIDER = {"baseUrl": "http://127.0.0.1:9", "models": [{"id": "m", "name": "M"}]}
+WORKING = {
+    "models": {"providers": {"x": PROVIDER}},
+    "agents": {"defaults": {"model": {"primary": "x/m"}}},
+}
+
+
+def run(home: Path, config: object, *args: str) -> Result:
+    (home / ".openclaw/openclaw.json").write_text(json.dumps(config), encoding="utf-8")
+    assert CliRunner().invoke(setup, []).exit_code == 0
+    return CliRunner().invoke(command, list(args))
+
+
+def test_doctor_of_a_working_home_is_one_line(home: Path) -> None:
+    done = run(home, WORKING)
+    assert (done.exit_code, done.output) == (0, "No problems found.\n")
+
+
+def test_doctor_shows_problems_first_with_their_fix(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    model = {"primary": "openai/gpt-5.2"}
+    missing = {"agents": {"defaults": {"model": model}}, "talk": {"voiceId": "x"}}
+    lines = run(home, missing).output.splitlines()
+    assert lines[0].startswith("✗ model: ") and lines[1].startswith("  → ")
+    assert lines[2].startswith("! config: ") and "talk" in lines[2]
+    assert lines[-1] == "1 problem, 1 warning."
+    assert len(lines) == 4
+
+
+def test_doctor_names_settings_without_effect_only_if_set(home: Path) -> None:
+    assert "canvasHost" not in run(home, WORKING).output
+    done = run(home, {**WORKING, "canvasHost": {"enabled": True}})
+    assert done.exit_code == 0 and "canvasHost" in done.output
+    assert done.output.endswith("No problems found, 1 warning.\n")
+    assert "talk" not in done.output
+
+
+def test_doctor_all_shows_every_check(home: Path) -> None:
+    shown = run(home, WORKING, "--all").output
+    for text in ("✓ config: ", "✓ agent main: ", "· model: x/m", "✓ disk: ", "canvasHost"):
+        assert text in shown
+    again = CliRunner().invoke(command, ["--verbose"]).output
+    assert len(again.splitlines()) == len(shown.splitlines())
+
+
+def test_doctor_json_is_complete(home: Path) -> None:
+    found = json.loads(run(home, WORKING, "--json").output)
+    assert found["ok"] and "canvasHost" in found["notBuilt"]
+    assert {"config", "agent main", "model", "state", "disk"} <= {
+        row["about"] for row in found["findings"]
+    }
