@@ -3,7 +3,8 @@
 The program runs at a pseudo-terminal in an empty home directory with the demo model; its output is
 drawn line by line. The file's name selects the session:
 
-    chat       a chat
+    chat       a chat with a scripted model (homarus.testing.model_server): a command that needs
+               approval, a table and code; drawn with the colours of the terminal
     channels   from nothing to a bot that answers: the service is our fake of Telegram
                (homarus.testing.telegram_server), and the chat is shown behind a bar
     onboarding the wizard that a new user sees; the service is our scripted model
@@ -13,8 +14,10 @@ drawn line by line. The file's name selects the session:
 What differs each time (ports, process ids, pairing codes, dates) is replaced by fixed values.
 """
 
+import asyncio
 import json
 import os
+import queue
 import re
 import shlex
 import socket
@@ -22,9 +25,10 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from http.client import HTTPConnection
@@ -35,30 +39,92 @@ from urllib.parse import urlsplit
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from homarus.config.paths import Paths
+from homarus.testing.model_server import CallTools, ModelServer, Say, ScriptedAnswer, ScriptedCall
 from tests.e2e.program import DEADLINE_S, PAINT, Home, Terminal
+from tests.e2e.screen import ScreenTerminal
 
 COLUMNS, LINE_PX, CHAR_PX, MARGIN_PX = 92, 20, 8.4, 16
 FONT = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="14"'
-ASKED = ("Hello! What are you?", "/status", "/quit")
+ASKED = "Which Markdown files are in my workspace, and how would I count them in Python?"
+ANSWERED = """You have **eight**. The ones that make me who I am:
+
+| file | what it is for |
+|------|----------------|
+| `SOUL.md` | how I speak and behave |
+| `USER.md` | what I know about you |
+| `MEMORY.md` | notes that I keep |
+
+To count them yourself:
+
+```python
+from pathlib import Path
+
+print(len(list(Path(".").rglob("*.md"))))  # 8
+```
+"""
 TOKEN = "700000001:AAfake-token_0123456789abcdefghijklm"  # noqa: S105 - the fake's own
 GREETING, QUESTION = "Hello!", "Tell me a joke about lobsters."
 BAR = "│ "
+DRAWN = "\0"  # starts a row that is SVG already
+INK = {
+    "1": 'font-weight="bold"',
+    "2": 'opacity="0.6"',
+    "3": 'font-style="italic"',
+    "4": 'text-decoration="underline"',
+    "7": 'fill="#f0c674" font-weight="bold"',
+    "31": 'fill="#e06c75"',
+    "32": 'fill="#98c379"',
+    "33": 'fill="#e5c07b"',
+    "34": 'fill="#61afef"',
+    "35": 'fill="#c678dd"',
+    "36": 'fill="#56b6c2"',
+}
 PROMPT = re.compile(r"^(?:> |\$ |(?:Number|Answer|Not shown)\b.*:)")
 ANSWER = re.compile(r"Number|Answer|Not shown")
 CODE = re.compile(r"(?<=Your code: )\w+")
 
 
 def record_chat(home: Home) -> list[str]:
-    """Return the lines of a chat as a person sees them."""
-    terminal = Terminal(home, "chat")
+    """Return the rows of a chat as a person sees them, already drawn."""
+    call = CallTools(ScriptedCall("exec", {"command": "find . -name '*.md'"}))
+    with scripted([call], [Say(ANSWERED)]) as url:
+        home.use_model(url)
+        terminal = ScreenTerminal(home, "chat", columns=COLUMNS, rows=50)
+        try:
+            terminal.wait_until("/help for", line=">")
+            terminal.press(f"{ASKED}\r")
+            terminal.wait_until("[y/a/N]")
+            terminal.press("y\r")
+            terminal.wait_until("# 8", line=">")
+            terminal.press("/stat\t")
+            terminal.wait_until("# 8", line="> /status")
+        finally:
+            terminal.close()
+    return ["$ homarus chat", *(_draw_row(row, home) for row in terminal.shown.cells)]
+
+
+@contextmanager
+def scripted(*answers: ScriptedAnswer) -> Iterator[str]:
+    """Serve a model that gives these answers; yield its URL."""
+    ready: queue.SimpleQueue[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = (
+        queue.SimpleQueue()
+    )
+
+    async def serve() -> None:
+        async with ModelServer() as server:
+            server.script(*answers)
+            done = asyncio.Event()
+            ready.put((server.url, asyncio.get_running_loop(), done))
+            await done.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    url, loop, done = ready.get(timeout=DEADLINE_S)
     try:
-        for line in ASKED:
-            terminal.wait_for("> ")
-            terminal.type(line)
-        terminal.end()
+        yield url
     finally:
-        terminal.close()
-    return ["$ homarus chat", *_lines(terminal.screen)]
+        loop.call_soon_threadsafe(done.set)
+        thread.join()
 
 
 def record_channels(home: Home) -> list[str]:
@@ -194,12 +260,14 @@ def served(module: str) -> Iterator[str]:
 
 
 def wrap(lines: list[str]) -> list[str]:
-    """Return the lines wrapped to the width of the picture."""
+    """Return the lines wrapped to the width of the picture; drawn rows are not."""
     return [
         part
         for line in lines
-        for part in textwrap.wrap(
-            line, COLUMNS, subsequent_indent=BAR if line.startswith(BAR) else ""
+        for part in (
+            [line]
+            if line.startswith(DRAWN)
+            else textwrap.wrap(line, COLUMNS, subsequent_indent=BAR if line.startswith(BAR) else "")
         )
     ]
 
@@ -211,7 +279,7 @@ def draw(lines: list[str]) -> str:
     height = len(wrapped) * LINE_PX + 2 * MARGIN_PX
     rows = [
         f'<text x="{MARGIN_PX}" y="{MARGIN_PX + (n + 1) * LINE_PX - 6}"'
-        f' fill="{_colour(line)}" xml:space="preserve">{escape(_plain(line))}</text>'
+        f' fill="{_colour(line)}" xml:space="preserve">{_content(line)}</text>'
         for n, line in enumerate(wrapped)
     ]
     return "\n".join(
@@ -230,12 +298,41 @@ def _colour(line: str) -> str:
     return "#8ab4f8" if PROMPT.match(line) else "#d7dae0"
 
 
+def _content(line: str) -> str:
+    return line.removeprefix(DRAWN) if line.startswith(DRAWN) else escape(_plain(line))
+
+
+def _draw_row(cells: Sequence[tuple[str, str]], home: Home) -> str:
+    """Return a row of a terminal as SVG, one element for each style."""
+    row = list(cells)
+    while row and row[-1] in {(" ", ""), ("", "")}:
+        row.pop()
+    drawn, start = DRAWN, 0
+    for place in range(1, len(row) + 1):
+        if place < len(row) and row[place][1] == row[start][1]:
+            continue
+        text = "".join(ch for ch, _ in row[start:place]).replace(str(home.path), "~")
+        style = row[start][1]
+        drawn += f'<tspan x="{MARGIN_PX + start * CHAR_PX:g}"{_svg_style(style)}>'
+        drawn += f"{escape(_plain(text))}</tspan>"
+        start = place
+    return drawn
+
+
+def _svg_style(style: str) -> str:
+    codes = style.split(";")
+    drawn = [INK[code] for code in codes if code in INK]
+    return "".join(f" {each}" for each in drawn)
+
+
 def _plain(line: str) -> str:
     return "".join(ch for ch in line if unicodedata.category(ch) != "Cc")
 
 
 def _lines(screen: str) -> list[str]:
-    return [line.rstrip() for line in PAINT.sub("", screen).splitlines() if line.strip()]
+    """Return the lines of a screen, without the progress bar that only a slow machine shows."""
+    shown = (line.rstrip() for line in PAINT.sub("", screen).splitlines() if line.strip())
+    return [line for line in shown if not re.match(r"\[[^]]*\] \d+ of \d+", line)]
 
 
 def _free_port() -> int:
@@ -262,7 +359,8 @@ SESSIONS = {
 def main(file: Path) -> None:
     models = Paths.find(os.environ).models_cache
     with tempfile.TemporaryDirectory() as folder:
-        home = Home(Path(folder), {"HOME": folder, "PATH": os.environ["PATH"], "NO_COLOR": "1"})
+        env = {"HOME": folder, "PATH": os.environ["PATH"]}
+        home = Home(Path(folder), env if file.stem == "chat" else {**env, "NO_COLOR": "1"})
         (Path(folder) / ".cache" / "homarus").mkdir(parents=True)
         (Path(folder) / ".cache" / "homarus" / "models").symlink_to(models)
         lines = [line.replace(folder, "~") for line in SESSIONS[file.stem](home)]

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import tempfile
 from html import unescape
 from pathlib import Path
 
@@ -20,8 +21,12 @@ PICTURES = sorted(record.SESSIONS)
 
 def rows_of(name: str) -> list[str]:
     """Return the lines of a picture."""
-    drawn = (ROOT / "docs" / f"{name}.svg").read_text(encoding="utf-8")
-    return [unescape(row) for row in re.findall(r'xml:space="preserve">(.*)</text>', drawn)]
+    return drawn_rows((ROOT / "docs" / f"{name}.svg").read_text(encoding="utf-8"))
+
+
+def drawn_rows(drawn: str) -> list[str]:
+    rows = re.findall(r'xml:space="preserve">(.*)</text>', drawn)
+    return [unescape(re.sub(r"<[^>]*>", "", row)) for row in rows]
 
 
 def test_bot_picture_matches_the_program(tmp_path: Path) -> None:
@@ -35,6 +40,14 @@ def test_bot_picture_matches_the_program(tmp_path: Path) -> None:
     assert drawn[:answer] == shown[:answer], "record it anew: python docs/record.py"
     assert shown[answer:] == [f"{record.BAR}Lobster: Hello from the mock model."]
     assert drawn[answer].startswith(f"{record.BAR}Lobster: ")
+
+
+def test_chat_picture_matches_the_program() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a short path: it is shown on a line
+        home = Home(Path(folder), {"HOME": folder, "PATH": os.environ["PATH"]})
+        shown = drawn_rows(record.draw(record.record_chat(home)))
+    drawn, now = (re.sub(r" · [\d.]+ s", "", "\n".join(rows)) for rows in (rows_of("chat"), shown))
+    assert drawn == now, "record it again: python docs/record.py"
 
 
 def test_memory_picture_matches_the_program(tmp_path: Path) -> None:

@@ -26,19 +26,20 @@ _MODES = {"7", "12", "25", "2004", "1"}
 
 
 class Screen:
-    """The lines of a terminal, the cursor, and the styles of what was written last."""
+    """The lines of a terminal: each cell has a character and its style, the numbers of SGR."""
 
     def __init__(self, columns: int = 80, rows: int = 24) -> None:
         self.columns, self.rows = columns, rows
-        self.cells: list[list[str]] = [[]]
+        self.cells: list[list[tuple[str, str]]] = [[]]
         self.strange: list[str] = []
         self._x = self._y = 0
         self._pending = ""
+        self._style: list[str] = []
 
     @property
     def lines(self) -> list[str]:
         """Everything that was printed, with what scrolled out of sight."""
-        return ["".join(row).rstrip() for row in self.cells]
+        return ["".join(ch for ch, _ in row).rstrip() for row in self.cells]
 
     @property
     def text(self) -> str:
@@ -85,16 +86,18 @@ class Screen:
     def _write(self, ch: str, own: int) -> None:
         row = self.cells[self._y]
         if own == 0:
-            place = next((n for n in range(min(self._x, len(row)) - 1, -1, -1) if row[n]), None)
+            before = range(min(self._x, len(row)) - 1, -1, -1)
+            place = next((n for n in before if row[n][0]), None)
             if place is not None:
-                row[place] += ch
+                row[place] = (row[place][0] + ch, row[place][1])
             return
         if self._x + own > self.columns:
             self._x = 0
             self._down()
             row = self.cells[self._y]
-        row += [" "] * (self._x + own - len(row))
-        row[self._x : self._x + own] = [ch, *[""] * (own - 1)]
+        style = ";".join(self._style)
+        row += [(" ", "")] * (self._x + own - len(row))
+        row[self._x : self._x + own] = [(ch, style), *[("", style)] * (own - 1)]
         self._x += own
 
     def _down(self) -> None:
@@ -123,11 +126,20 @@ class Screen:
             case "K" if numbers[0] == 0:
                 del self.cells[self._y][self._x :]
             case "m":
-                pass
+                self._set_style(found["numbers"].split(";"))
             case "h" | "l" if found["private"] and found["numbers"] in _MODES:
                 pass
             case _:
                 self.strange.append(found[0])
+
+    def _set_style(self, codes: list[str]) -> None:
+        for code in codes:
+            if code in {"", "0"}:
+                self._style = []
+            elif code in {"39", "49"}:
+                self._style = [each for each in self._style if each[0] != code[0] or len(each) < 2]
+            elif code not in self._style:
+                self._style.append(code)
 
 
 class ScreenTerminal(Terminal):

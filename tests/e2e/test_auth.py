@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.e2e.gateway import change
 from tests.e2e.program import Home, Terminal
 from tests.unit.providers.oauth_peers import authlib_server
 
@@ -75,3 +76,21 @@ def test_auth_added_key_is_used_and_marked_as_working(home: Home, model_url: str
     for file in home.state.rglob("*"):
         if file.is_file() and file.name != "auth-profiles.json":
             assert KEY.encode() not in file.read_bytes(), file
+
+
+def test_auth_remove_asks_and_doctor_probe_reports_refusal(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    entry = {"baseUrl": "http://127.0.0.1:9/v1", "models": [{"id": "m"}]}
+    change(home, models={"providers": {"acme": entry}}, agents={"defaults": {"model": "acme/m"}})
+    assert home.run("models", "auth", "add", "acme", "--key-stdin", text="sk-acme-1").status == 0
+    probed = home.run("doctor", "--probe")
+    assert probed.status == 1 and "127.0.0.1:9" in probed.out
+    with closing(Terminal(home, "models", "auth", "remove", "acme:default")) as terminal:
+        terminal.wait_for("Remove acme:default from ~/.openclaw/agents/main/agent")
+        terminal.type("n")
+        assert terminal.end() == 130
+    with closing(Terminal(home, "models", "auth", "remove", "acme:default")) as terminal:
+        terminal.wait_for("[y/N]")
+        terminal.type("y")
+        terminal.wait_for("acme:default is removed")
+        assert terminal.end() == 0

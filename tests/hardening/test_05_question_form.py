@@ -102,3 +102,24 @@ def test_answer_keys_are_read_as_one_line(keys: bytes, answer: bool | None) -> N
     for key in keys:
         found = one_by_one.add(bytes([key])) if found is None else found
     assert found is answer
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer", "is_always"),
+    [
+        (b"a\n", True, True),
+        (b"ALWAYS\r", True, True),
+        (b"y\n", True, False),
+        (b"once\n", True, False),
+        (b"aa\n", False, False),
+        (b"ya\n", False, False),
+        (b"\x1b[200~a\n\x1b[201~\n", False, False),
+    ],
+)
+def test_always_is_an_answer_only_where_it_is_offered(
+    keys: bytes, answer: bool, is_always: bool
+) -> None:
+    offered, other = _AnswerKeys(offers_always=True), _AnswerKeys()
+    offered.are_ignored = other.are_ignored = False
+    assert offered.add(keys) is answer and offered.is_always is is_always
+    assert other.add(keys) is (answer and not is_always) and not other.is_always

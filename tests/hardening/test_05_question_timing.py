@@ -42,12 +42,12 @@ class Person:
 
 @asynccontextmanager
 async def question(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, asked: ApprovalRequest = QUESTION
 ) -> AsyncIterator[tuple[Person, "asyncio.Task[bool]"]]:
     person = Person(monkeypatch)
     try:
         async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-            asking = group.create_task(person.prompt.ask(QUESTION))
+            asking = group.create_task(person.prompt.ask(asked))
             await asyncio.sleep(0)
             assert "Run this command?" in person.out.getvalue()
             yield person, asking
@@ -101,3 +101,29 @@ async def test_question_at_a_terminal_that_is_closed_is_denied(
         os.close(person.keyboard)
         person.keyboard = -1
         assert not await asking
+
+
+async def test_always_counts_after_the_first_second_and_is_saved_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    saved: list[bool] = []
+    asked = ApprovalRequest("Run this command?", "ls", lambda: saved.append(True))
+    async with question(monkeypatch, asked) as (person, asking):
+        person.press(b"a\n")
+        await person.wait_for("[y/a/N]")
+        assert not saved and not asking.done()
+        person.press(b"a\n")
+        assert await asking and saved == [True]
+
+
+async def test_always_that_cannot_be_saved_runs_once_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail() -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(approval_prompt, "ANSWER_DELAY_S", 0.1)
+    async with question(monkeypatch, ApprovalRequest("Run this command?", "ls", fail)) as it:
+        await it[0].wait_for("[y/a/N]")
+        it[0].press(b"a\n")
+        assert await it[1] and "could not be saved: disk full" in it[0].out.getvalue()

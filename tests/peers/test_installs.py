@@ -31,7 +31,10 @@ pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
 READY_S = 300.0
 # These wait for a person, for a bot's code, or keep running; other tests drive them.
-ATTENDED = ("chat", "gateway", "pairing approve", "channels add", "models set", "onboard", "qr")
+ATTENDED = (
+    "chat", "gateway", "pairing approve", "channels add", "models set", "onboard", "configure",
+    "qr",
+)  # fmt: skip
 
 
 @pytest.fixture

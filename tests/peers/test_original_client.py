@@ -74,7 +74,6 @@ READS: dict[str, dict[str, Any]] = {
     "usage.cost": {},
     "usage.status": {},
     "voicewake.get": {},
-    "wizard.status": {},
 }
 NOTHING = {"last-heartbeat"}  # whose answer may be null
 WRITES = {
@@ -84,6 +83,7 @@ WRITES = {
     "device.token.rotate",
     "sessions.compact", "sessions.create", "sessions.delete", "sessions.patch", "sessions.reset",
     "set-heartbeats", "channels.logout", "send", "system-event", "wake",
+    "wizard.cancel", "wizard.next", "wizard.start", "wizard.status",
 }  # fmt: skip
 
 Ask: TypeAlias = Callable[..., Done]

@@ -133,8 +133,17 @@ def test_page_image_is_attached_sent_and_shown_again(
     page.wait_until("document.querySelectorAll('#attached img').length === 1")
     paste_image(page)
     page.wait_until("document.querySelectorAll('#attached img').length === 2")
-    page.click("#attached button")
-    page.wait_until("document.querySelectorAll('#attached img').length === 1")
+    page.run(
+        f"(() => {{ const bytes = Uint8Array.from(atob('{PIXEL}'), c => c.charCodeAt(0));"
+        " const data = new DataTransfer();"
+        " data.items.add(new File([bytes], 'dropped.png', {type: 'image/png'}));"
+        " document.querySelector('#log').dispatchEvent(new DragEvent('drop',"
+        " {dataTransfer: data, bubbles: true, cancelable: true})); })()"
+    )
+    page.wait_until("document.querySelectorAll('#attached img').length === 3")
+    for left in (2, 1):
+        page.click("#attached button")
+        page.wait_until(f"document.querySelectorAll('#attached img').length === {left}")
     model.script([Say("A dot.")])
     ask(page, "What is this?")
     page.wait_for_text(ENDED, "A dot.")
@@ -205,6 +214,15 @@ def test_page_on_phone_enter_starts_a_line_and_button_sends(page: Page) -> None:
     assert page.wait_for_text("article[data-role=user]", "one\ntwo")
     page.wait_for_text(ENDED, "Hello from")
     assert page.run(WIDE)
+
+
+def test_page_refused_message_stays_with_the_reason(page: Page) -> None:
+    page.run("document.querySelector('#text').value = 'a\\0b'")
+    page.press("Enter")  # the field has the focus
+    shown = page.wait_for_text("article[data-role=user]", "Not sent")
+    assert "null bytes" in shown
+    page.click("article .discard")
+    page.wait_until("document.querySelector('#text').value.startsWith('a')")
 
 
 def test_page_draft_survives_reload_and_belongs_to_its_session(page: Page) -> None:

@@ -36,4 +36,4 @@ def command(section: str | None) -> None:
     async def run() -> None:
         await flow.configure(chosen or await flow.choose_section())
 
-    run_wizard(run)
+    run_wizard(run, "The configuration is unchanged.")

@@ -15,6 +15,7 @@ _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_PER_S: Final = 10
 _HINT: Final = " · Ctrl-C stops"
 _MAX_ECHOED_LINES: Final = 12
+_MAX_PENDING_LINES: Final = 10  # of a block that is not complete: each frame draws them again
 
 
 class EditorView(TerminalView):
@@ -56,7 +57,8 @@ class EditorView(TerminalView):
             if isinstance(event.data, RunEnded):
                 self._running.clear()
         super().show(event)
-        self._refresh()
+        if not isinstance(event.data, TextAdded):  # text is drawn with the spinner's next frame
+            self._refresh()
 
     def start_waiting(self) -> None:
         """Show the spinner until `stop_waiting` was called as often."""
@@ -99,7 +101,8 @@ class EditorView(TerminalView):
         """Return the lines between what is printed and the input line."""
         status = [self._status()] if self._waiting else []
         pending = self._stream.pending() if self._waiting else []
-        return [*pending[-max(1, max_lines - len(status)) :], *status]
+        count = min(_MAX_PENDING_LINES, max(1, max_lines - len(status)))
+        return [*pending[-count:], *status]
 
     def _status(self) -> str:
         """Return the spinner, what is waited for, and for how long."""

@@ -5,8 +5,9 @@ what is printed meanwhile is printed above it, and never between the characters 
 """
 
 import asyncio
+import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -16,7 +17,7 @@ from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import completion_is_selected
-from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.key_processor import KeyProcessor
@@ -28,12 +29,28 @@ from homarus.cli.chat_history import ChatHistoryFile
 from homarus.cli.chat_words import WordCompletion
 
 PROMPT: Final = "> "
+_PROMPT: Final = ("ansicyan", PROMPT)  # with a colour, the blank is written too
 _REDRAW_S: Final = 0.05
 # Keys of one read are processed within microseconds; a person needs tens of milliseconds.
 _BURST_S: Final = 0.005
 _MORE_LINES_S: Final = 0.03  # the next line of a text that was pasted without marks comes sooner
 _MENU_LINES: Final = 8
 _MIN_TEXT_LINES: Final = 1
+
+
+_SGR = re.compile(r"\x1b\[([\d;]*)m")
+_STYLES: Final = {
+    "1": "bold", "2": "dim", "3": "italic", "4": "underline", "9": "strike", "31": "ansired",
+    "32": "ansigreen", "33": "ansiyellow", "34": "ansiblue", "35": "ansimagenta", "36": "ansicyan",
+}  # fmt: skip
+
+
+def _parse_styles(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a text with their styles in the words of the editor."""
+    plain, *styled = _SGR.split(text)
+    yield "", plain
+    for codes, part in zip(styled[::2], styled[1::2], strict=True):
+        yield " ".join(_STYLES.get(code, "") for code in codes.split(";")), part
 
 
 class _StoredHistory(History):
@@ -79,6 +96,8 @@ class LineEditor:
         get_above: Callable[[int], list[str]],
     ) -> None:
         self._on_submit, self._on_interrupt, self._get_above = on_submit, on_interrupt, get_above
+        self._prompt: StyleAndTextTuples = [_PROMPT]
+        self._started = asyncio.Event()
         self._is_suspended = False
         self._key_at_s = 0.0
         self._is_burst = False
@@ -88,7 +107,7 @@ class LineEditor:
         self._output = Vt100_Output.from_pty(sys.stdout)
         self._output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
-            message=self._message,
+            message=lambda: self._prompt,
             multiline=True,
             prompt_continuation=" " * len(PROMPT),
             history=_StoredHistory(history),
@@ -103,12 +122,15 @@ class LineEditor:
         )
         self._app = self._session.app
         self._app.min_redraw_interval = _REDRAW_S
+        self._app.before_render += self._compose
         self._app.key_processor.before_key_press += self._on_key
 
     async def run(self) -> None:
         """Edit until the person leaves or the terminal is gone."""
         with suppress(EOFError):
-            await self._session.prompt_async(handle_sigint=False, set_exception_handler=False)
+            await self._session.prompt_async(
+                pre_run=self._started.set, handle_sigint=False, set_exception_handler=False
+            )
 
     def leave(self) -> None:
         """End `run`."""
@@ -135,11 +157,13 @@ class LineEditor:
             self._app.renderer.erase()
             self._output.write_raw(text)
             self._output.flush()
+            self._compose()
             self._app.renderer.render(self._app, self._app.layout)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
         """Give the terminal to the caller; what was typed stays, and is shown again afterwards."""
+        await self._started.wait()  # a run that is resumed at the start may ask before
         with set_app(self._app):
             async with in_terminal():
                 self._is_suspended = True
@@ -148,10 +172,11 @@ class LineEditor:
                 finally:
                     self._is_suspended = False
 
-    def _message(self) -> ANSI:
+    def _compose(self, _app: object = None) -> None:
+        """Prepare what is drawn before the text of the line; the layout needs it several times."""
         rows = self._output.get_size().rows - self._session.default_buffer.document.line_count - 2
         above = self._get_above(max(rows, _MIN_TEXT_LINES))
-        return ANSI("\n".join([*above, f"\x1b[36m{PROMPT}\x1b[0m"]))
+        self._prompt = [*_parse_styles("".join(f"{line}\n" for line in above)), _PROMPT]
 
     # Keys
 

@@ -88,11 +88,16 @@ def _search_options(command: Callable[..., T]) -> Callable[..., T]:
         return command(*args, make_options=make_options, **named)
 
     wrapped: Callable[..., T] = with_options
-    for name, kind, text in (
-        ("--max-chars", click.IntRange(min=1), "How many characters of results at most."),
-        ("--min-score", click.FloatRange(0, 1), "Only results with at least this score."),
+    for name, kind, default, text in (
+        ("--max-chars", click.IntRange(min=1), "no limit", "How many characters at most."),
+        (
+            "--min-score",
+            click.FloatRange(0, 1),
+            "memorySearch.query.minScore",
+            "Only results with at least this score.",
+        ),
     ):
-        wrapped = click.option(name, type=kind, help=text)(wrapped)
+        wrapped = click.option(name, type=kind, show_default=default, help=text)(wrapped)
     limit = limit_option(
         "How many results at most.",
         1000,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from homarus.cli import completion_values
 from homarus.config.paths import Paths, expand, shorten
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
@@ -45,12 +46,32 @@ def memory_target_options(command: Callable[..., T]) -> Callable[..., T]:
         return command(*args, target=MemoryTarget(agent, workspace, state), **named)
 
     wrapped: Callable[..., T] = with_options
-    for name, value, help_text in (
-        ("--state", "DIR", "Use this state directory, its config and its index."),
-        ("--workspace", "DIR", "Use the notes of this folder instead of the agent's."),
-        ("--agent", "ID", "The agent whose memory is used."),
+    for name, value, default, complete, help_text in (
+        (
+            "--state",
+            "DIR",
+            "~/.openclaw",
+            completion_values.directories,
+            "Use this state directory, its config and its index.",
+        ),
+        (
+            "--workspace",
+            "DIR",
+            "the agent's workspace",
+            completion_values.directories,
+            "Use the notes of this folder.",
+        ),
+        (
+            "--agent",
+            "ID",
+            "the default agent; all for status",
+            completion_values.agents,
+            "The agent whose memory is used.",
+        ),
     ):
-        wrapped = click.option(name, metavar=value, help=help_text)(wrapped)
+        wrapped = click.option(
+            name, metavar=value, show_default=default, shell_complete=complete, help=help_text
+        )(wrapped)
     return wrapped
 
 

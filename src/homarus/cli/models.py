@@ -242,6 +242,7 @@ async def _choose(
 ) -> tuple[str, "ConfigChangeResult", Any, str]:
     """Set the default model; returns its name, the change, what it lacks, and a doubt about it."""
     from homarus.cli.config_client import open_config_client
+    from homarus.config.agent_edits import with_primary_model
     from homarus.providers.model_report import find_doubt
     from homarus.providers.resolution import check_reachable, resolve_model
 
@@ -249,7 +250,7 @@ async def _choose(
         config = await settings.config()
         ref = resolve_model(config, model, default_provider="")
         check_reachable(config, ref)
-        changed = await settings.change(lambda tree: _with_primary(tree, str(ref)))
+        changed = await settings.change(lambda tree: with_primary_model(tree, str(ref)))
     doubt = await find_doubt(config, os.environ, Paths.find(os.environ), ref)
     return str(ref), changed, await _problem(gateway, str(ref), local=local), doubt
 
@@ -268,27 +269,6 @@ async def _problem(gateway: GatewayOptions, ref: str, *, local: bool) -> Any:
 
     paths = Paths.find(os.environ)
     return await find_problem(load_config(paths, os.environ), paths, ref)
-
-
-def _with_primary(tree: Any, ref: str) -> Any:
-    """Return the settings with another model, added to an allowlist that lacks it."""
-    from homarus.config.tree_edit import get_path, set_path
-
-    def get_value(*path: str) -> Any:
-        try:
-            return get_path(tree, path)
-        except LookupError:
-            return None
-
-    path = ("agents", "defaults", "model")
-    if isinstance(get_value(*path), str):
-        tree = set_path(tree, path, {"primary": ref})
-    else:
-        tree = set_path(tree, (*path, "primary"), ref)
-    allowed = get_value("agents", "defaults", "models")
-    if isinstance(allowed, dict) and allowed and ref not in allowed:
-        tree = set_path(tree, ("agents", "defaults", "models", ref), {})
-    return tree
 
 
 class _DownloadProgress:

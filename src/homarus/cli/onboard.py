@@ -142,11 +142,11 @@ def onboard_at_terminal(given: Mapping[str, Any] | None = None) -> None:
     for step, answer in _answers(given).items():
         answers.preset(step, answer)
     flow = WizardFlow(TerminalPrompter(), make_services("onboard"), answers, _options(given))
-    run_wizard(flow.onboard)
+    run_wizard(flow.onboard, "Your answers are kept: `homarus onboard` continues.")
 
 
-def run_wizard(run: Callable[[], Awaitable[None]]) -> None:
-    """Run a wizard at the terminal; Ctrl-C ends it and keeps what was answered."""
+def run_wizard(run: Callable[[], Awaitable[None]], stopped: str) -> None:
+    """Run a wizard at the terminal; Ctrl-C ends it with the text `stopped`."""
 
     async def main() -> None:
         await run()
@@ -154,7 +154,9 @@ def run_wizard(run: Callable[[], Awaitable[None]]) -> None:
     try:
         asyncio.run(main())
     except (KeyboardInterrupt, WizardStoppedError):
-        click.echo("\nStopped. Nothing is half done; `homarus onboard` continues.", err=True)
+        click.echo(f"\nStopped. {stopped}", err=True)
+        if not sys.stdin.isatty():
+            click.echo("In a script: homarus onboard --non-interactive --help", err=True)
         raise click.exceptions.Exit(130) from None
 
 

@@ -6,6 +6,7 @@ import select
 import shutil
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from queue import SimpleQueue
@@ -116,7 +117,8 @@ class TerminalView:
         self._out = out
         self._colour = colour
         self._open_line = False  # the cursor is behind text without a newline
-        self._running: dict[str, tuple[ToolCall, int]] = {}  # and when it started
+        self._running: dict[str, tuple[ToolCall, float]] = {}  # and when it started
+        self._asked_s, self._asked_at_s = 0.0, 0.0  # how long questions were open
         self._has_styles = colour or colour_possible(out)
         self._is_asking = False
         self._held: list[Event] = []  # what happened while a question is open
@@ -131,7 +133,7 @@ class TerminalView:
             case TextAdded(delta):
                 self._write(delta)
             case ToolStarted(call):
-                self._running[call.id] = call, event.ts_ms
+                self._running[call.id] = call, event.ts_ms / 1000 - self._asked_s
                 self._end_line()
             case ToolEnded(result):
                 self._show_ended(result, event.ts_ms)
@@ -152,10 +154,11 @@ class TerminalView:
                 pass
 
     def _show_ended(self, result: ToolResult, at_ms: int) -> None:
-        unknown = ToolCall(result.call_id, result.name, {}), at_ms
-        call, started_ms = self._running.pop(result.call_id, unknown)
+        now_s = at_ms / 1000 - self._asked_s  # the time of a question is not the call's
+        unknown = ToolCall(result.call_id, result.name, {}), now_s
+        call, started_s = self._running.pop(result.call_id, unknown)
         outcome = one_line(f"failed: {result.text}", 100, escape_controls)
-        spent_s = (at_ms - started_ms) / 1000
+        spent_s = now_s - started_s
         spent = f" · {format_seconds(spent_s)}" if spent_s >= _MIN_SHOWN_S else ""
         shown = f"⚙ {describe_call(call)} → {outcome if result.is_error else 'ok'}{spent}"
         self._line(shown, RED * result.is_error)
@@ -178,7 +181,7 @@ class TerminalView:
     def open_question(self, title: str, detail: str) -> None:
         """Print a question in a form of its own; events wait until it is closed."""
         self._end_line()
-        self._is_asking = True
+        self._is_asking, self._asked_at_s = True, time.monotonic()
         columns = max(20, shutil.get_terminal_size().columns - len(QUESTION_MARK) - 2)
         self._print_marked(one_line(title, columns), REVERSE)
         for line in printable(detail).split("\n"):
@@ -202,6 +205,7 @@ class TerminalView:
     def close_question(self) -> None:
         """End the question and print the events that waited."""
         self._end_line()
+        self._asked_s += time.monotonic() - self._asked_at_s
         self._is_asking, held, self._held = False, self._held, []
         for event in held:
             self.show(event)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from homarus.config.binding_edits import add_bindings, describe_match, list_bindings, parse_match
 from homarus.config.paths import Paths, expand
+from homarus.config.tree_edit import get_path, set_path
 from homarus.core.channel_traits import FindTraits, no_traits
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
@@ -90,6 +91,26 @@ def update_agent(
         raise UserError(f'agent "{agent}" is not in the config file itself')
     changed = [_merged(entry, changes) if _is(entry, agent) else entry for entry in entries]
     return _with_entries(tree, changed)
+
+
+def with_primary_model(tree: Json, ref: str) -> Json:
+    """Return the tree with another default model, added to an allowlist that lacks it."""
+    path = ("agents", "defaults", "model")
+    if isinstance(_find(tree, *path), str):
+        tree = set_path(tree, path, {"primary": ref})
+    else:
+        tree = set_path(tree, (*path, "primary"), ref)
+    allowed = _find(tree, "agents", "defaults", "models")
+    if isinstance(allowed, dict) and allowed and ref not in allowed:
+        tree = set_path(tree, ("agents", "defaults", "models", ref), {})
+    return tree
+
+
+def _find(tree: Json, *path: str) -> Json:
+    try:
+        return get_path(tree, path)
+    except LookupError:
+        return None
 
 
 def _merged(entry: Mapping[str, Json], changes: Mapping[str, Json]) -> dict[str, Json]:

@@ -114,10 +114,15 @@ class HttpRoutes:
         data = files("homarus.gateway").joinpath("static", name).read_bytes()
         # `no-cache`: a browser asks each time, so that an update of the gateway is seen at once.
         tag = f'"{sha256(data).hexdigest()[:16]}"'
-        headers = {**_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
+        headers = {**_HEADERS, "Cache-Control": "no-cache", "ETag": tag, "Vary": "Accept-Encoding"}
         seen = request.headers.get("if-none-match", "")
         if tag in (each.strip().removeprefix("W/") for each in seen.split(",")):
             return Response(status_code=304, headers=headers)
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            from gzip import compress
+
+            data = compress(data, mtime=0)
+            headers |= {"Content-Encoding": "gzip", "ETag": f"W/{tag}"}
         return Response(data, headers=headers, media_type=_TYPES[name.rpartition(".")[2]])
 
     async def _avatar(self, request: Request) -> Response:

@@ -81,7 +81,8 @@ def _read_address(pointer: int) -> str:
     """Return the address of a `struct sockaddr`; empty when it is of another family."""
     head = ctypes.string_at(pointer, 2)
     # The BSDs have the length in the first byte, Linux a family of two bytes.
-    family = head[1] if sys.platform == "darwin" else int.from_bytes(head, sys.byteorder)
+    is_linux = sys.platform.startswith("linux")
+    family = int.from_bytes(head, sys.byteorder) if is_linux else head[1]
     if family == socket.AF_INET:
         return socket.inet_ntop(family, ctypes.string_at(pointer + 4, 4))
     if family == socket.AF_INET6:

@@ -60,11 +60,11 @@ _NAMES: Final = {key: name for name, key in _KEYS.items()}
 
 
 class DiscoveredModelCache:
-    """The cached lists by provider, loaded at first use."""
+    """The cached lists by provider, loaded when they are used."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._discovered: dict[str, Mapping[str, DiscoveredModel]] = {}
+        self._discovered: dict[str, tuple[int, Mapping[str, DiscoveredModel]]] = {}
 
     def complete(self, model: ModelInfo) -> ModelInfo:
         """Return a model that the table does not have, with the fields its service lists."""
@@ -74,9 +74,15 @@ class DiscoveredModelCache:
         return _completed(model, discovered) if discovered and discovered.window else model
 
     def models(self, provider: str) -> Mapping[str, DiscoveredModel]:
-        if provider not in self._discovered:
-            self._discovered[provider] = dict(_read(self._file(provider)))
-        return self._discovered[provider]
+        """Return a provider's list; read again when another process has fetched a newer one."""
+        file = self._file(provider)
+        try:
+            stamp_ns = file.stat().st_mtime_ns
+        except OSError:
+            stamp_ns = 0
+        if provider not in self._discovered or self._discovered[provider][0] != stamp_ns:
+            self._discovered[provider] = stamp_ns, dict(_read(file) if stamp_ns else ())
+        return self._discovered[provider][1]
 
     def save(self, provider: str, discovered: list[DiscoveredModel]) -> None:
         file = self._file(provider)
@@ -86,7 +92,6 @@ class DiscoveredModelCache:
             write_atomic(file, json.dumps({"version": 1, "models": rows}).encode())
         except OSError as exc:
             raise StoreError(f"cannot write {file}: {exc.strerror}", fix="make room") from exc
-        self._discovered[provider] = {each.id: each for each in discovered}
 
     def _file(self, provider: str) -> Path:
         name = "".join(ch if ch.isalnum() or ch in "-_." else "_" for ch in provider)

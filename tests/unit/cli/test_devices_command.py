@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from homarus.cli import devices as module
 from homarus.cli.devices import command
+from homarus.cli.doctor import command as doctor
 from homarus.core.clock import SystemClock
 from homarus.core.errors import NotPairedError, StateInUseError, UserError
 from homarus.gateway.device_records import DevicePairingRequest
@@ -75,6 +76,18 @@ def test_approve_without_id_shows_the_waiting_and_latest_takes_one(
     assert json.loads(output("approve", "--json"))["pending"]
     assert "First (ios) is paired" in output("approve", "--latest")
     assert "exclude each other" in refused("approve", "x", "--latest").message
+
+
+def test_doctor_names_a_waiting_device_and_an_unusable_certificate(
+    devices: DeviceRegistry, home: Path
+) -> None:
+    request_id = devices.request(wanted("a1"))
+    tls = {"enabled": True, "certPath": "/no/cert", "keyPath": "/no/key"}
+    config = json.dumps({"gateway": {"tls": tls}})
+    (home / ".openclaw" / "openclaw.json").write_text(config)
+    shown = CliRunner().invoke(doctor).output
+    assert f"homarus devices approve {request_id[:8]}" in shown
+    assert "gateway.tls.certPath: /no/cert cannot be read" in shown
 
 
 def test_request_is_rejected_by_the_id_of_its_device(devices: DeviceRegistry) -> None:

@@ -1,6 +1,7 @@
 """The HTTP side: the door on every path, the page, health, figures."""
 
 import asyncio
+import gzip
 import json
 import socket
 from collections.abc import Mapping
@@ -30,7 +31,10 @@ class Got:
         start = messages[0]
         self.status: int = start["status"]
         self.headers = {name.decode(): value.decode() for name, value in start["headers"]}
-        self.body = b"".join(message.get("body", b"") for message in messages[1:]).decode()
+        body = b"".join(message.get("body", b"") for message in messages[1:])
+        if self.headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
+        self.body = body.decode()
 
 
 async def get(
@@ -113,6 +117,15 @@ async def test_page_file_that_browser_has_is_not_sent_again(tmp_path: Path) -> N
     assert "content-security-policy" in again.headers
     changed = await look(tmp_path, "/", headers={**HERE, "if-none-match": '"other"'})
     assert changed.status == 200 and changed.body == first.body
+
+
+async def test_page_file_is_compressed_for_browsers(tmp_path: Path) -> None:
+    plain = await look(tmp_path, "/chat.js")
+    packed = await look(tmp_path, "/chat.js", headers={**HERE, "accept-encoding": "gzip, br"})
+    assert packed.headers["content-encoding"] == "gzip" and packed.headers["vary"]
+    assert packed.body == plain.body
+    assert packed.headers["etag"] == f"W/{plain.headers['etag']}"
+    assert int(packed.headers["content-length"]) * 2 < int(plain.headers["content-length"])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The gateway's certificate: what is served, when it is made again, and what refuses a start."""
 
+import asyncio
 import os
 import stat
 from collections.abc import Callable
@@ -12,7 +13,14 @@ from cryptography import x509
 from homarus.config.gateway_schema import TlsConfig
 from homarus.config.paths import Paths
 from homarus.core.errors import ConfigError, StoreError
-from homarus.gateway.tls import GatewayTls, check_tls, describe_certificate, load_fingerprint
+from homarus.gateway.serve import _renew_certificate
+from homarus.gateway.tls import (
+    REFRESH_S,
+    GatewayTls,
+    check_tls,
+    describe_certificate,
+    load_fingerprint,
+)
 from homarus.gateway.tls_certificate import (
     MAX_NAMES,
     RENEW_DAYS,
@@ -22,6 +30,7 @@ from homarus.gateway.tls_certificate import (
 )
 from homarus.testing.clock import START_MS, FakeClock
 from tests.unit.gateway.tls_files import write_certificate
+from tests.waiting import until
 
 DAY_S = 86_400
 HOSTS = ("localhost", "127.0.0.1", "192.0.2.7")
@@ -235,3 +244,20 @@ def test_fingerprint_of_missing_certificate_is_empty(paths: Paths) -> None:
     assert load_fingerprint(settings(certPath="/no/c"), paths) == ""
     lines = describe_certificate("ab" * 32, is_self_made=True)
     assert "AB:AB:AB" in lines[0] and "trust" in lines[1]
+
+
+async def test_renewed_certificate_is_published_while_the_gateway_runs(
+    paths: Paths, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, hosts, published = FakeClock(), ["192.0.2.7"], list[str]()
+    tls = GatewayTls(settings(), paths, clock, lambda: hosts)
+    async with asyncio.TaskGroup() as group:
+        renewing = _renew_certificate(tls, lambda: published.append(tls.fingerprint), clock)
+        task = group.create_task(renewing)
+        await until(lambda: clock.sleepers)
+        hosts.append("192.0.2.8")
+        await clock.advance(REFRESH_S)
+        await until(lambda: published)
+        task.cancel()
+    assert published == [load_fingerprint(settings(), paths)]
+    assert "a new certificate" in caplog.text

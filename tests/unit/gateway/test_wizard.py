@@ -290,6 +290,18 @@ async def test_existing_configuration_stays_unchanged_when_kept(machine: Machine
     assert "there is no systemd" in prompter.shown and not machine.installed
 
 
+async def test_own_model_of_the_agent_is_changed_instead_of_the_default(machine: Machine) -> None:
+    machine.paths.state.mkdir()
+    agents = {"list": [{"id": "main", "model": "openai/gpt-4o"}]}
+    machine.paths.config.write_text(json.dumps({"agents": agents}), encoding="utf-8")
+    prompter = ScriptedPrompter(**{"model.provider": "mistral", "model.key": GOOD})
+    await machine.flow(prompter).configure("model")
+    assert prompter.steps[0].options[0].label == "Keep openai/gpt-4o"
+    [agent] = machine.config["agents"]["list"]
+    assert agent["model"] == {"primary": "mistral/mistral-large-latest"}
+    assert "defaults" not in machine.config["agents"]
+
+
 async def test_gateway_section_keeps_the_token_unless_a_new_one_is_wanted(
     machine: Machine,
 ) -> None:
@@ -324,6 +336,22 @@ async def test_channel_section_answers_a_test_message_and_allows_its_sender(
     telegram = machine.config["channels"]["telegram"]
     assert telegram["enabled"] and telegram["botToken"] == server.token
     assert telegram["allowFrom"] == [str(ADA)]
+
+
+async def test_channel_whose_login_fails_is_entered_again_or_added_anyway(
+    machine: Machine,
+) -> None:
+    answers = {
+        "channel.name": ["irc", "irc"],
+        "channel.irc.host": ["127.0.0.1", "localhost"],
+        "channel.irc.nick": ["nyx", "nyx"],
+        "channel.failed": ["again", "save"],
+    }
+    prompter = ScriptedPrompter(**answers)
+    await machine.flow(prompter).configure("channels")
+    irc = {"enabled": True, "host": "localhost", "nick": "nyx"}
+    assert machine.config["channels"] == {"irc": irc}
+    assert "cannot be reached" in prompter.shown
 
 
 async def test_session_shows_a_rejected_answer_and_ends_with_an_error() -> None:

@@ -108,7 +108,9 @@ async def _status(context: AgentCommandContext) -> str:
     lines = [f"Model: {describe_model(session, default)}"]
     if session.model and default:
         lines.append(f"Usual: {default.ref} (/model default goes back to it)")
-    if context.agent.fallbacks:
+    if session.model:
+        lines.append("When it fails: an error; no other model answers in its place")
+    elif context.agent.fallbacks:
         lines.append(f"When it fails: {', '.join(context.agent.fallbacks)}")
     lines.append("/model NAME chooses another for this conversation; /model list shows some.")
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from homarus.core.message import Json
 from homarus.core.session_keys import normalize_agent_id
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Name
-from homarus.providers.catalog import ModelInfo, known_models
+from homarus.providers.catalog import ModelInfo
 from homarus.providers.resolution import provider_names
 
 
@@ -38,7 +38,8 @@ async def list_(call: MethodCall, params: ModelListParams) -> Json:
         return {"models": await report_models(call.services.loaded, call.services.paths)}
     if params.include_details or params.view:
         return {"models": await _detailed(call, params)}
-    known = [model for name in provider_names(config) for model in known_models(config, name)]
+    models = call.services.models
+    known = [model for name in provider_names(config) for model in models.listed(name)]
     named = [model for model in known if params.provider in (None, model.provider)]
     return {"models": [_row(model) for model in named if _find_allowed(call, model.ref)]}
 

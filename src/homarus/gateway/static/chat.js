@@ -76,7 +76,7 @@ const wire = new Wire({
     event: received,
     missed: refreshSoon,
     refused,
-    lost: () => setRuns(() => runs.clear()),
+    lost,
     waiting,
   },
 });
@@ -110,6 +110,16 @@ function opened(hello) {
   sendWaiting();
   if (requestedScopes().includes('operator.pairing')) devices.load();
   if (!TOUCH.matches) text.focus(); // on a phone that would open the keyboard
+}
+
+/** What the answers under way become is in the history, once the connection is back. */
+function lost() {
+  for (const { box, isSilent } of runs.values()) {
+    if (isSilent) box.remove();
+    else delete box.dataset.live;
+  }
+  setRuns(() => runs.clear());
+  devices.clear();
 }
 
 /** The connection was lost, and is tried again. */
@@ -148,7 +158,7 @@ function explainKeys(error) {
     return;
   }
   showProblem('This page needs https', [
-    `${location.origin} is not encrypted: a browser gives such a page no key of its own, and others in the network could read along. Nothing was sent, not even your token.`,
+    `${location.origin} is not encrypted: a browser gives such a page no key of its own, and others in the network could read along. Your token was not sent.`,
     "Turn on TLS, on the gateway's machine:",
     { command: 'homarus config set gateway.tls.enabled true' },
     'Then open the https:// link, or scan it:',
@@ -173,7 +183,7 @@ function waitForApproval(requestId) {
       [
         "This browser is new to the gateway. Approve it on the gateway's machine, or in a page there:",
         { command: `homarus devices approve ${requestId}` },
-        `Request ${requestId}. This page goes on by itself once it is approved.`,
+        'This page goes on by itself once it is approved.',
       ],
       false,
     );
@@ -234,7 +244,8 @@ $('sign-in-form').addEventListener('submit', (event) => {
   $('sign-in').hidden = true;
   connectNow();
 });
-$('problem-retry').addEventListener('click', connectNow);
+// A gateway that has TLS by now leads a new request to https.
+$('problem-retry').addEventListener('click', () => location.reload());
 $('retry').addEventListener('click', connectNow);
 
 function showState(state, words) {
@@ -427,7 +438,7 @@ function drawNow(newest) {
   const texts = new Set(asked.map((one) => textOf(one.content).trim()));
   for (const [runId, { entry }] of questions) {
     const isStored = entry.state === 'sent' && (keys.has(`${runId}:user`) || texts.has(entry.text));
-    if (isStored || !outbox.find(runId)) questions.delete(runId);
+    if (isStored || (!outbox.find(runId) && entry.state !== 'refused')) questions.delete(runId);
   }
   const boxes = [...questions.values()].map(({ box }) => box);
   const live = new Set([...boxes, ...[...runs.values()].map(({ box }) => box)]);
@@ -541,10 +552,11 @@ function addReturn({ row, box }, entry) {
 async function sendWaiting() {
   for (let entry = outbox.next(); entry && wire.isOpen; entry = outbox.next()) {
     outbox.update(entry, 'sending');
-    await sendEntry(entry);
+    if (!(await sendEntry(entry))) break;
   }
 }
 
+/** Send a message; returns false when it has to be sent again, under the same key. */
 async function sendEntry(entry) {
   const { runId, session: sessionKey, text: message, images } = entry;
   if (sessionKey === session) {
@@ -562,15 +574,18 @@ async function sendEntry(entry) {
       forgetRun(runId); // it was answered while the connection was lost
       refreshSoon();
     }
+    showEntryState(entry);
   } catch (error) {
     forgetAnswer(runId);
-    if (error instanceof Refused) failEntry(entry, error);
-    else {
-      outbox.update(entry, 'waiting'); // sent again under the same key
+    if (!(error instanceof Refused) || error.retryAfterMs) {
+      outbox.update(entry, 'waiting');
       showEntryState(entry);
-      if (wire.isOpen) setTimeout(sendWaiting, RESEND_MS);
+      if (wire.isOpen) setTimeout(sendWaiting, error.retryAfterMs || RESEND_MS);
+      return false;
     }
+    failEntry(entry, error);
   }
+  return true;
 }
 
 function forgetAnswer(runId) {
@@ -580,12 +595,14 @@ function forgetAnswer(runId) {
   });
 }
 
-/** The gateway refused a message: it stays in view, with the reason. */
+/** The gateway refused a message, or could not answer it: it stays in view, with the reason. */
 function failEntry(entry, error) {
+  const wasAccepted = error.payload.status === 'error'; // before the connection was lost
   outbox.remove(entry.runId);
+  outbox.update(entry, 'refused');
   const question = questions.get(entry.runId);
   if (!question) return;
-  question.set('Not sent', 'error');
+  question.set(wasAccepted ? 'Not answered' : 'Not sent', 'error');
   question.box.insertBefore(note(error.message, 'error'), question.row);
   addReturn(question, entry);
 }

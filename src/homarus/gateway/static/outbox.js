@@ -49,10 +49,15 @@ export class Outbox {
   /** Keep what the gateway has not confirmed, for a reload of the page. */
   #store() {
     const open = this.#entries.filter(({ state }) => state === 'waiting' || state === 'sending');
-    const kept = open.map(({ runId, session, text, images }) => ({ runId, session, text, images }));
-    const stored = JSON.stringify(kept);
+    const kept = [];
+    let left = MAX_STORED_CHARS;
+    for (const { runId, session, text, images } of open) {
+      const entry = { runId, session, text, images };
+      left -= JSON.stringify(entry).length;
+      if (left >= 0) kept.push(entry); // one that is larger lasts as long as the page is open
+    }
     try {
-      if (stored.length <= MAX_STORED_CHARS) sessionStorage.setItem(STORED, stored);
+      sessionStorage.setItem(STORED, JSON.stringify(kept));
     } catch {
       // The storage is full: the messages are kept as long as the page is open.
     }

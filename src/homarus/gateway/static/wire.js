@@ -10,10 +10,12 @@ const ANSWER_MS = 30_000;
 
 /** What the gateway answered instead of doing what was asked. */
 export class Refused extends Error {
-  constructor(error) {
+  constructor(error, payload) {
     super(error?.message || 'the gateway refused');
     this.code = error?.code || '';
     this.details = error?.details || {};
+    this.retryAfterMs = error?.retryAfterMs || 0; // when it is worth another try
+    this.payload = payload || {};
   }
 }
 
@@ -146,7 +148,7 @@ export class Wire {
     this.#asked.delete(id);
     clearTimeout(asked.timer);
     if (ok) asked.resolve(payload ?? {});
-    else asked.reject(new Refused(error));
+    else asked.reject(new Refused(error, payload));
   }
 
   #hear({ event, payload, seq }) {

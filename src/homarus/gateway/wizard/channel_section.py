@@ -135,15 +135,10 @@ class ChannelSection:
 
         account = self._make(channel, edit)
         if isinstance(account, SupportsProbe):
-            self._dialog.progress(f"Logging in to {channel_label(channel)} …")
             try:
-                async with asyncio.timeout(_PROBE_S):
-                    name = await account.probe()
-            except TimeoutError:
-                raise UserError(
-                    f"{channel_label(channel)} did not answer in {_PROBE_S:g} s"
-                ) from None
-            await self._dialog.note("The login works", f"The bot is {escape_invisible(name)}.")
+                await self._log_in(channel, account)
+            except HomarusError as exc:
+                return edit if await self._should_save(exc) else None
         sender = await self._test(channel, account)
         if sender is None or channel not in _STABLE_IDS:
             return edit
@@ -159,6 +154,32 @@ class ChannelSection:
             return edit
         allowed = {**values, ("allowFrom",): [*self._allowed(channel), sender.sender]}
         return lambda tree: add_account(tree, channel, DEFAULT_ACCOUNT, allowed)
+
+    async def _log_in(self, channel: str, account: SupportsProbe) -> None:
+        label = channel_label(channel)
+        self._dialog.progress(f"Logging in to {label} …")
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                name = await account.probe()
+        except TimeoutError:
+            raise UserError(f"{label} did not answer in {_PROBE_S:g} s") from None
+        await self._dialog.note("The login works", f"The bot is {escape_invisible(name)}.")
+
+    async def _should_save(self, error: HomarusError) -> bool:
+        """Return whether an account whose login failed is added anyway."""
+        lines = [escape_invisible(error.message), error.fix and f"→ {escape_invisible(error.fix)}"]
+        step = WizardStep(
+            "channel.failed",
+            "select",
+            "The login failed",
+            "\n".join(filter(None, lines)),
+            options=(
+                StepOption("again", "Choose and enter it again"),
+                StepOption("save", "Add it anyway"),
+            ),
+            initial="again",
+        )
+        return await self._dialog.select(step) == "save"
 
     def _make(self, channel: str, edit: ConfigEdit) -> Channel:
         """Build the account without connecting it. Raises ConfigError for wrong settings."""

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from homarus.config.agent_edits import update_agent, with_primary_model
+from homarus.config.agent_settings import agent_entry, default_agent_id, resolve_agent_settings
 from homarus.config.load import LoadedConfig
 from homarus.config.model_refs import normalize_provider_id
-from homarus.config.tree_edit import get_path, set_path
+from homarus.config.tree_edit import set_path
 from homarus.core.errors import HomarusError, ProviderError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import escape_invisible, one_line
@@ -67,20 +69,9 @@ async def detect_models(services: WizardServices) -> DetectedModels:
         if not entry.problem:
             keys.setdefault(entry.profile.provider, _describe_key(entry.profile.id))
     servers = {vendor.id: models for vendor, models in await probe_local_servers(loaded.config)}
-    return DetectedModels(loaded, keys, servers, loaded.config.agents.defaults.model.primary or "")
-
-
-def with_primary_model(tree: Any, ref: str) -> Any:
-    """Return the config with another default model, added to an allowlist that lacks it."""
-    path = ("agents", "defaults", "model")
-    if isinstance(_get(tree, *path), str):
-        tree = set_path(tree, path, {"primary": ref})
-    else:
-        tree = set_path(tree, (*path, "primary"), ref)
-    allowed = _get(tree, "agents", "defaults", "models")
-    if isinstance(allowed, dict) and allowed and ref not in allowed:
-        tree = set_path(tree, ("agents", "defaults", "models", ref), {})
-    return tree
+    agent = default_agent_id(loaded.config)
+    configured = resolve_agent_settings(loaded.config, services.paths, agent).model or ""
+    return DetectedModels(loaded, keys, servers, configured)
 
 
 def parse_key(text: str) -> str:
@@ -187,10 +178,15 @@ class ModelSection:
         self, provider: str, model: str, edit: ConfigEdit = _unchanged, key: str = ""
     ) -> ModelCandidate:
         ref = f"{provider}/{model}"
-        is_new = edit is not _unchanged
-        return ModelCandidate(
-            ref, provider, lambda tree: with_primary_model(edit(tree), ref), key, is_new
-        )
+        config = self._services.load().config
+        agent = default_agent_id(config)
+
+        def choose(tree: Any) -> Any:
+            if agent_entry(config, agent).model.primary:  # it would override the default
+                return update_agent(edit(tree), agent, {"model": {"primary": ref}})
+            return with_primary_model(edit(tree), ref)
+
+        return ModelCandidate(ref, provider, choose, key, is_new=edit is not _unchanged)
 
     async def _find_key(self, found: DetectedModels, vendor: Vendor) -> str:
         """Return a typed key; "" to use a credential that was found."""
@@ -503,10 +499,3 @@ def _suggest_name(known: Sequence[str]) -> str:
         for number in range(1, len(known) + 2)
         if (name := CUSTOM if number == 1 else f"{CUSTOM}-{number}") not in known
     )
-
-
-def _get(tree: Any, *path: str) -> Any:
-    try:
-        return get_path(tree, path)
-    except LookupError:
-        return None
