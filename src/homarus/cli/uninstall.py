@@ -119,7 +119,8 @@ class _Uninstaller:
     def _show(self, removals: list[Removal], plan: UninstallPlan) -> None:
         home = self._paths.home
         if not removals:
-            click.echo("There is nothing to remove.")
+            if self._scopes != {"app"}:
+                click.echo("There is nothing to remove.")
         else:
             click.echo("Would be removed:" if self._dry_run else "Homarus can remove:")
         for one in removals:
