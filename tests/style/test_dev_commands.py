@@ -94,7 +94,7 @@ def test_command_interrupted_exits_130_without_traceback() -> None:
     code = (
         "import dev_commands, sys; dev_commands.END_S = 0.01;"
         "dev_commands.COMMANDS['x'] = lambda: dev_commands.sh("
-        "sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(60)');"
+        "sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(9)');"
         "dev_commands.run_command('x')"
     )
     with subprocess.Popen(

@@ -16,6 +16,7 @@ from homarus.cli.uninstall_plan import (
     Removal,
     UninstallPlan,
     describe_profiles,
+    is_openclaws,
     make_plan,
     remove_empty,
     remove_path,
@@ -96,8 +97,6 @@ class _Uninstaller:
 
     def _removes_foreign(self) -> bool:
         """Return whether OpenClaw's files of the state directory are removed, too."""
-        from homarus.cli.uninstall_plan import is_openclaws
-
         if self._is_default or "state" not in self._scopes or not is_openclaws(self._paths):
             return False
         from homarus.gateway.openclaw_process import check_no_openclaw_gateway
@@ -119,7 +118,8 @@ class _Uninstaller:
     def _show(self, removals: list[Removal], plan: UninstallPlan) -> None:
         home = self._paths.home
         if not removals:
-            click.echo("There is nothing to remove.")
+            if self._scopes != {"app"}:
+                click.echo("There is nothing to remove.")
         else:
             click.echo("Would be removed:" if self._dry_run else "Homarus can remove:")
         for one in removals:
@@ -135,7 +135,7 @@ class _Uninstaller:
             click.echo("Not removed:")
         for path, why in left:
             click.echo(f"  {shorten(path, home)}: {why}")
-        if plan.is_shared and self._is_default:
+        if self._is_default and is_openclaws(self._paths):
             click.echo("--state also removes what OpenClaw has in the state directory.")
 
     def _confirm(self, removals: list[Removal], plan: UninstallPlan) -> list[Removal]:
