@@ -76,6 +76,18 @@ def set_(path: str, value: str, gateway: GatewayOptions, *, as_json: bool, local
     parsed = _value(value, strict=as_json)
     changed = _change(gateway, lambda tree: set_path(tree, steps, parsed), local=local)
     _print(changed, f"{format_path(steps)} is set", as_json=as_json)
+    if steps[0] == "agents" and not as_json and "model" in path:
+        _warn_of_models(gateway, local=local)
+
+
+def _warn_of_models(gateway: GatewayOptions, *, local: bool) -> None:
+    """Warn of models that no provider can have; the provider may be described later."""
+    from homarus.cli.config_client import run_with_config
+    from homarus.cli.provider_check import find_wrong_names
+
+    config = run_with_config(gateway, lambda settings: settings.config(), local=local)
+    for _, _, text, fix in find_wrong_names(config, Paths.find(os.environ)):
+        click.echo(f"Warning: {text}\n  → {fix}", err=True)
 
 
 @command.command()

@@ -59,7 +59,7 @@ async def _check(
     models = ModelRouter(config, env, paths, SystemClock())
     try:
         choice = await models.default_model()
-        wrong = list(_wrong_names(config, paths))
+        wrong = list(find_wrong_names(config, paths))
         if not probe:
             default = await _default(models, config, choice)
             is_told = any(default[2] in text for _, _, text, _ in wrong)
@@ -81,7 +81,7 @@ async def _default(models: ModelRouter, config: Config, choice: DefaultModel) ->
     return "model", "info", f"{choice.ref}: {choice.why}; {NOT_ASKED}", ""
 
 
-def _wrong_names(config: Config, paths: Paths) -> Iterator[Finding]:
+def find_wrong_names(config: Config, paths: Paths) -> Iterator[Finding]:
     """Yield the models of the configuration that no provider can have."""
     named = dict.fromkeys(config.agents.defaults.models, "agents.defaults.models")
     defaults = config.agents.defaults.model

@@ -1,9 +1,15 @@
-"""Merging the messages of a run: no sender's text is attributed to another."""
+"""What a run works with: its merged messages, and the model that is meant."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
 
 from homarus.agent.run_setup import merge_messages
-from homarus.core.message import Address, Inbound, InboundMetadata, Media
+from homarus.core.message import Address, Inbound, InboundMetadata, Media, RunOptions
 from homarus.sessions.envelope import MULTIPLE_SENDERS
 from homarus.store.journal import InboxRecord
+from homarus.testing.fakes import assistant_message
+from tests.unit.agent.harness import KEY, Harness, message
 
 
 def record(text: str, sender: str, name: str, **fields: object) -> InboxRecord:
@@ -44,3 +50,20 @@ def test_merge_messages_of_several_senders_has_no_sender() -> None:
     assert (
         merge_messages([record("a", "42", "Ann"), dropped], "[Queue overflow]\n\na").sender == "42"
     )
+
+
+def test_run_model_named_by_a_person_is_exact(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, *(assistant_message("hello") for _ in range(3)))
+    harness.run(message())
+    harness.run(replace(message(options=RunOptions(model="q/n")), id="2", run_id="r2"))
+
+    async def choose() -> None:
+        await (await harness.sessions.load(KEY, "main")).set_model("q", "s")
+
+    asyncio.run(choose())
+    harness.run(replace(message(), id="3", run_id="r3"))
+    assert [(one.ref, one.exact) for one in harness.selections] == [
+        ("p/m", False),
+        ("q/n", True),
+        ("q/s", True),
+    ]

@@ -166,3 +166,11 @@ def test_get_imports_neither_pydantic_nor_the_key_list(home: Path) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_set_model_of_unknown_provider_warns_with_the_nearest(home: Path) -> None:
+    file = config(home, "{}")
+    result = run("set", "agents.defaults.model.primary", "opnai/gpt-5.2")
+    assert "unknown provider 'opnai'" in result.stderr and "openai" in result.stderr
+    assert "opnai/gpt-5.2" in file.read_text()
+    assert "Warning" not in run("set", "agents.defaults.model.primary", "openai/gpt-5.2").stderr
