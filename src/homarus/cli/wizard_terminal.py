@@ -5,6 +5,7 @@ terminal can move its cursor, the arrow keys step through them, and lines can be
 """
 
 import os
+import shutil
 import sys
 from getpass import getpass
 from signal import SIGINT, default_int_handler, signal
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homarus.cli.terminal import BOLD, CLEAR_LINE, PLAIN, colour_wanted
+from homarus.cli.text_layout import wrap
 from homarus.core.errors import HomarusError
 from homarus.core.message import Json
 from homarus.core.text import closest_names
@@ -74,7 +76,15 @@ class TerminalPrompter:
         title = f"{BOLD}{step.title}{PLAIN}" if self._has_styles else step.title
         click.echo(f"\n{title}")
         for line in step.message.splitlines():
-            click.echo(f"  {line}")
+            for row in self._wrap(line):
+                click.echo(f"  {row}")
+
+    def _wrap(self, line: str) -> list[str]:
+        """Return a line in rows of the terminal; a link stays whole, so that it can be opened."""
+        if not self._is_terminal or "://" in line:
+            return [line]
+        columns = shutil.get_terminal_size().columns - len("  ")
+        return ["".join(text for text, _ in row) for row in wrap([(line, "")], columns)]
 
     async def _select(self, step: "WizardStep") -> str:
         self._heading(step)
