@@ -4,6 +4,7 @@ Choices are numbered, so that they work with every terminal and with screen read
 terminal can move its cursor, the arrow keys step through them, and lines can be edited.
 """
 
+import asyncio
 import os
 import shutil
 import sys
@@ -129,6 +130,7 @@ class TerminalPrompter:
         return typed if typed.strip() or step.initial is None else str(step.initial)
 
     async def _read(self, prompt: str, *, is_hidden: bool = False, choices: Any = ()) -> str:
+        await asyncio.sleep(0)  # a Ctrl-C since the last question ends the wizard here
         try:
             if self._has_cursor:
                 return await _read_line(prompt, is_hidden=is_hidden, choices=choices)
