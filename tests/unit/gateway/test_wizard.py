@@ -348,8 +348,11 @@ async def test_channel_whose_login_fails_is_entered_again_or_added_anyway(
         "channel.failed": ["again", "save"],
     }
     prompter = ScriptedPrompter(**answers)
+    section = {"irc": {"enabled": False, "port": 1}}  # where nothing listens
+    machine.paths.state.mkdir()
+    machine.paths.config.write_text(json.dumps({"channels": section}), encoding="utf-8")
     await machine.flow(prompter).configure("channels")
-    irc = {"enabled": True, "host": "localhost", "nick": "nyx"}
+    irc = {"enabled": True, "host": "localhost", "nick": "nyx", "port": 1}
     assert machine.config["channels"] == {"irc": irc}
     assert "cannot be reached" in prompter.shown
 
