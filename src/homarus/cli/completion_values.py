@@ -8,12 +8,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from homarus.config.paths import Paths
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:@/+=-]{1,200}")
 _MAX_FILE_BYTES = 20 << 20
@@ -37,15 +39,19 @@ def _complete(names: Callable[[str], Iterable[str]]) -> Completion:
 
 def directories(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
+) -> "list[CompletionItem[str]]":
     """Let the shell complete the name of a directory."""
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(incomplete, type="dir")]
 
 
 def files(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
+) -> "list[CompletionItem[str]]":
     """Let the shell complete the name of a file."""
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(incomplete, type="file")]
 
 
