@@ -175,6 +175,7 @@ class LineEditor:
             self._output.write_raw(text)
             self._output.flush()
             self._compose()
+            self._app.render_counter += 1  # else the layout has what was above the line before
             self._app.renderer.render(self._app, self._app.layout)
 
     @asynccontextmanager
