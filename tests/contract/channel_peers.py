@@ -7,14 +7,13 @@ the peer is a client on its WebSocket, and a user at a pseudo-terminal.
 
 import asyncio
 import base64
-import os
 import re
-import select
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from itertools import groupby
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import uuid4
 
@@ -26,7 +25,7 @@ from homarus.testing.stream_server import StreamServer
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
 from tests.contract.channel_stage import ANN, EVE, GUARD_S, TOKEN, Harness, Shown
 from tests.crash.ledger import LedgerServer, Offer, SendFault
-from tests.e2e.program import PAINT, Terminal
+from tests.e2e.screen import ScreenTerminal
 
 S = TypeVar("S", bound=StreamServer)
 T = TypeVar("T")
@@ -296,22 +295,19 @@ class TerminalPeer:
     limit = UNLIMITED
 
     def __init__(self) -> None:
-        self._terminal: Terminal | None = None
-        self._typed: list[str] = []
-        self._read = b""
+        self._terminal: ScreenTerminal | None = None
 
     def section(self) -> Mapping[str, Any]:
         return {}
 
     def arrive(self, stage: Harness) -> None:
         self.close()
-        self._terminal = Terminal(stage.home, "chat")
-        self._terminal.wait_for("> ")
+        self._terminal = ScreenTerminal(stage.home, "chat", columns=200, rows=60)
+        self._terminal.wait_until(">", line=">")
 
     def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
         assert self._terminal and who == ANN and not room
-        self._typed.append(text)
-        self._terminal.type(text)
+        self._terminal.press(f"{text}\r")
 
     def call(self, text: str) -> str:
         return text
@@ -319,13 +315,17 @@ class TerminalPeer:
     def shown(self, *, who: str = ANN, room: bool = False) -> list[Shown]:
         terminal = self._terminal
         assert terminal is not None
-        while select.select([terminal._fd], [], [], 0)[0]:
-            self._read += os.read(terminal._fd, 65_536)
-        # Invisible characters are shown as escapes; the joiners of emoji stay.
-        screen = PAINT.sub("", self._read.decode(errors="replace")).replace("\\u{200d}", "\u200d")
-        for line in self._typed:
-            screen = screen.replace(line, "", 1)
-        return [_markdown_shown(screen)]
+        terminal.read_available()
+        rows = [row for row in terminal.shown.cells if row[:1] != [(">", "1")]]  # not what was sent
+        bold = [
+            "".join(ch for ch, _ in run)
+            for row in rows
+            for is_bold, run in groupby(row, lambda cell: "1" in cell[1].split(";"))
+            if is_bold
+        ]
+        text = "\n".join("".join(ch for ch, _ in row).rstrip() for row in rows)
+        # While an answer is under way only its last lines are drawn.
+        return [] if "Ctrl-C stops" in text else [Shown(text, tuple(bold))]
 
     def measure(self, text: str) -> int:
         return len(text)

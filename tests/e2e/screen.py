@@ -166,7 +166,15 @@ class ScreenTerminal(Terminal):
             left_s = max(0.0, deadline_s - time.monotonic())
             ready, _, _ = select.select([self.descriptor], [], [], left_s)
             assert ready, f"no {text!r} above {line!r}:\n{self.shown.text}"
-            data = self._decode(os.read(self.descriptor, 65_536))
-            self.output += data
-            self.shown.feed(data)
+            self._read_once()
         return self.shown.text
+
+    def read_available(self) -> None:
+        """Show the output that there is, without waiting for more."""
+        while select.select([self.descriptor], [], [], 0)[0]:
+            self._read_once()
+
+    def _read_once(self) -> None:
+        data = self._decode(os.read(self.descriptor, 65_536))
+        self.output += data
+        self.shown.feed(data)
