@@ -71,6 +71,18 @@ def test_page_shows_markdown_on_desktop_and_phone(page: Page, model: ModelServer
     assert page.problems() == []
 
 
+def test_page_table_on_phone_scrolls_and_keeps_words_whole(page: Page, model: ModelServer) -> None:
+    rows = ("| A " * 6, "|---" * 6, "| Rhododendron " * 6)
+    model.script([Say("\n".join(f"{row}|" for row in rows) + "\n\nThat is all.")])
+    use_phone(page)
+    ask(page, "Show me")
+    page.click("#send")
+    page.wait_for_text(ENDED, "That is all.")
+    heights = "[...document.querySelectorAll('th, td')].map(cell => cell.offsetHeight)"
+    assert max(page.run(heights)) < 50, "one line each"
+    assert page.run(WIDE)
+
+
 def test_page_code_and_message_are_copied(page: Page, model: ModelServer) -> None:
     model.script([Say("Here:\n\n```sh\necho **hi**\n```")])
     ask(page, "Code")
@@ -256,13 +268,41 @@ def test_page_message_typed_offline_is_sent_once_after_reconnect(
     assert len(model.requests) == before + 1
 
 
-def test_page_send_without_answer_is_repeated_under_same_key(page: Page) -> None:
-    # The connection breaks after the gateway got the message and before the page got the answer.
+def break_next_send(page: Page) -> None:
+    """Break the connection once the gateway got a message and before the page got the answer."""
     page.run(
         "(() => { const send = WebSocket.prototype.send; WebSocket.prototype.send = function(d) {"
         " send.call(this, d); if (d.includes('chat.send')) { WebSocket.prototype.send = send;"
         " this.onmessage = null; setTimeout(() => this.close(), 0); } }; })()"
     )
+
+
+def test_page_send_without_answer_is_shown_once_while_it_is_answered(page: Page) -> None:
+    break_next_send(page)
+    ask(page, "Seen once MOCK:delay:3000 MOCK:say:An answer to it.§")
+    page.wait_for_text("#past article[data-role=user]", "Seen once")
+    page.wait_for_text(ENDED, "An answer to it.")
+    assert count(page, "article[data-role=user]") == 1
+
+
+def test_page_at_its_end_stays_there_when_it_gets_smaller(page: Page, gateway: Running) -> None:
+    fill_session(gateway, "small", 60)
+    page.run("sessionStorage.setItem('session', 'agent:main:small')")
+    page.reload()
+    page.wait_for_text("#past article:last-child", "Message 059")
+    rest = "(log => log.scrollHeight - log.scrollTop - log.clientHeight)"
+    rest += "(document.querySelector('#log'))"
+    assert page.run(rest) < 2, "the button for older messages takes no room of the newest"
+    page.type("#text", "a\nb\nc\nd\ne\nf\ng")
+    page.run("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    assert page.run(rest) < 2
+    page.run("document.querySelector('#log').scrollTop = 100")
+    use_phone(page)
+    assert page.run(rest) > 1000, "a reader elsewhere is left there"
+
+
+def test_page_send_without_answer_is_repeated_under_same_key(page: Page) -> None:
+    break_next_send(page)
     ask(page, "Only once MOCK:say:An answer to it.§")
     page.wait_for_text(ENDED, "An answer to it.")
     keys = [

@@ -356,7 +356,7 @@ def _pending_lines(pending: list[dict[str, Json]], now_ms: int) -> Iterator[str]
     for entry in pending:
         yield describe_pending(entry)
         waited = age(max(0, now_ms - int(entry.get("ts") or now_ms)))
-        again = ", which is paired and asks for more" if entry.get("isRepair") else ""
+        again = ", which was paired before" if entry.get("isRepair") else ""
         yield f"  {_short(entry['deviceId'])}{again}; {_rights(entry)}; asked {waited}"
 
 

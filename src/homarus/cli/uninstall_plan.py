@@ -294,19 +294,25 @@ def _workspace(paths: Paths, folder: Path, kept: list[Kept]) -> Removal:
     if not read_state(folder).get("bootstrapSeededAt"):
         kept.append(Kept(folder, "its files were there before Homarus used it"))
         return Removal("workspace", folder, what, ())
-    names = [*SEEDED, RITUAL, *MEMORY, "memory", STATE.parts[0]]
+    names = [*SEEDED, RITUAL, *MEMORY, "memory"]
     found = [folder / name for name in dict.fromkeys(names) if _is_there(folder / name)]
+    # In a workspace that is the home, the folder of this file is the state directory.
+    mark = folder / STATE
+    if not mark.parent.is_symlink():
+        found.append(mark)
     if _head(folder / ".gitignore") == IGNORED:
         found.append(folder / ".gitignore")
     if _is_empty_repository(folder / ".git"):
         found.append(folder / ".git")
-    others = [name for name in _names(folder) if folder / name not in found]
+    own = {path.relative_to(folder).parts[0] for path in found}
+    others = [name for name in _names(folder) if name not in own]
     if others:
         why = (
             f"Homarus did not make all of it: {', '.join(others[:3])}{', …' if others[3:] else ''}"
         )
         kept.append(Kept(folder, why))
-    return Removal("workspace", folder, what, tuple(found), (folder,))
+    emptied = (mark.parent, folder) if folder != paths.home else ()
+    return Removal("workspace", folder, what, tuple(found), emptied)
 
 
 def _is_empty_repository(git: Path) -> bool:

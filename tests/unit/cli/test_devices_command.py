@@ -65,6 +65,16 @@ def test_device_is_listed_approved_and_removed_by_a_prefix(devices: DeviceRegist
     assert listed() == {"pending": [], "paired": []}
 
 
+def test_revoked_device_that_asks_again_is_not_said_to_ask_for_more(
+    devices: DeviceRegistry,
+) -> None:
+    devices.request(wanted("ab" * 32))
+    output("approve", "--latest")
+    output("revoke", "abab")
+    devices.request(wanted("ab" * 32))
+    assert "abababab, which was paired before; operator (read)" in output("list")
+
+
 def test_approve_without_id_shows_the_waiting_and_latest_takes_one(
     devices: DeviceRegistry,
 ) -> None:

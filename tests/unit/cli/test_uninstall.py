@@ -202,6 +202,14 @@ def test_uninstall_never_removes_a_home_as_workspace(home: Path) -> None:
     assert "its files were there before Homarus used it" in done.output
 
 
+def test_uninstall_of_a_home_as_workspace_keeps_the_state(home: Path) -> None:
+    make_state(home, {"agents": {"defaults": {"workspace": "~"}}})
+    seed_workspace(home)
+    done = run("--yes", "--workspace")
+    assert done.exit_code == 0 and not (home / "SOUL.md").exists()
+    assert all((home / ".openclaw" / name).exists() for name in OURS.split())
+
+
 @pytest.mark.parametrize("workspace", ["/", "/etc", "~/.."])
 def test_uninstall_leaves_folders_of_the_system(home: Path, workspace: str) -> None:
     make_state(home, {"agents": {"defaults": {"workspace": workspace}}})

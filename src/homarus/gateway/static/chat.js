@@ -343,7 +343,7 @@ function refreshSoon() {
 
 /** Change the log. A reader at its end stays there; anywhere else, what is in view stays in place. */
 function keepPlace(change) {
-  const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_PX;
+  const isAtEnd = isLogAtEnd();
   const top = log.getBoundingClientRect().top;
   const inView = isAtEnd ? [] : [...past.children].filter((one) => one.getBoundingClientRect().bottom > top);
   const places = inView.slice(0, 3).map((one) => [one, one.getBoundingClientRect().top]);
@@ -353,6 +353,18 @@ function keepPlace(change) {
   if (isAtEnd) log.scrollTop = log.scrollHeight;
   else if (kept) log.scrollTop += kept[0].getBoundingClientRect().top - kept[1];
 }
+
+function isLogAtEnd() {
+  return log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_PX;
+}
+
+// A phone's keyboard, a longer draft or a request of a device leave the log less room: a reader at
+// its end stays there.
+let wasAtEnd = true;
+log.addEventListener('scroll', () => (wasAtEnd = isLogAtEnd()), { passive: true });
+new ResizeObserver(() => {
+  if (wasAtEnd) log.scrollTop = log.scrollHeight;
+}).observe(log);
 
 const loadMessage = (messageId, more = {}) =>
   wire.call('chat.message.get', { sessionKey: session, messageId, ...more }).catch(() => ({}));
@@ -381,8 +393,8 @@ async function showHistory() {
     keepPlace(() => {
       drawPast();
       drawNow(newest);
+      showOlderState();
     });
-    showOlderState();
   } catch (error) {
     explain(error);
   }
@@ -436,14 +448,17 @@ function drawNow(newest) {
   const asked = newest.filter((one) => one.role === 'user').slice(-10);
   const keys = new Set(asked.map((one) => one.idempotencyKey));
   const texts = new Set(asked.map((one) => textOf(one.content).trim()));
+  // One whose answer to `chat.send` was lost is stored under its key, and sent once more.
+  const isStored = ({ runId, state, text }) =>
+    keys.has(`${runId}:user`) || (state === 'sent' && texts.has(text));
   for (const [runId, { entry }] of questions) {
-    const isStored = entry.state === 'sent' && (keys.has(`${runId}:user`) || texts.has(entry.text));
-    if (isStored || (!outbox.find(runId) && entry.state !== 'refused')) questions.delete(runId);
+    if (isStored(entry) || (!outbox.find(runId) && entry.state !== 'refused')) questions.delete(runId);
   }
   const boxes = [...questions.values()].map(({ box }) => box);
   const live = new Set([...boxes, ...[...runs.values()].map(({ box }) => box)]);
   for (const box of [...now.children]) if (!live.has(box)) box.remove();
-  for (const entry of outbox.of(session)) if (!questions.has(entry.runId)) showQuestion(entry);
+  for (const entry of outbox.of(session))
+    if (!questions.has(entry.runId) && !isStored(entry)) showQuestion(entry);
 }
 
 // ---- conversations ----
@@ -601,7 +616,10 @@ function failEntry(entry, error) {
   outbox.remove(entry.runId);
   outbox.update(entry, 'refused');
   const question = questions.get(entry.runId);
-  if (!question) return;
+  if (!question) {
+    if (entry.session === session) explain(error); // the history has the message
+    return;
+  }
   question.set(wasAccepted ? 'Not answered' : 'Not sent', 'error');
   question.box.insertBefore(note(error.message, 'error'), question.row);
   addReturn(question, entry);
