@@ -276,6 +276,16 @@ async def test_interrupted_wizard_asks_only_what_was_not_answered(machine: Machi
     assert len(machine.probed) == 1 and not file.exists()
 
 
+async def test_workspace_that_cannot_be_made_is_asked_for_again(machine: Machine) -> None:
+    prompter = ScriptedPrompter(**{"workspace.path": ["/dev/null/ws", "~/files"]})
+    await machine.flow(prompter).configure("workspace")
+    assert prompter.rejected == [
+        "workspace.path: cannot use the workspace /dev/null/ws: Not a directory"
+    ]
+    assert machine.config["agents"]["defaults"]["workspace"] == "~/files"
+    assert (machine.home / "files" / "AGENTS.md").exists()
+
+
 async def test_existing_configuration_stays_unchanged_when_kept(machine: Machine) -> None:
     machine.paths.state.mkdir()
     text = '{\n  // mine\n  agents: {defaults: {model: "openai/gpt-5.2"}},\n}\n'
