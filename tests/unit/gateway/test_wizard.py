@@ -300,6 +300,17 @@ async def test_existing_configuration_stays_unchanged_when_kept(machine: Machine
     assert "there is no systemd" in prompter.shown and not machine.installed
 
 
+async def test_existing_configuration_without_a_model_is_changed_by_enter(
+    machine: Machine,
+) -> None:
+    machine.paths.state.mkdir()
+    machine.paths.config.write_text("{}", encoding="utf-8")
+    prompter = ScriptedPrompter(**REST, **{"model.provider": "mistral", "model.key": GOOD})
+    await machine.flow(prompter).onboard()
+    assert prompter.asked[:2] == ["wizard.existing", "model.provider"]
+    assert machine.config["agents"]["defaults"]["model"]["primary"].startswith("mistral/")
+
+
 async def test_own_model_of_the_agent_is_changed_instead_of_the_default(machine: Machine) -> None:
     machine.paths.state.mkdir()
     agents = {"list": [{"id": "main", "model": "openai/gpt-4o"}]}

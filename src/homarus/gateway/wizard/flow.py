@@ -136,7 +136,8 @@ class WizardFlow:
                 StepOption("keep", "Use it as it is", "nothing is changed"),
                 StepOption("change", "Go through the questions", "with its values as answers"),
             ),
-            initial="keep",
+            # Enter leads to an assistant that answers, also after `homarus setup`.
+            initial="keep" if settings.model or not self._dialog.is_interactive else "change",
         )
         return await self._dialog.select(step) == "keep"
 
