@@ -73,6 +73,16 @@ def test_editor_pastes_completes_keeps_history_and_stops(
     again.wait_until("/help for", line="> /uage")
     again.press("\x03")
     again.wait_until("/help for", line=">")
+    again.press("\x12seven")  # Ctrl-R
+    again.wait_until("I-search backward: seven")
+    again.press("\x03")  # leaves the search
+    again.wait_until("/help for", line=">")
+    again.press("\x12uag")
+    again.wait_until("I-search backward: uag")
+    again.press("\r")  # takes what was found
+    again.wait_until("/help for", line="> /uage")
+    again.press("\x03")
+    again.wait_until("/help for", line=">")
     again.press("MOCK:long:1000:20\r")
     again.wait_until("word0003")
     again.press("\x03")
