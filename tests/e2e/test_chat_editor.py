@@ -107,9 +107,16 @@ def test_typing_during_an_answer_stays_below_it_and_is_sent(
     shown = chat.wait_until("\nnext\n", line=">")
     words = [word for word in shown.split() if word.startswith("word")]
     assert words == [f"word{number:04d}" for number in range(60)]
+    chat.press("MOCK:long:900:40\r")
+    chat.wait_until("answering · ")
+    chat.press("MOCK:say:never§\r")
+    chat.wait_until("1 more sent · Ctrl-C stops")
+    chat.press("\x03")
+    chat.wait_until("stopped, with 1 more sent.", line=">")
     chat.press("/quit\r")
     assert chat.end() == 0
-    assert user_texts(home)[-1] == "MOCK:say:next§" and chat.shown.strange == []
+    assert "MOCK:say:next§" in user_texts(home) and "MOCK:say:never§" not in user_texts(home)
+    assert chat.shown.strange == []
 
 
 def test_approval_once_always_and_no(
