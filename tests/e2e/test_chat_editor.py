@@ -73,6 +73,16 @@ def test_editor_pastes_completes_keeps_history_and_stops(
     again.wait_until("/help for", line="> /uage")
     again.press("\x03")
     again.wait_until("/help for", line=">")
+    again.press("\x12seven")  # Ctrl-R
+    again.wait_until("I-search backward: seven")
+    again.press("\x03")  # leaves the search
+    again.wait_until("/help for", line=">")
+    again.press("\x12uag")
+    again.wait_until("I-search backward: uag")
+    again.press("\r")  # takes what was found
+    again.wait_until("/help for", line="> /uage")
+    again.press("\x03")
+    again.wait_until("/help for", line=">")
     again.press("MOCK:long:1000:20\r")
     again.wait_until("word0003")
     again.press("\x03")
@@ -97,9 +107,16 @@ def test_typing_during_an_answer_stays_below_it_and_is_sent(
     shown = chat.wait_until("\nnext\n", line=">")
     words = [word for word in shown.split() if word.startswith("word")]
     assert words == [f"word{number:04d}" for number in range(60)]
+    chat.press("MOCK:long:900:40\r")
+    chat.wait_until("answering · ")
+    chat.press("MOCK:say:never§\r")
+    chat.wait_until("1 more sent · Ctrl-C stops")
+    chat.press("\x03")
+    chat.wait_until("stopped, with 1 more sent.", line=">")
     chat.press("/quit\r")
     assert chat.end() == 0
-    assert user_texts(home)[-1] == "MOCK:say:next§" and chat.shown.strange == []
+    assert "MOCK:say:next§" in user_texts(home) and "MOCK:say:never§" not in user_texts(home)
+    assert chat.shown.strange == []
 
 
 def test_approval_once_always_and_no(

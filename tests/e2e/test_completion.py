@@ -24,7 +24,9 @@ def bash(home: Home) -> Iterator[Terminal]:
     (folder / "homarus").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m homarus "$@"\n')
     (folder / "homarus").chmod(0o755)
     home.env["PATH"] = f"{folder}:{os.environ['PATH']}"
-    home.configure({"agents": {"list": [{"id": "main"}, {"id": "night"}]}})
+    own = {"baseUrl": "http://127.0.0.1:9/v1", "models": [{"id": "m-1", "name": "m-1"}]}
+    agents = {"list": [{"id": "main"}, {"id": "night"}]}
+    home.configure({"agents": agents, "models": {"providers": {"mine": own}}})
     sessions = home.state / "agents/main/sessions"
     sessions.mkdir(parents=True)
     (sessions / "sessions.json").write_text(json.dumps({KEY: {}, HOSTILE: {}}))
@@ -59,6 +61,12 @@ def test_bash_completes_names_options_and_values(bash: Terminal) -> None:
     clear_line(bash)
     press_tab(bash, "homarus chat --session agent:main:t")
     bash.wait_for(f"homarus chat --session {KEY} ")
+    clear_line(bash)
+    press_tab(bash, "homarus agent --model min")
+    bash.wait_for("--model mine/m-1 ")
+    clear_line(bash)
+    press_tab(bash, "homarus configure work")
+    bash.wait_for("configure workspace ")
     clear_line(bash)
     press_tab(bash, "homarus channels logs --channel=mat")
     bash.wait_for("--channel=matrix ")

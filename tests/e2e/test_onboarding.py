@@ -55,6 +55,15 @@ def test_bare_homarus_in_an_empty_home_sets_up_an_assistant(home: Home, model_ur
     finally:
         terminal.close()
 
+    terminal = Terminal(home)  # there is a config now, and still something to continue
+    try:
+        terminal.wait_for("Continue the onboarding")
+        terminal.wait_for("[Y/n]:")
+        terminal.press_ctrl_c()
+        assert terminal.end() == 130
+    finally:
+        terminal.close()
+
     terminal = Terminal(home, "onboard", "--skip-daemon")
     try:
         answer(terminal, "Continue the onboarding", "[Y/n]:", "")

@@ -133,7 +133,7 @@ class TerminalChat:
         self, session: SessionClient, view: TerminalView, approvals: ApprovalPrompt
     ) -> None:
         self._session, self._view, self._approvals = session, view, approvals
-        self._was_stopped = False  # it is said once, after the last of what was stopped
+        self._stopped = 0  # messages; it is said once, after the last of what was stopped
         self.workspace = ""
 
     async def start(self, model: str | None) -> None:
@@ -160,10 +160,10 @@ class TerminalChat:
                 await self._send(text)
         except HomarusError as exc:  # a mistyped model does not end the chat
             self._failed(exc)
-        if self._was_stopped and not self._has_others():
-            self._was_stopped = False
+        if self._stopped and not self._has_others():
+            more, self._stopped = self._stopped - 1, 0
             self._view.end_answer()
-            self._view.notice("stopped.")
+            self._view.notice(f"stopped, with {more} more sent." if more else "stopped.")
 
     def _has_others(self) -> bool:
         """Return whether further messages wait for their outcome."""
@@ -185,7 +185,7 @@ class TerminalChat:
     async def _send(self, line: str) -> None:
         answer = await self._session.send(line)
         if answer.aborted:
-            self._was_stopped = True
+            self._stopped += 1
             return
         if answer.is_merged:
             return

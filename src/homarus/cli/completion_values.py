@@ -88,7 +88,21 @@ def _providers(_incomplete: str) -> Iterable[str]:
 def _models(_incomplete: str) -> Iterable[str]:
     from homarus.providers.catalog import MODELS
 
-    return [f"{provider}/{name}" for provider, name in MODELS]
+    own = (_tree().get("models") or {}).get("providers") or {}
+    return [
+        *(f"{provider}/{name}" for provider, name in MODELS),
+        *(
+            f"{provider}/{model['id']}"
+            for provider, entry in own.items()
+            for model in entry.get("models") or ()
+        ),
+    ]
+
+
+def _wizard_sections(_incomplete: str) -> Iterable[str]:
+    from homarus.gateway.wizard.flow import SECTIONS
+
+    return SECTIONS
 
 
 def _config_keys(incomplete: str) -> Iterable[str]:
@@ -104,4 +118,5 @@ sessions = _complete(_sessions)
 channels = _complete(_channels)
 providers = _complete(_providers)
 models = _complete(_models)
+wizard_sections = _complete(_wizard_sections)
 config_keys = _complete(_config_keys)

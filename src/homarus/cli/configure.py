@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from homarus.cli import completion_values
 from homarus.cli.command_group import examples
 from homarus.cli.onboard import run_wizard
 from homarus.cli.wizard_terminal import TerminalPrompter
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("configure")
 @examples("homarus configure", "homarus configure channels")
-@click.argument("section", required=False)
+@click.argument("section", required=False, shell_complete=completion_values.wizard_sections)
 def command(section: str | None) -> None:
     """Repeat one section of the onboarding.
 

@@ -16,7 +16,7 @@ from prompt_toolkit.application.current import set_app
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import completion_is_selected
+from prompt_toolkit.filters import completion_is_selected, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -200,10 +200,11 @@ class LineEditor:
 
     def _make_bindings(self) -> KeyBindings:
         keys = KeyBindings()
-        keys.add("enter", filter=~completion_is_selected)(self._enter)
+        # In a search (Ctrl-R), Enter takes what was found and Ctrl-C leaves the search.
+        keys.add("enter", filter=~completion_is_selected & ~is_searching)(self._enter)
         keys.add("enter", filter=completion_is_selected)(self._accept_completion)
         keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
-        keys.add("c-c")(self._clear)
+        keys.add("c-c", filter=~is_searching)(self._clear)
         keys.add("<sigint>")(self._clear)
         keys.add("c-d")(self._end)
         return keys

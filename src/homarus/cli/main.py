@@ -111,11 +111,12 @@ def group(ctx: click.Context, profile: str | None, dev: bool) -> None:
 
 
 def _start_without_command(ctx: click.Context) -> None:
-    """Start the onboarding for a person without a config; print the help in all other cases."""
+    """Start or continue the onboarding of a person; print the help in all other cases."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         from homarus.config.paths import Paths
 
-        if not Paths.find(os.environ).config.exists():
+        paths = Paths.find(os.environ)
+        if not paths.config.exists() or (paths.state / "wizard.json").exists():
             from homarus.cli.onboard import onboard_at_terminal
 
             onboard_at_terminal()

@@ -245,7 +245,7 @@ def _answers(given: Mapping[str, Any]) -> dict[str, Json]:
     key = given.get("custom_api_key") if provider == "custom" else keys.get(provider)
     if key:
         answers |= {"model.found": False, "model.key": _read_secret(key)}
-    model = given.get("custom_model_id") if provider == "custom" else given.get("model")
+    model = (provider == "custom" and given.get("custom_model_id")) or given.get("model")
     if model:
         answers |= {"model.id": "other", "model.other": model}
     port = given.get("gateway_port")

@@ -329,6 +329,8 @@ class GatewaySessionClient:
         if before is None:
             return ""
         self._spent = await self._total_usage()
+        if self._spent is None or self._spent.total < before.total:  # unknown, or a new session
+            return ""
         return _usage_line(self._usage_display, _difference(self._spent, before), self._key)
 
     async def _start_usage(self) -> None:
@@ -341,12 +343,12 @@ class GatewaySessionClient:
         if self._spent is None and usage_display(str(self._usage_display)) not in {None, "off"}:
             self._spent = await self._total_usage()
 
-    async def _total_usage(self) -> Usage:
-        """Return what the session has spent; nothing where this client may not know it."""
+    async def _total_usage(self) -> Usage | None:
+        """Return what the session has spent; None where this client cannot know it."""
         try:
             totals = (await self._call("sessions.usage", {"key": self._key}))["totals"]
         except HomarusError:
-            return Usage()
+            return None
         return decode_usage({**totals, "cost": {"total": totals.get("totalCost")}})
 
     async def find_shortcuts(self) -> frozenset[str]:

@@ -157,7 +157,8 @@ class TerminalView:
         now_s = at_ms / 1000 - self._asked_s  # the time of a question is not the call's
         unknown = ToolCall(result.call_id, result.name, {}), now_s
         call, started_s = self._running.pop(result.call_id, unknown)
-        outcome = one_line(f"failed: {result.text}", 100, escape_controls)
+        reason = f": {result.text}" if result.text else ""  # a gateway may keep it to itself
+        outcome = one_line(f"failed{reason}", 100, escape_controls)
         spent_s = now_s - started_s
         spent = f" · {format_seconds(spent_s)}" if spent_s >= _MIN_SHOWN_S else ""
         shown = f"⚙ {describe_call(call)} → {outcome if result.is_error else 'ok'}{spent}"

@@ -102,7 +102,9 @@ def check_reachable(config: "Config", ref: ModelRef) -> None:
     # The model list of a user's own server is exclusive.
     own = {configured.id: configured.api for configured in entry.models}
     if own and vendor is None and ref.model not in own:
-        raise UnknownNameError("model", str(ref), closest_names(ref.model, own))
+        near = closest_names(ref.model, own)
+        fix = "" if near else f"add it to models.providers.{ref.provider}.models"
+        raise UnknownNameError("model", str(ref), near, fix=fix)
     api = own.get(ref.model) or entry.api
     if api and not has_api(api):
         raise UserError(

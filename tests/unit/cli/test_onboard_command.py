@@ -81,6 +81,13 @@ def test_onboard_by_options_finds_a_key_in_the_environment(
     assert config(home)["agents"]["defaults"]["model"]["primary"] == "mistral/mistral-small-latest"
 
 
+def test_onboard_by_options_takes_model_for_another_service(home: Path) -> None:
+    error = refused(*QUIET, *CUSTOM[:2])
+    assert error.fix == "give --model"
+    done(*QUIET, *CUSTOM[:2], "--model", "m-2")
+    assert config(home)["agents"]["defaults"]["model"]["primary"] == "custom/m-2"
+
+
 @pytest.mark.parametrize(
     ("options", "message", "fix"),
     [
@@ -90,6 +97,7 @@ def test_onboard_by_options_finds_a_key_in_the_environment(
         (("--auth-choice", "ollama"), "Ollama does not answer", "start it"),
         (("--auth-choice", "custom-api-key"), "The base URL", "--custom-base-url"),
         ((*CUSTOM, "--workspace", "~/.openclaw"), "--workspace: ", ""),
+        ((*CUSTOM, "--workspace", "/dev/null/ws"), "--workspace: cannot use", ""),
         (("--openai-api-key", "a b"), "that is not a key", "copy all of it"),
         (("--openai-api-key", "a", "--xai-api-key", "b"), "one key", "models auth add"),
         (("--mode", "remote"), "on its own machine", "--url"),

@@ -46,6 +46,11 @@ def test_view_failed_tool_call_prints_reason_on_one_line() -> None:
     assert out == "⚙ read notes.md → failed: no such file\n"
 
 
+def test_view_failed_tool_call_without_a_reason_has_no_colon() -> None:
+    out = shown(ToolStarted(CALL), ToolEnded(result("", is_error=True)))
+    assert out == "⚙ read notes.md → failed\n"
+
+
 def test_view_control_characters_of_model_are_escaped() -> None:
     out = shown(TextAdded("\x1b[2Jcleared\x07\u202e"), TextAdded("line\nnext\ttab"))
     assert out == "\\u{1b}[2Jcleared\\u{7}\\u{202e}line\nnext\ttab"

@@ -276,6 +276,16 @@ async def test_interrupted_wizard_asks_only_what_was_not_answered(machine: Machi
     assert len(machine.probed) == 1 and not file.exists()
 
 
+async def test_workspace_that_cannot_be_made_is_asked_for_again(machine: Machine) -> None:
+    prompter = ScriptedPrompter(**{"workspace.path": ["/dev/null/ws", "~/files"]})
+    await machine.flow(prompter).configure("workspace")
+    assert prompter.rejected == [
+        "workspace.path: cannot use the workspace /dev/null/ws: Not a directory"
+    ]
+    assert machine.config["agents"]["defaults"]["workspace"] == "~/files"
+    assert (machine.home / "files" / "AGENTS.md").exists()
+
+
 async def test_existing_configuration_stays_unchanged_when_kept(machine: Machine) -> None:
     machine.paths.state.mkdir()
     text = '{\n  // mine\n  agents: {defaults: {model: "openai/gpt-5.2"}},\n}\n'
@@ -288,6 +298,17 @@ async def test_existing_configuration_stays_unchanged_when_kept(machine: Machine
     assert machine.paths.config.read_text(encoding="utf-8") == text
     assert "openai/gpt-5.2 did not answer\n401: wrong key" in prompter.shown
     assert "there is no systemd" in prompter.shown and not machine.installed
+
+
+async def test_existing_configuration_without_a_model_is_changed_by_enter(
+    machine: Machine,
+) -> None:
+    machine.paths.state.mkdir()
+    machine.paths.config.write_text("{}", encoding="utf-8")
+    prompter = ScriptedPrompter(**REST, **{"model.provider": "mistral", "model.key": GOOD})
+    await machine.flow(prompter).onboard()
+    assert prompter.asked[:2] == ["wizard.existing", "model.provider"]
+    assert machine.config["agents"]["defaults"]["model"]["primary"].startswith("mistral/")
 
 
 async def test_own_model_of_the_agent_is_changed_instead_of_the_default(machine: Machine) -> None:

@@ -74,6 +74,14 @@ def test_provider_added_by_entry_point_is_served(monkeypatch: pytest.MonkeyPatch
     assert "smoke-signals" in registry.api_names()
 
 
+def test_model_that_an_own_server_does_not_list_is_refused_with_a_fix() -> None:
+    entry = {"baseUrl": "http://h", "models": [{"id": "alpha", "name": "alpha"}]}
+    config = Config.model_validate({"models": {"providers": {"mine": entry}}})
+    with pytest.raises(UserError, match="unknown model 'mine/zzz'") as caught:
+        resolution.check_reachable(config, ModelRef("mine", "zzz"))
+    assert caught.value.fix == "add it to models.providers.mine.models"
+
+
 def test_api_without_adapter_is_refused_with_known_ones() -> None:
     with pytest.raises(UserError, match="format github-copilot of mine is not built") as caught:
         resolution.check_reachable(own_config("github-copilot"), ModelRef("mine", "m"))

@@ -136,7 +136,8 @@ class WizardFlow:
                 StepOption("keep", "Use it as it is", "nothing is changed"),
                 StepOption("change", "Go through the questions", "with its values as answers"),
             ),
-            initial="keep",
+            # Enter leads to an assistant that answers, also after `homarus setup`.
+            initial="keep" if settings.model or not self._dialog.is_interactive else "change",
         )
         return await self._dialog.select(step) == "keep"
 
@@ -205,13 +206,16 @@ class WizardFlow:
             return set_path(tree, ("agents", "defaults", "workspace"), folder)
 
         await self._write(edit)
-        seed_workspace(target)
 
     def _parse_workspace(self, text: str) -> str:
         folder = text.strip()
         if not self._services.is_client and folder and not folder.startswith(("/", "~")):
             folder = str(expand(folder, self._services.paths.home))
         self._services.check_workspace(folder, self._services.paths)
+        try:
+            seed_workspace(expand(folder, self._services.paths.home))
+        except UserError as exc:  # its fix is for a config that names the folder already
+            raise UserError(exc.message) from exc
         return shorten(expand(folder, self._services.paths.home), self._services.paths.home)
 
     async def _add_channel(self) -> None:
