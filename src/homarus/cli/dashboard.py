@@ -6,7 +6,12 @@ import os
 import click
 
 from homarus.cli.command_group import examples
-from homarus.cli.gateway_options import GatewayOptions, as_json_option, find_own_gateway
+from homarus.cli.gateway_options import (
+    GatewayOptions,
+    as_json_option,
+    find_own_gateway,
+    is_gateway_running,
+)
 from homarus.cli.gateway_secret import page_address
 from homarus.config.paths import Paths
 
@@ -25,3 +30,5 @@ def command(*, no_open: bool, as_json: bool) -> None:
     url, secret = find_own_gateway(Paths.find(os.environ), GatewayOptions())
     address = page_address(url, secret.token or secret.password)
     click.echo(json.dumps({"url": address}) if as_json else address)
+    if not is_gateway_running(GatewayOptions()):
+        click.echo("No gateway runs now; start it with: homarus gateway run", err=True)

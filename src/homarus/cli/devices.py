@@ -20,15 +20,16 @@ from homarus.cli.gateway_options import (
 from homarus.cli.sessions import age
 from homarus.config.paths import Paths
 from homarus.core.clock import SystemClock
-from homarus.core.errors import NotPairedError, UnknownNameError, UserError
+from homarus.core.errors import NotPairedError, UnavailableError, UnknownNameError, UserError
 from homarus.core.message import Json
 from homarus.core.text import closest_names, one_line
-from homarus.gateway.device_records import SHORT_ID, describe_pending
+from homarus.gateway.device_records import SHORT_ID, VOIDED_REASON, describe_pending
 from homarus.gateway.devices import DeviceRegistry
 from homarus.gateway.scopes import ADMIN
 
 T = TypeVar("T")
 _NO_DEVICE = "no device is paired"
+_VOIDING = frozenset({"device.token.revoke", "device.pair.remove"})
 _ROLE_HELP = "operator or node; needed only for a device that has both."
 _device_option = click.option("--device", "device_option", metavar="ID", help="The same as DEVICE.")
 _role_option = click.option("--role", metavar="ROLE", help=_ROLE_HELP)
@@ -304,7 +305,13 @@ async def _list(methods: DeviceMethods) -> dict[str, list[dict[str, Json]]]:
 
 
 async def _call(methods: DeviceMethods, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
-    found = await methods.call(method, params)
+    try:
+        found = await methods.call(method, params)
+    except UnavailableError as exc:
+        # The gateway disconnects a device that loses its token: here, this command line itself.
+        if method not in _VOIDING or VOIDED_REASON not in exc.message:
+            raise
+        return {**params, "closed": True}
     return dict(found) if isinstance(found, dict) else {}
 
 

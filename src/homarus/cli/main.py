@@ -153,7 +153,7 @@ def run() -> NoReturn:
 
 def describe_usage_error(error: click.UsageError) -> tuple[str, str]:
     """Return what is wrong with a command line, and how to fix it."""
-    see = f"see {error.ctx.command_path if error.ctx else 'homarus'} --help"
+    see = f"see {error.ctx.command_path if error.ctx else _typed_command()} --help"
     if not (isinstance(error, click.NoSuchOption) and error.ctx):
         return error.format_message(), see
     from homarus.core.text import closest_names
@@ -163,6 +163,12 @@ def describe_usage_error(error: click.UsageError) -> tuple[str, str]:
     nearest = closest_names(error.option_name, [name for one in options for name in one.opts])
     fix = f"did you mean {' or '.join(nearest)}?" if nearest else see
     return f"{error.ctx.command_path} has no option {error.option_name!r}", fix
+
+
+def _typed_command() -> str:
+    """Return the command that was typed, for errors that click raises without a context."""
+    typed = next((word for word in sys.argv[1:] if word in COMMANDS), "")
+    return f"homarus {typed}".rstrip()
 
 
 def fail(message: str, *, fix: str, code: str, status: int) -> NoReturn:

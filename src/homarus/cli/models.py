@@ -135,7 +135,7 @@ def set_(model: str, gateway: GatewayOptions, *, as_json: bool, local: bool) -> 
     if doubt:
         click.echo(f"Warning: {doubt}", err=True)
     if problem:
-        click.echo(f"Before it can: {problem['message']}\n  → {problem['fix']}", err=True)
+        click.echo(f"It cannot answer yet: {problem['message']}\n  → {problem['fix']}", err=True)
 
 
 @command.command()
@@ -152,7 +152,8 @@ def refresh(provider: str, *, as_json: bool) -> None:
         click.echo(json.dumps(report))
         return
     name, count, listed = report["provider"], report["models"], report["listed"]
-    click.echo(f"{name} has {count} models for chat; homarus models list shows them.")
+    models = "model" if count == 1 else "models"
+    click.echo(f"{name} has {count} {models} for chat; homarus models list shows them.")
     if count != listed:
         click.echo(f"It lists {listed}; the configuration decides which are used.", err=True)
 

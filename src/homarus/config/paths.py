@@ -104,7 +104,9 @@ def expand(path: str, home: Path) -> Path:
 
 def shorten(path: Path, home: Path) -> str:
     """Format a path with `~` for the home directory."""
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+    if not path.is_relative_to(home):
+        return str(path)
+    return f"~/{path.relative_to(home)}" if path != home else "~"
 
 
 def _profile(name: str) -> str:

@@ -23,6 +23,7 @@ from homarus.core.errors import (
 )
 from homarus.core.message import Json
 from homarus.gateway import frames
+from homarus.gateway.device_records import VOIDED_REASON
 from homarus.gateway.frames import (
     HANDSHAKE_S,
     MAX_BUFFERED_BYTES,
@@ -244,7 +245,7 @@ class Connection:
     async def _read_loop(self, group: asyncio.TaskGroup) -> None:
         while (frame := await self._next()) is not None:
             if not self._is_token_valid():
-                self.abort(POLICY, "device token revoked")
+                self.abort(POLICY, VOIDED_REASON)
                 return
             max_values = MAX_VALUES if self._has_scopes else MAX_UNSCOPED_VALUES
             try:

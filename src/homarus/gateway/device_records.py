@@ -16,6 +16,7 @@ from homarus.gateway.scopes import missing
 DeviceRole: TypeAlias = Literal["operator", "node"]
 ROLES: tuple[DeviceRole, ...] = ("operator", "node")
 PENDING_TTL_MS = 5 * 60_000
+VOIDED_REASON = "device token revoked"  # why the gateway disconnects a device
 SHORT_ID = 8  # of an id as it is shown; a longer one is accepted too
 
 

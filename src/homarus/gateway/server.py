@@ -23,7 +23,7 @@ from homarus.core.tasks import run_contained, supervise, task_group
 from homarus.gateway import frames
 from homarus.gateway.config_watch import ConfigWatcher
 from homarus.gateway.connection import POLICY, RESTART, Connection
-from homarus.gateway.device_records import describe_pending
+from homarus.gateway.device_records import VOIDED_REASON, describe_pending
 from homarus.gateway.events import BUS_SIZE, EventBroadcaster
 from homarus.gateway.frames import TICK_S
 from homarus.gateway.handshake import AuthenticatedClient, ConnectionAuthenticator
@@ -286,7 +286,7 @@ class Gateway:
             same = caller.device_id == device_id and caller.role == role
             return same and caller.conn_id != except_conn_id
 
-        self.disconnect(is_affected, "device token revoked")
+        self.disconnect(is_affected, VOIDED_REASON)
 
     async def stop(self, reason: str, *, restart_ms: int | None = None) -> None:
         """Announce the shutdown, let active runs end, close every connection."""

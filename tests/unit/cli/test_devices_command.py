@@ -1,6 +1,7 @@
 """`homarus devices` on the files of a gateway that does not run; test_tls.py has a running one."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from homarus.cli import devices as module
 from homarus.cli.devices import command
 from homarus.cli.doctor import command as doctor
 from homarus.core.clock import SystemClock
-from homarus.core.errors import NotPairedError, StateInUseError, UserError
-from homarus.gateway.device_records import DevicePairingRequest
+from homarus.core.errors import NotPairedError, StateInUseError, UnavailableError, UserError
+from homarus.core.message import Json
+from homarus.gateway.device_records import VOIDED_REASON, DevicePairingRequest
 from homarus.gateway.devices import DeviceRegistry
 from homarus.store.lock import StateLock
 
@@ -170,3 +172,23 @@ def test_own_command_line_is_approved_where_the_gateway_asks_it_to_pair(
         assert isinstance(elsewhere.exception, NotPairedError)
     finally:
         lock.release()
+
+
+class ClosedMethods:
+    """A gateway that closes the connection instead of answering."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    async def call(self, method: str, params: Mapping[str, Json] | None = None) -> Json:
+        raise UnavailableError(f"the gateway closed the connection: {self._reason}")
+
+
+async def test_revoke_of_this_command_line_itself_succeeds() -> None:
+    params = {"deviceId": "d1", "role": "operator"}
+    done = await module._call(ClosedMethods(VOIDED_REASON), "device.token.revoke", params)
+    assert done == {**params, "closed": True}
+    with pytest.raises(UnavailableError):
+        await module._call(ClosedMethods("service restart"), "device.token.revoke", params)
+    with pytest.raises(UnavailableError):
+        await module._call(ClosedMethods(VOIDED_REASON), "device.pair.approve", params)

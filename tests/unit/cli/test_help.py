@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from homarus.cli.command_group import CommandGroup, command_help, command_summary
-from homarus.cli.main import COMMANDS, CONTEXT_SETTINGS, GROUPS, group, run
+from homarus.cli.main import COMMANDS, CONTEXT_SETTINGS, GROUPS, describe_usage_error, group, run
 from homarus.cli.options import RenamedOption, Seconds
 
 
@@ -227,3 +227,11 @@ def test_internal_command_is_hidden_and_can_be_called() -> None:
     assert "bench-stdio" not in BY_PATH["homarus memory"].get_help()
     shown = CliRunner().invoke(group, ["memory", "bench-stdio", "--help"])
     assert shown.exit_code == 0 and "--limit" in shown.output
+
+
+def test_option_without_its_value_names_the_help_of_its_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["homarus", "agent", "--model"])
+    error = click.BadOptionUsage("--model", "Option '--model' requires an argument.")
+    assert describe_usage_error(error)[1] == "see homarus agent --help"

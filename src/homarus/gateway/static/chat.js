@@ -225,10 +225,17 @@ function askForToken(error) {
   const tried = sessionStorage.getItem('token');
   sessionStorage.removeItem('token');
   if (!tried) for (const name of ['deviceToken', 'deviceScopes']) localStorage.removeItem(name);
-  $('sign-in-why').textContent = tried ? visible(error.message) : 'This gateway asks who you are.';
+  $('sign-in-why').textContent = tried ? explainToken(error) : 'This gateway asks who you are.';
   $('problem').hidden = true;
   $('sign-in').hidden = false;
   $('token').focus();
+}
+
+/** Say in plain words why a token was not accepted; other reasons are shown as the gateway says them. */
+function explainToken(error) {
+  return error.message.includes('mismatch')
+    ? 'This token is not right. `homarus dashboard` on the gateway\u2019s machine prints the link with the right one.'
+    : visible(error.message);
 }
 
 function connectNow() {

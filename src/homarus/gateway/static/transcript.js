@@ -281,7 +281,7 @@ export function questionOf({ text, images }) {
     words.append(plain(text));
     box.append(words);
   }
-  const row = addMeta(box, async () => text, 0);
+  const row = addMeta(box, async () => text, Date.now());
   const status = element('span');
   row.prepend(status);
   const set = (words, kind = 'aside') => {
