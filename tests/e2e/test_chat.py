@@ -146,7 +146,7 @@ def test_chat_commands_and_directives_work_without_gateway(home: Home, model_url
     check_commands(done.out)
 
 
-def test_chat_after_gateway_restart_connects_again(
+def test_chat_after_gateway_restart_connects_again_and_names_failures(
     home: Home, start: Callable[..., Gateway], open_chat: Open
 ) -> None:
     gateway = start().wait_ready()
@@ -160,12 +160,14 @@ def test_chat_after_gateway_restart_connects_again(
     chat.wait_for("the gateway stopped and is not back")
     chat.wait_for("the next message tries again")
     start().wait_ready(times=2)
-    for text in ("two", "three"):
-        chat.type(f"MOCK:short {text}")
-        chat.wait_for("Hello from the mock model.")
+    chat.type("MOCK:short two")
+    chat.wait_for("Hello from the mock model.")
+    chat.type('MOCK:tool:exec:{"command":"touch made"}§')
+    chat.wait_for("⚙ exec touch made → failed: exec denied")
+    chat.wait_for("Hello from the mock model.")
     chat.type("/quit")
     assert chat.end() == 0
     (entries,) = home.transcripts()
     sent = [e["message"] for e in entries if e["type"] == "message"]
     asked = [str(each["content"]) for each in sent if each["role"] == "user"]
-    assert [text.count("MOCK:short") for text in asked] == [1, 1, 1] and "lost" not in str(asked)
+    assert [text.count("MOCK:") for text in asked] == [1, 1, 1] and "lost" not in str(asked)

@@ -7,7 +7,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from dataclasses import field
+from dataclasses import field, replace
 from math import ceil
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 ShowEvent = Callable[[Event], None]
 _RUN_TIMEOUT_S = 7 * 86_400.0  # runs have their own deadline
 _DISPLAY_TIMEOUT_S = 1.0
+_REASON_TIMEOUT_S, _REASON_POLL_S = 0.5, 0.05
+_REASON_LIMIT = 20  # results of calls that ran at the same time
 _CLOSED_EARLY = "the gateway closed the connection before the answer came"
 _TRIES_AGAIN = "the next message tries again"
 NO_OPTIONS: Final = RunOptions()
@@ -443,6 +445,8 @@ class GatewaySessionClient:
             if run and event_data:
                 run.has_events = True
                 seq, ts_ms = int(payload.get("seq") or 0), int(payload.get("ts") or 0)
+                if isinstance(event_data, ToolEnded) and event_data.result.is_error:
+                    event_data = await self._with_reason(event_data, ts_ms)
                 show(Event(run_id, self._key, seq, ts_ms, event_data))
                 if isinstance(event_data, RunEnded):
                     run.shown.set()
@@ -452,6 +456,26 @@ class GatewaySessionClient:
                 error = UnavailableError(_CLOSED_EARLY, fix="the next message connects again")
                 run.answer.set_exception(error)
                 run.answer.exception()  # a message that waits for another call is not retrieved
+
+    async def _with_reason(self, ended: ToolEnded, at_ms: int) -> ToolEnded:
+        """Return a failed call with the text of its result, for which it waits a moment.
+
+        Events have it at the verbose level "full" alone; the history has it soon after the event.
+        """
+        if ended.result.text:
+            return ended
+        params = {"sessionKey": self._key, "limit": _REASON_LIMIT}
+        with suppress(HomarusError, TimeoutError):
+            async with asyncio.timeout(_REASON_TIMEOUT_S):
+                while True:
+                    history = await self._client.call("chat.history", params)
+                    for saved in history["messages"] if isinstance(history, dict) else ():
+                        is_its_call = saved.get("toolCallId") == ended.result.call_id
+                        if is_its_call and int(saved.get("timestamp") or 0) >= at_ms:
+                            content = (Text(_result_text(saved)),)
+                            return ToolEnded(replace(ended.result, content=content))
+                    await asyncio.sleep(_REASON_POLL_S)
+        return ended
 
     def _on_chat(self, payload: Mapping[str, Json]) -> None:
         """Handle a `chat` event: show a command's reply, and record the end of the message."""

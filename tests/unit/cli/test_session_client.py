@@ -9,6 +9,8 @@ import pytest
 
 from homarus.cli.session_client import GatewaySessionClient
 from homarus.core.errors import UnavailableError, UserError
+from homarus.core.event import ToolEnded
+from homarus.core.message import Text, ToolResult
 from homarus.gateway.client import GatewayClient
 
 KEY = "agent:main:main"
@@ -103,3 +105,32 @@ async def _failure(session: GatewaySessionClient, text: str) -> str:
     with pytest.raises(UnavailableError) as failed:
         await session.send(text)
     return failed.value.message
+
+
+class FakeHistory:
+    """A gateway that saves the result of a failed call after its event; None: it never does."""
+
+    def __init__(self, *histories: list[Any] | None) -> None:
+        self._histories = list(histories)
+
+    async def call(self, _method: str, _params: object = None, **_options: object) -> Any:
+        if (messages := self._histories.pop(0)) is None:
+            raise UnavailableError("the gateway closed the connection")
+        return {"messages": messages}
+
+
+@pytest.mark.parametrize(
+    ("is_saved", "reason"), [(True, "exec denied: it is not approved"), (False, "")]
+)
+async def test_failed_call_is_shown_with_the_reason_in_the_history(
+    is_saved: bool, reason: str
+) -> None:
+    content = [{"type": "text", "text": "exec denied: it is not approved"}]
+    result = {"role": "toolResult", "toolCallId": "call_1", "content": content, "timestamp": 2_000}
+    older = {**result, "content": [{"type": "text", "text": "another"}], "timestamp": 1_000}
+    link = FakeHistory([older], [older, result] if is_saved else None)
+    ended = ToolEnded(ToolResult("call_1", "exec", (Text(""),), is_error=True))
+    async with asyncio.TaskGroup() as group:
+        session = GatewaySessionClient(cast("GatewayClient", link), group, KEY)
+        shown = await session._with_reason(ended, 2_000)
+    assert shown.result.text == reason and shown.result.is_error
