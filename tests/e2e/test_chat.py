@@ -1,5 +1,9 @@
 """A person at the terminal."""
 
+import signal
+from collections.abc import Callable
+
+from tests.e2e.gateway import Gateway
 from tests.e2e.program import Home, Open
 
 
@@ -140,3 +144,30 @@ def test_chat_commands_and_directives_work_without_gateway(home: Home, model_url
     done = home.run("chat", text=COMMANDS)
     assert done.status == 0, done.err
     check_commands(done.out)
+
+
+def test_chat_after_gateway_restart_connects_again_and_names_failures(
+    home: Home, start: Callable[..., Gateway], open_chat: Open
+) -> None:
+    gateway = start().wait_ready()
+    chat = open_chat()
+    chat.wait_for("by the gateway")
+    chat.type("MOCK:short one")
+    chat.wait_for("Hello from the mock model.")
+    gateway.signal(signal.SIGTERM)
+    assert gateway.end() == 0
+    chat.type("MOCK:short lost")
+    chat.wait_for("the gateway stopped and is not back")
+    chat.wait_for("the next message tries again")
+    start().wait_ready(times=2)
+    chat.type("MOCK:short two")
+    chat.wait_for("Hello from the mock model.")
+    chat.type('MOCK:tool:exec:{"command":"touch made"}§')
+    chat.wait_for("⚙ exec touch made → failed: exec denied")
+    chat.wait_for("Hello from the mock model.")
+    chat.type("/quit")
+    assert chat.end() == 0
+    (entries,) = home.transcripts()
+    sent = [e["message"] for e in entries if e["type"] == "message"]
+    asked = [str(each["content"]) for each in sent if each["role"] == "user"]
+    assert [text.count("MOCK:") for text in asked] == [1, 1, 1] and "lost" not in str(asked)

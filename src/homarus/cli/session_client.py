@@ -6,8 +6,8 @@ Both clients show the same events while an answer is made.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import field
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from dataclasses import field, replace
 from math import ceil
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
@@ -62,6 +62,10 @@ if TYPE_CHECKING:
 ShowEvent = Callable[[Event], None]
 _RUN_TIMEOUT_S = 7 * 86_400.0  # runs have their own deadline
 _DISPLAY_TIMEOUT_S = 1.0
+_REASON_TIMEOUT_S, _REASON_POLL_S = 0.5, 0.05
+_REASON_LIMIT = 20  # results of calls that ran at the same time
+_CLOSED_EARLY = "the gateway closed the connection before the answer came"
+_TRIES_AGAIN = "the next message tries again"
 NO_OPTIONS: Final = RunOptions()
 NOWHERE: Final[Mapping[str, Json]] = {}
 
@@ -141,10 +145,30 @@ async def open_session_client(
     async with open_gateway(gateway) as client, task_group() as group:
         for entry in await list_pending(client):
             warn(describe_pending(entry))
-        remote = GatewaySessionClient(client, group, await _resolve_key(client, key, agent))
+        session_key = await _resolve_key(client, key, agent)
+        remote = GatewaySessionClient(client, group, session_key, lambda: _reopen_gateway(gateway))
         display = group.create_task(remote.show(show))
         yield remote
         display.cancel()
+        remote.close()
+
+
+@asynccontextmanager
+async def _reopen_gateway(gateway: GatewayOptions) -> AsyncIterator["GatewayClient"]:
+    """Connect to a gateway that closed the connection; the error says that it is not back."""
+    if not is_gateway_running(gateway):
+        fix = f"homarus gateway run starts it; {_TRIES_AGAIN}"
+        raise UnavailableError("the gateway stopped and is not back", fix=fix)
+    opened = False
+    try:
+        async with open_gateway(gateway) as client:
+            opened = True
+            yield client
+    except UnavailableError as exc:
+        if opened:
+            raise
+        fix = f"{exc.fix}; {_TRIES_AGAIN}" if exc.fix else _TRIES_AGAIN
+        raise UnavailableError(f"the gateway is not back: {exc.message}", fix=fix) from exc
 
 
 class LocalSessionClient:
@@ -234,16 +258,60 @@ class _FollowedRun:
 
 
 class GatewaySessionClient:
-    """A session behind a gateway, on this machine or another."""
+    """A session behind a gateway, on this machine or another.
 
-    def __init__(self, client: "GatewayClient", group: asyncio.TaskGroup, key: str) -> None:
-        self._client, self._key = client, key
+    After the gateway closed the connection, the next request opens another with `reopen`. A request
+    that was sent on the old connection fails and is not sent again: it may have arrived.
+    """
+
+    def __init__(
+        self,
+        client: "GatewayClient",
+        group: asyncio.TaskGroup,
+        key: str,
+        reopen: "Callable[[], AbstractAsyncContextManager[GatewayClient]] | None" = None,
+    ) -> None:
+        self._client, self._key, self._reopen = client, key, reopen
+        self._is_closed = False  # by the gateway
+        self._reopening = asyncio.Lock()
+        self._next: asyncio.Task[None] | None = None  # shows the events of a later connection
         self._group: asyncio.TaskGroup = group
         self._view: ShowEvent = lambda _event: None
         self._runs: dict[str, _FollowedRun] = {}
         self._usage_display: Json = None  # what `/usage` chose, while it is known
         self._knows_usage = False
         self._spent: Usage | None = None  # by the session, up to its last answer
+
+    def close(self) -> None:
+        """Close a connection that was opened later than the first."""
+        if self._next:
+            self._next.cancel()
+
+    async def _connect(self) -> "GatewayClient":
+        """Return the connection, a new one if the gateway closed the last."""
+        async with self._reopening:
+            if self._is_closed and self._reopen:
+                opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._next = self._group.create_task(self._serve(self._reopen(), opened))
+                await opened
+        return self._client
+
+    async def _serve(
+        self,
+        connection: "AbstractAsyncContextManager[GatewayClient]",
+        opened: "asyncio.Future[None]",
+    ) -> None:
+        """Open a connection and show its events until it ends."""
+        try:
+            async with connection as self._client:
+                self._is_closed = False
+                if not opened.done():  # else the request was cancelled
+                    opened.set_result(None)
+                await self.show(self._view)
+        except HomarusError as exc:
+            self._is_closed = True
+            if not opened.done():
+                opened.set_exception(exc)
 
     @contextmanager
     def _follow(self) -> Iterator[tuple[str, _FollowedRun]]:
@@ -258,6 +326,7 @@ class GatewaySessionClient:
     async def run(
         self, text: str, options: RunOptions = NO_OPTIONS, delivery: Mapping[str, Json] = NOWHERE
     ) -> ChatAnswer:
+        client = await self._connect()
         with self._follow() as (run_id, run):
             params: dict[str, Json] = {
                 "message": text,
@@ -269,7 +338,7 @@ class GatewaySessionClient:
                 **({"timeout": ceil(options.timeout_s)} if options.timeout_s else {}),  # integer
             }
             try:
-                call = self._client.call("agent", params, final=True, timeout_s=_RUN_TIMEOUT_S)
+                call = client.call("agent", params, final=True, timeout_s=_RUN_TIMEOUT_S)
                 found = await call
             finally:
                 with suppress(TimeoutError):
@@ -287,9 +356,10 @@ class GatewaySessionClient:
             self._knows_usage = False
         else:
             await self._start_usage()
+        client = await self._connect()
         with self._follow() as (run_id, run):
             params = {"sessionKey": self._key, "message": text, "idempotencyKey": run_id}
-            status = await self._client.call("chat.send", params)
+            status = await client.call("chat.send", params)
             if isinstance(status, dict) and "aborted" in status:  # a stop request gets no run
                 reply = "Stopped." if status["aborted"] else "Nothing is running."
                 self._show_reply(run_id, reply)
@@ -375,13 +445,37 @@ class GatewaySessionClient:
             if run and event_data:
                 run.has_events = True
                 seq, ts_ms = int(payload.get("seq") or 0), int(payload.get("ts") or 0)
+                if isinstance(event_data, ToolEnded) and event_data.result.is_error:
+                    event_data = await self._with_reason(event_data, ts_ms)
                 show(Event(run_id, self._key, seq, ts_ms, event_data))
                 if isinstance(event_data, RunEnded):
                     run.shown.set()
+        self._is_closed = True
         for run in self._runs.values():
             if not run.answer.done():
-                run.answer.set_exception(UnavailableError("the gateway closed the connection"))
+                error = UnavailableError(_CLOSED_EARLY, fix="the next message connects again")
+                run.answer.set_exception(error)
                 run.answer.exception()  # a message that waits for another call is not retrieved
+
+    async def _with_reason(self, ended: ToolEnded, at_ms: int) -> ToolEnded:
+        """Return a failed call with the text of its result, for which it waits a moment.
+
+        Events have it at the verbose level "full" alone; the history has it soon after the event.
+        """
+        if ended.result.text:
+            return ended
+        params = {"sessionKey": self._key, "limit": _REASON_LIMIT}
+        with suppress(HomarusError, TimeoutError):
+            async with asyncio.timeout(_REASON_TIMEOUT_S):
+                while True:
+                    history = await self._client.call("chat.history", params)
+                    for saved in history["messages"] if isinstance(history, dict) else ():
+                        is_its_call = saved.get("toolCallId") == ended.result.call_id
+                        if is_its_call and int(saved.get("timestamp") or 0) >= at_ms:
+                            content = (Text(_result_text(saved)),)
+                            return ToolEnded(replace(ended.result, content=content))
+                    await asyncio.sleep(_REASON_POLL_S)
+        return ended
 
     def _on_chat(self, payload: Mapping[str, Json]) -> None:
         """Handle a `chat` event: show a command's reply, and record the end of the message."""
@@ -412,7 +506,7 @@ class GatewaySessionClient:
             await self._client.call("chat.abort", params)
 
     async def _call(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        response = await self._client.call(method, params)
+        response = await (await self._connect()).call(method, params)
         return response if isinstance(response, dict) else {}
 
 

@@ -1,13 +1,16 @@
 """The session of a gateway, as the chat uses it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 
 from homarus.cli.session_client import GatewaySessionClient
-from homarus.core.errors import UserError
+from homarus.core.errors import UnavailableError, UserError
+from homarus.core.event import ToolEnded
+from homarus.core.message import Text, ToolResult
 from homarus.gateway.client import GatewayClient
 
 KEY = "agent:main:main"
@@ -43,3 +46,91 @@ async def test_usage_is_shown_only_where_both_totals_are_known(
         session = GatewaySessionClient(cast("GatewayClient", FakeLink(totals)), group, KEY)
         await session._start_usage()
         assert await session.find_usage() == line
+
+
+class FakeConnection:
+    """A connection that records what is sent, and answers each message until it is closed."""
+
+    def __init__(self, *, answers: bool) -> None:
+        self.sent: list[str] = []
+        self.has_sent = asyncio.Event()
+        self._answers = answers
+        self._events: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def call(self, method: str, params: Any = None, **_options: object) -> Any:
+        if method != "chat.send":
+            return {"sessions": []}
+        self.sent.append(params["message"])
+        self.has_sent.set()
+        if self._answers:
+            content = [{"type": "text", "text": f"answer to {params['message']}"}]
+            end = {"runId": params["idempotencyKey"], "state": "final"}
+            self._events.put_nowait(("chat", {**end, "message": {"content": content}}))
+        return {"status": "started"}
+
+    async def events(self) -> AsyncIterator[tuple[str, Any]]:
+        while event := await self._events.get():
+            yield event
+
+    def close(self) -> None:
+        self._events.put_nowait(None)
+
+
+async def test_message_after_closed_connection_goes_through_a_new_one() -> None:
+    old, new = FakeConnection(answers=False), FakeConnection(answers=True)
+    outcomes = [UnavailableError("it is not back"), None]
+
+    @asynccontextmanager
+    async def reopen() -> AsyncIterator[GatewayClient]:
+        if error := outcomes.pop(0):
+            raise error
+        yield cast("GatewayClient", new)
+
+    async with asyncio.TaskGroup() as group:
+        session = GatewaySessionClient(cast("GatewayClient", old), group, KEY, reopen)
+        showing = group.create_task(session.show(lambda _event: None))
+        waiting = group.create_task(_failure(session, "first"))
+        await old.has_sent.wait()
+        old.close()
+        assert "closed the connection before the answer came" in await waiting
+        await showing
+        assert await _failure(session, "second") == "it is not back"
+        tasks = [group.create_task(session.send(text)) for text in ("third", "fourth")]
+        assert [(await task).text for task in tasks] == ["answer to third", "answer to fourth"]
+        session.close()
+    assert (old.sent, new.sent, outcomes) == (["first"], ["third", "fourth"], [])
+
+
+async def _failure(session: GatewaySessionClient, text: str) -> str:
+    with pytest.raises(UnavailableError) as failed:
+        await session.send(text)
+    return failed.value.message
+
+
+class FakeHistory:
+    """A gateway that saves the result of a failed call after its event; None: it never does."""
+
+    def __init__(self, *histories: list[Any] | None) -> None:
+        self._histories = list(histories)
+
+    async def call(self, _method: str, _params: object = None, **_options: object) -> Any:
+        if (messages := self._histories.pop(0)) is None:
+            raise UnavailableError("the gateway closed the connection")
+        return {"messages": messages}
+
+
+@pytest.mark.parametrize(
+    ("is_saved", "reason"), [(True, "exec denied: it is not approved"), (False, "")]
+)
+async def test_failed_call_is_shown_with_the_reason_in_the_history(
+    is_saved: bool, reason: str
+) -> None:
+    content = [{"type": "text", "text": "exec denied: it is not approved"}]
+    result = {"role": "toolResult", "toolCallId": "call_1", "content": content, "timestamp": 2_000}
+    older = {**result, "content": [{"type": "text", "text": "another"}], "timestamp": 1_000}
+    link = FakeHistory([older], [older, result] if is_saved else None)
+    ended = ToolEnded(ToolResult("call_1", "exec", (Text(""),), is_error=True))
+    async with asyncio.TaskGroup() as group:
+        session = GatewaySessionClient(cast("GatewayClient", link), group, KEY)
+        shown = await session._with_reason(ended, 2_000)
+    assert shown.result.text == reason and shown.result.is_error
