@@ -88,20 +88,30 @@ def lacks_account(config: "Config", env: Mapping[str, str], provider: str) -> bo
     return not any(env.get(name, "").strip() for name in vendor.account_names)
 
 
-def check_reachable(config: "Config", ref: ModelRef) -> None:
-    """Raise an error for a model that cannot be reached, with or without a key."""
+def is_unlisted(config: "Config", ref: ModelRef) -> bool:
+    """Return whether the config lists models of a user's own server, and not this one."""
+    entry = provider_entry(config, ref.provider)
+    if entry is None or not entry.models or ref.provider in {LOCAL, *vendors(config)}:
+        return False
+    return all(ref.model != configured.id for configured in entry.models)
+
+
+def check_reachable(config: "Config", ref: ModelRef, *, must_be_listed: bool = True) -> None:
+    """Raise an error for a model that cannot be reached, with or without a key.
+
+    The model list of a user's own server is exclusive, unless `must_be_listed` is False.
+    """
     if ref.provider == LOCAL:
         if ref.model != DEMO and not ref.model.startswith(("/", "~/")):
             fix = f"{LOCAL}/{DEMO}, or {LOCAL}/ and the whole path of a .gguf file"
             raise UnknownNameError("local model", ref.model, fix=fix)
         return
     check_provider(config, ref.provider)
-    entry, vendor = provider_entry(config, ref.provider), vendors(config).get(ref.provider)
+    entry = provider_entry(config, ref.provider)
     if entry is None:
         return
-    # The model list of a user's own server is exclusive.
     own = {configured.id: configured.api for configured in entry.models}
-    if own and vendor is None and ref.model not in own:
+    if must_be_listed and is_unlisted(config, ref):
         near = closest_names(ref.model, own)
         fix = "" if near else f"add it to models.providers.{ref.provider}.models"
         raise UnknownNameError("model", str(ref), near, fix=fix)

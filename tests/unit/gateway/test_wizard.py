@@ -21,6 +21,7 @@ from homarus.gateway.wizard.services import ConfigEdit, WizardServices
 from homarus.gateway.wizard.session import WizardSession
 from homarus.gateway.wizard.step import Dialog, Prompter, StepOption, WizardStep
 from homarus.providers.catalog import VENDORS
+from homarus.providers.model_discovery import DiscoveredModel
 from homarus.providers.probe import ProbeResult
 from homarus.testing.clock import FakeClock
 from homarus.testing.telegram_server import ADA, TelegramServer
@@ -209,6 +210,27 @@ async def test_another_service_is_written_before_its_key_is_stored(machine: Mach
     entry = machine.config["models"]["providers"]["mine"]
     assert entry["baseUrl"] == "http://127.0.0.1:9/v1" and entry["api"] == "openai-completions"
     assert machine.profiles == {"mine:default": GOOD}
+
+
+async def test_another_service_is_written_with_every_model_it_lists(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fetch(*_args: object) -> list[DiscoveredModel]:
+        ids = ["alpha", "beta", "beta", "${HOME}", *(f"m-{number}" for number in range(300))]
+        return [DiscoveredModel(each) for each in ids]
+
+    monkeypatch.setattr(model_section, "fetch_model_list", fetch)
+    answers = {
+        "model.provider": "custom",
+        "model.url": "http://127.0.0.1:9/v1",
+        "model.name": "mine",
+        "model.key": GOOD,
+        "model.id": "beta",
+    }
+    await machine.flow(ScriptedPrompter(**answers)).configure("model")
+    models = machine.config["models"]["providers"]["mine"]["models"]
+    assert models[:3] == [{"id": each, "name": each} for each in ("beta", "alpha", "m-0")]
+    assert len(models) == 200 and machine.probed == [("mine/beta", GOOD)]
 
 
 async def test_new_service_gets_no_credential_and_no_variable_of_the_machine(
