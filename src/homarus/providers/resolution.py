@@ -4,10 +4,15 @@ This module decides which wire format a provider uses and where its key comes fr
 errors for what is missing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from homarus.config.model_refs import ModelRef, normalize_provider_id, resolve_model_ref
+from homarus.config.model_refs import (
+    ModelRef,
+    aliases,
+    normalize_provider_id,
+    resolve_model_ref,
+)
 from homarus.config.paths import Paths, expand
 from homarus.core.errors import UnknownNameError, UserError
 from homarus.core.text import closest_names
@@ -43,6 +48,37 @@ def resolve_model(
     if ref is None:
         raise UserError(f"{text!r} is not a model", fix="write provider/model: homarus models list")
     return ref
+
+
+def resolve_typed_model(config: "Config", text: str, discovered: Iterable[str] = ()) -> ModelRef:
+    """Resolve the name that a person typed: an alias, `provider/model`, or a bare name.
+
+    A bare name is a model of the only configured provider that lists it, else a well-known model,
+    else one of the default provider, `discovered` among them. Raises UnknownNameError for others.
+    """
+    name = text.strip()
+    if not name or "/" in name or name.lower() in aliases(config):
+        return resolve_model(config, text)
+    listed = [
+        ModelRef(normalize_provider_id(provider), model.id)
+        for provider, entry in config.models.providers.items()
+        for model in entry.models
+    ]
+    own = [ref for ref in dict.fromkeys(listed) if ref.model == name]
+    if len(own) == 1:
+        return own[0]
+    ref = resolve_model(config, text)
+    if (ref.provider, ref.model.lower()) in MODELS or ref.model in discovered:
+        return ref
+    if own:
+        raise UserError(
+            f"{len(own)} providers list {name}", fix=f"write {' or '.join(map(str, own))}"
+        )
+    names = {model: model for _, model in MODELS} | {alias: alias for alias in aliases(config)}
+    names |= {ref.model: str(ref) for ref in listed}
+    near = tuple(names[found] for found in closest_names(name, names))
+    fix = "" if near else "write provider/model: homarus models list"
+    raise UnknownNameError("model", name, near, fix=fix)
 
 
 def provider_names(config: "Config") -> tuple[str, ...]:
