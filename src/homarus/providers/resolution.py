@@ -4,6 +4,7 @@ This module decides which wire format a provider uses and where its key comes fr
 errors for what is missing.
 """
 
+import importlib.util
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -207,6 +208,7 @@ def open_remote(
 
 def open_local(model: ModelInfo, paths: Paths) -> Provider:
     """Return the provider of a model inside this process."""
+    from homarus.core.installation import extra_command
     from homarus.providers import local, weights
 
     if model.id != DEMO:
@@ -214,7 +216,11 @@ def open_local(model: ModelInfo, paths: Paths) -> Provider:
         return local.create(local.LocalModelSettings(path, model.window, model.max_tokens))
     found = weights.find_weights(paths.models_cache)
     if found is None:
-        raise UserError("the demo model is not on this machine", fix="homarus models pull demo")
+        pull = "homarus models pull demo"
+        if importlib.util.find_spec("xllamacpp") is None:
+            pull = f"{extra_command('local')}, then {pull}"
+        fix = f"homarus onboard sets up a model; or fetch the small demo model: {pull}"
+        raise UserError("the demo model is not on this machine", fix=fix)
     settings = local.LocalModelSettings(
         found,
         model.window,

@@ -241,10 +241,17 @@ def test_resolve_model_incomplete_name_raises(text: str) -> None:
         resolve_model(Config(), text)
 
 
-def test_missing_demo_model_error_names_pull_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_extra", [True, False])
+def test_missing_demo_model_error_names_onboard_then_pull(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_extra: bool
+) -> None:
+    found = object() if has_extra else None
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: found)
     with pytest.raises(UserError) as caught:
         first_of("local/demo", home=tmp_path)
-    assert caught.value.fix == "homarus models pull demo"
+    fix = caught.value.fix
+    assert fix.startswith("homarus onboard ") and fix.endswith("homarus models pull demo")
+    assert ("install 'homarus[local]', then homarus models pull" in fix) is not has_extra
 
 
 def test_local_file_opened_by_path(tmp_path: Path) -> None:
