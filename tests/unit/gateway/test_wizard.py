@@ -369,12 +369,17 @@ async def test_channel_section_answers_a_test_message_and_allows_its_sender(
         machine.paths.config.write_text(json.dumps({"channels": section}), encoding="utf-8")
         token = "channel.telegram.botToken"
         prompter = ScriptedPrompter(
-            **{"channel.name": ["telegram"] * 2, token: ["wrong", server.token]}
+            **{
+                "channel.name": ["telegram", "telegram", "none"],
+                token: ["", "wrong", "wrong again", server.token],
+            }
         )
 
         server.say("hi")
         await machine.flow(prompter).configure("channels")
         assert "that is not a token of a bot" in prompter.shown
+        asked = ["channel.name", token, "channel.name", token, token, token]
+        assert prompter.asked[: len(asked) + 1] == [*asked, "channel.test"]
         assert server.sent(ADA)[-1]["text"] == TEST_TEXT
     telegram = machine.config["channels"]["telegram"]
     assert telegram["enabled"] and telegram["botToken"] == server.token
@@ -385,7 +390,7 @@ async def test_channel_whose_login_fails_is_entered_again_or_added_anyway(
     machine: Machine,
 ) -> None:
     answers = {
-        "channel.name": ["irc", "irc"],
+        "channel.name": "irc",
         "channel.irc.host": ["127.0.0.1", "localhost"],
         "channel.irc.nick": ["nyx", "nyx"],
         "channel.failed": ["again", "save"],
