@@ -96,6 +96,7 @@ def record_chat(home: Home) -> list[str]:
             terminal.wait_until("[y/a/N]")
             terminal.press("y\r")
             terminal.wait_until("# 8", line=">")
+            terminal.wait_until_gone("Ctrl-C stops")
             terminal.press("/stat\t")
             terminal.wait_until("# 8", line="> /status")
         finally:

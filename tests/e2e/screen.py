@@ -13,6 +13,7 @@ import select
 import struct
 import termios
 import time
+from collections.abc import Callable
 
 from wcwidth import wcwidth
 
@@ -161,11 +162,22 @@ class ScreenTerminal(Terminal):
 
     def wait_until(self, text: str, *, line: str | None = None) -> str:
         """Wait until `text` is shown, and the input line is `line`; return all that is shown."""
+
+        def is_shown() -> bool:
+            return text in self.shown.text and line in (None, self.shown.cursor_line)
+
+        return self._wait(is_shown, f"no {text!r} above {line!r}")
+
+    def wait_until_gone(self, text: str) -> str:
+        """Wait until `text` is no longer shown; return all that is shown."""
+        return self._wait(lambda: text not in self.shown.text, f"{text!r} is still there")
+
+    def _wait(self, is_done: Callable[[], bool], problem: str) -> str:
         deadline_s = time.monotonic() + DEADLINE_S
-        while text not in self.shown.text or line not in (None, self.shown.cursor_line):
+        while not is_done():
             left_s = max(0.0, deadline_s - time.monotonic())
             ready, _, _ = select.select([self.descriptor], [], [], left_s)
-            assert ready, f"no {text!r} above {line!r}:\n{self.shown.text}"
+            assert ready, f"{problem}:\n{self.shown.text}"
             self._read_once()
         return self.shown.text
 

@@ -216,6 +216,7 @@ def test_cli_without_home_and_odd_environment_does_not_crash(home: Home) -> None
 def test_chat_without_model_says_how_to_get_one(home: Home) -> None:
     done = home.run("chat", text="hi\n")
     assert done.status == 2 and "homarus models pull demo" in done.err
+    assert "→ homarus onboard" in done.err
 
 
 def test_agent_denied_tools_are_neither_offered_nor_run(home: Home, model_url: str) -> None:

@@ -12,7 +12,8 @@ ECHO = "MOCK:echo"
 
 def test_agent_accepts_argument_with_pipe_and_pipe_alone(home: Home, model_url: str) -> None:
     home.use_model(model_url)
-    assert home.run("agent", f"{ECHO} both", text="data").out == "both\n\ndata\n"
+    asked = home.run("agent", f"{ECHO} both", "--model", "mock-1", text="data")
+    assert asked.out == "both\n\ndata\n", "a bare name is that of the provider which lists it"
     assert home.run("agent", text=f"{ECHO} piped\n").out == "piped\n"
 
 

@@ -175,7 +175,7 @@ def _check_config(paths: Paths, loaded: LoadedConfig, ref: str) -> str:
     from homarus.core.clock import SystemClock
     from homarus.providers.model_router import ModelRouter
 
-    return ModelRouter(loaded.config, loaded.env, paths, SystemClock()).check(ref).ref
+    return ModelRouter(loaded.config, loaded.env, paths, SystemClock()).check_typed(ref).ref
 
 
 @command.command()

@@ -243,15 +243,20 @@ async def _choose(
 ) -> tuple[str, "ConfigChangeResult", Any, str]:
     """Set the default model; returns its name, the change, what it lacks, and a doubt about it."""
     from homarus.cli.config_client import open_config_client
-    from homarus.config.agent_edits import with_primary_model
+    from homarus.config.agent_edits import with_listed_model, with_primary_model
     from homarus.providers.model_report import find_doubt
-    from homarus.providers.resolution import check_reachable, resolve_model
+    from homarus.providers.resolution import check_reachable, is_unlisted, resolve_model
 
     async with open_config_client(gateway, local=local) as settings:
         config = await settings.config()
         ref = resolve_model(config, model, default_provider="")
-        check_reachable(config, ref)
-        changed = await settings.change(lambda tree: with_primary_model(tree, str(ref)))
+        check_reachable(config, ref, must_be_listed=False)
+
+        def edit(tree: Any) -> Any:
+            listed = with_listed_model(tree, ref) if is_unlisted(config, ref) else tree
+            return with_primary_model(listed, str(ref))
+
+        changed = await settings.change(edit)
     doubt = await find_doubt(config, os.environ, Paths.find(os.environ), ref)
     return str(ref), changed, await _problem(gateway, str(ref), local=local), doubt
 

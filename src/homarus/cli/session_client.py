@@ -190,6 +190,8 @@ class LocalSessionClient:
     ) -> ChatAnswer:
         if options.thinking and (level := think_level(options.thinking)):  # for the session
             await (await self._control.load(self._key)).update(thinkingLevel=level)
+        if options.model:
+            options = replace(options, model=self._models.check_typed(options.model).ref)
         return await self._call(text, options, "")
 
     async def send(self, text: str) -> ChatAnswer:
@@ -224,7 +226,7 @@ class LocalSessionClient:
         return await self._control.status(self._key)
 
     async def set_model(self, ref: str) -> None:
-        model = self._models.check(ref)
+        model = self._models.check_typed(ref)
         await (await self._control.load(self._key)).set_model(model.provider, model.id)
 
     def abort(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from homarus.config.binding_edits import add_bindings, describe_match, list_bindings, parse_match
+from homarus.config.model_refs import ModelRef, normalize_provider_id
 from homarus.config.paths import Paths, expand
 from homarus.config.tree_edit import get_path, set_path
 from homarus.core.channel_traits import FindTraits, no_traits
@@ -104,6 +105,23 @@ def with_primary_model(tree: Json, ref: str) -> Json:
     if isinstance(allowed, dict) and allowed and ref not in allowed:
         tree = set_path(tree, ("agents", "defaults", "models", ref), {})
     return tree
+
+
+def with_listed_model(tree: Json, ref: ModelRef) -> Json:
+    """Return the tree with one more model in the list of a provider.
+
+    Raises UserError when the list is not in this tree.
+    """
+    providers = _find(tree, "models", "providers")
+    for name, entry in providers.items() if isinstance(providers, dict) else ():
+        models = entry.get("models") if isinstance(entry, dict) else None
+        if normalize_provider_id(name) == ref.provider and isinstance(models, list):
+            added = [*models, {"id": ref.model, "name": ref.model}]
+            return set_path(tree, ("models", "providers", name, "models"), added)
+    raise UserError(
+        f"the models of {ref.provider} are not listed in the config file itself",
+        fix=f"add {ref.model} where models.providers.{ref.provider}.models is written",
+    )
 
 
 def _find(tree: Json, *path: str) -> Json:

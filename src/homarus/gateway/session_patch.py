@@ -65,7 +65,7 @@ async def _model(call: MethodCall, session: Session, value: str | None) -> dict[
     cleared: dict[str, Json] = {"providerOverride": None, "modelOverride": None}
     if value is None:
         return cleared
-    model = call.services.models.check(value)
+    model = call.services.models.check_typed(value)
     defaults = await resolve_session_defaults(call.services, session.record.agent)
     if (defaults.provider, defaults.model) == (model.provider, model.id):
         return cleared

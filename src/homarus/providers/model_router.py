@@ -32,6 +32,7 @@ from homarus.providers.default_model import DefaultModel, choose_default_model, 
 from homarus.providers.fallback import FallbackProvider, FallbackTarget, ProviderRetryPolicy
 from homarus.providers.model_discovery import DiscoveredModelCache, fetch_model_list
 from homarus.providers.resolution import (
+    DEFAULT_PROVIDER,
     api_of,
     check_provider,
     check_reachable,
@@ -39,6 +40,7 @@ from homarus.providers.resolution import (
     open_local,
     open_remote,
     resolve_model,
+    resolve_typed_model,
 )
 
 if TYPE_CHECKING:
@@ -127,8 +129,13 @@ class ModelRouter:
             importlib.import_module("homarus.net.http_client")
 
     def check(self, ref: str) -> ModelInfo:
-        """Return the model a user names. Raises an error for an unknown or forbidden one."""
+        """Return the model the config names. Raises an error for an unknown or forbidden one."""
         return self._model(resolve_model(self._config, ref))
+
+    def check_typed(self, name: str) -> ModelInfo:
+        """Return the model a person names. Raises an error for an unknown or forbidden one."""
+        discovered = self.learned.models(DEFAULT_PROVIDER)
+        return self._model(resolve_typed_model(self._config, name, discovered))
 
     def describe(self, ref: ModelRef) -> ModelInfo:
         """Return what is known of a model, also from its service, usable or not."""

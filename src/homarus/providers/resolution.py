@@ -4,10 +4,16 @@ This module decides which wire format a provider uses and where its key comes fr
 errors for what is missing.
 """
 
-from collections.abc import Mapping
+import importlib.util
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from homarus.config.model_refs import ModelRef, normalize_provider_id, resolve_model_ref
+from homarus.config.model_refs import (
+    ModelRef,
+    aliases,
+    normalize_provider_id,
+    resolve_model_ref,
+)
 from homarus.config.paths import Paths, expand
 from homarus.core.errors import UnknownNameError, UserError
 from homarus.core.text import closest_names
@@ -43,6 +49,37 @@ def resolve_model(
     if ref is None:
         raise UserError(f"{text!r} is not a model", fix="write provider/model: homarus models list")
     return ref
+
+
+def resolve_typed_model(config: "Config", text: str, discovered: Iterable[str] = ()) -> ModelRef:
+    """Resolve the name that a person typed: an alias, `provider/model`, or a bare name.
+
+    A bare name is a model of the only configured provider that lists it, else a well-known model,
+    else one of the default provider, `discovered` among them. Raises UnknownNameError for others.
+    """
+    name = text.strip()
+    if not name or "/" in name or name.lower() in aliases(config):
+        return resolve_model(config, text)
+    listed = [
+        ModelRef(normalize_provider_id(provider), model.id)
+        for provider, entry in config.models.providers.items()
+        for model in entry.models
+    ]
+    own = [ref for ref in dict.fromkeys(listed) if ref.model == name]
+    if len(own) == 1:
+        return own[0]
+    ref = resolve_model(config, text)
+    if (ref.provider, ref.model.lower()) in MODELS or ref.model in discovered:
+        return ref
+    if own:
+        raise UserError(
+            f"{len(own)} providers list {name}", fix=f"write {' or '.join(map(str, own))}"
+        )
+    names = {model: model for _, model in MODELS} | {alias: alias for alias in aliases(config)}
+    names |= {ref.model: str(ref) for ref in listed}
+    near = tuple(names[found] for found in closest_names(name, names))
+    fix = "" if near else "write provider/model: homarus models list"
+    raise UnknownNameError("model", name, near, fix=fix)
 
 
 def provider_names(config: "Config") -> tuple[str, ...]:
@@ -88,20 +125,30 @@ def lacks_account(config: "Config", env: Mapping[str, str], provider: str) -> bo
     return not any(env.get(name, "").strip() for name in vendor.account_names)
 
 
-def check_reachable(config: "Config", ref: ModelRef) -> None:
-    """Raise an error for a model that cannot be reached, with or without a key."""
+def is_unlisted(config: "Config", ref: ModelRef) -> bool:
+    """Return whether the config lists models of a user's own server, and not this one."""
+    entry = provider_entry(config, ref.provider)
+    if entry is None or not entry.models or ref.provider in {LOCAL, *vendors(config)}:
+        return False
+    return all(ref.model != configured.id for configured in entry.models)
+
+
+def check_reachable(config: "Config", ref: ModelRef, *, must_be_listed: bool = True) -> None:
+    """Raise an error for a model that cannot be reached, with or without a key.
+
+    The model list of a user's own server is exclusive, unless `must_be_listed` is False.
+    """
     if ref.provider == LOCAL:
         if ref.model != DEMO and not ref.model.startswith(("/", "~/")):
             fix = f"{LOCAL}/{DEMO}, or {LOCAL}/ and the whole path of a .gguf file"
             raise UnknownNameError("local model", ref.model, fix=fix)
         return
     check_provider(config, ref.provider)
-    entry, vendor = provider_entry(config, ref.provider), vendors(config).get(ref.provider)
+    entry = provider_entry(config, ref.provider)
     if entry is None:
         return
-    # The model list of a user's own server is exclusive.
     own = {configured.id: configured.api for configured in entry.models}
-    if own and vendor is None and ref.model not in own:
+    if must_be_listed and is_unlisted(config, ref):
         near = closest_names(ref.model, own)
         fix = "" if near else f"add it to models.providers.{ref.provider}.models"
         raise UnknownNameError("model", str(ref), near, fix=fix)
@@ -161,6 +208,7 @@ def open_remote(
 
 def open_local(model: ModelInfo, paths: Paths) -> Provider:
     """Return the provider of a model inside this process."""
+    from homarus.core.installation import extra_command
     from homarus.providers import local, weights
 
     if model.id != DEMO:
@@ -168,7 +216,11 @@ def open_local(model: ModelInfo, paths: Paths) -> Provider:
         return local.create(local.LocalModelSettings(path, model.window, model.max_tokens))
     found = weights.find_weights(paths.models_cache)
     if found is None:
-        raise UserError("the demo model is not on this machine", fix="homarus models pull demo")
+        pull = "homarus models pull demo"
+        if importlib.util.find_spec("xllamacpp") is None:
+            pull = f"{extra_command('local')}, then {pull}"
+        fix = f"homarus onboard sets up a model; or fetch the small demo model: {pull}"
+        raise UserError("the demo model is not on this machine", fix=fix)
     settings = local.LocalModelSettings(
         found,
         model.window,

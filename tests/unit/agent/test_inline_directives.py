@@ -23,7 +23,7 @@ PICTURE = Image("QUJD", "image/png")
 class Known:
     """Models that know two names."""
 
-    def check(self, ref: str) -> ModelInfo:
+    def check_typed(self, ref: str) -> ModelInfo:
         if ref not in {"big", "mock/big"}:
             raise UserError(f"unknown model {ref}")
         return ModelInfo("mock", "big")

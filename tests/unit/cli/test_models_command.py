@@ -9,11 +9,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from homarus.cli.models import command
+from homarus.config.load import load_config
+from homarus.config.model_refs import ModelRef
+from homarus.config.paths import Paths
 from homarus.core.errors import UnknownNameError, UserError
 from homarus.memory.embed import minilm
 from homarus.providers import default_model, model_router, weights
 from homarus.providers.catalog import VENDORS, Vendor
 from homarus.providers.model_discovery import DiscoveredModel
+from homarus.providers.resolution import check_reachable
 from homarus.providers.weights import Progress
 
 
@@ -88,7 +92,7 @@ def test_status_without_any_model_offers_the_demo_model(home: Home) -> None:
     assert told["key"] is None
     assert told["demo"] == {"present": False, "path": None}
     assert told["servers"] == {"ollama": None, "lmstudio": None}
-    assert told["problem"]["fix"] == "homarus models pull demo"
+    assert told["problem"]["fix"].endswith("homarus models pull demo")
     assert "demo model" in told["note"]
     shown = home.run("status").stdout
     for words in ("local/demo", "not fetched", "Ollama at 127.0.0.1:11434", "no answer"):
@@ -389,3 +393,29 @@ def test_set_known_model_does_not_warn(home: Home, name: str) -> None:
     home.servers["ollama"] = ("llama3.2",)
     home.configure(WINDOW % "")
     assert "Warning" not in home.run("set", name).stderr
+
+
+def test_set_unlisted_model_of_an_own_provider_warns_and_lists_it(home: Home) -> None:
+    home.configure(
+        """{models: {providers: {Mine: {
+            baseUrl: "http://127.0.0.1:9/v1", models: [{id: "alpha", name: "Alpha"}], // mine
+        }}}}"""
+    )
+    result = home.run("set", "mine/beta")
+    assert result.exit_code == 0 and "mine/beta answers from now on" in result.stdout
+    assert "Warning: no list has mine/beta" in result.stderr
+    assert "Before it can" not in result.stderr and "// mine" in home.config.read_text()
+    assert "Warning" not in home.run("set", "mine/beta").stderr
+    assert home.told("status")["model"] == "mine/beta"
+    config = load_config(Paths.find({}, home.path), {}).config
+    assert [model.id for model in config.models.providers["Mine"].models] == ["alpha", "beta"]
+    with pytest.raises(UserError, match="unknown model 'mine/nope'"):
+        check_reachable(config, ModelRef("mine", "nope"))
+
+
+def test_set_unlisted_model_of_an_included_list_is_refused(home: Home) -> None:
+    home.configure('{models: {$include: "./models.json"}}')
+    text = '{"providers": {"mine": {"baseUrl": "http://h/v1", "models": [{"id": "alpha"}]}}}'
+    (home.config.parent / "models.json").write_text(text, encoding="utf-8")
+    assert home.run("set", "mine/alpha").exit_code == 0
+    assert "models.providers.mine.models" in home.refused("set", "mine/beta").fix

@@ -21,6 +21,7 @@ from homarus.gateway.wizard.services import ConfigEdit, WizardServices
 from homarus.gateway.wizard.session import WizardSession
 from homarus.gateway.wizard.step import Dialog, Prompter, StepOption, WizardStep
 from homarus.providers.catalog import VENDORS
+from homarus.providers.model_discovery import DiscoveredModel
 from homarus.providers.probe import ProbeResult
 from homarus.testing.clock import FakeClock
 from homarus.testing.telegram_server import ADA, TelegramServer
@@ -211,6 +212,27 @@ async def test_another_service_is_written_before_its_key_is_stored(machine: Mach
     assert machine.profiles == {"mine:default": GOOD}
 
 
+async def test_another_service_is_written_with_every_model_it_lists(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fetch(*_args: object) -> list[DiscoveredModel]:
+        ids = ["alpha", "beta", "beta", "${HOME}", *(f"m-{number}" for number in range(300))]
+        return [DiscoveredModel(each) for each in ids]
+
+    monkeypatch.setattr(model_section, "fetch_model_list", fetch)
+    answers = {
+        "model.provider": "custom",
+        "model.url": "http://127.0.0.1:9/v1",
+        "model.name": "mine",
+        "model.key": GOOD,
+        "model.id": "beta",
+    }
+    await machine.flow(ScriptedPrompter(**answers)).configure("model")
+    models = machine.config["models"]["providers"]["mine"]["models"]
+    assert models[:3] == [{"id": each, "name": each} for each in ("beta", "alpha", "m-0")]
+    assert len(models) == 200 and machine.probed == [("mine/beta", GOOD)]
+
+
 async def test_new_service_gets_no_credential_and_no_variable_of_the_machine(
     machine: Machine,
 ) -> None:
@@ -347,12 +369,17 @@ async def test_channel_section_answers_a_test_message_and_allows_its_sender(
         machine.paths.config.write_text(json.dumps({"channels": section}), encoding="utf-8")
         token = "channel.telegram.botToken"
         prompter = ScriptedPrompter(
-            **{"channel.name": ["telegram"] * 2, token: ["wrong", server.token]}
+            **{
+                "channel.name": ["telegram", "telegram", "none"],
+                token: ["", "wrong", "wrong again", server.token],
+            }
         )
 
         server.say("hi")
         await machine.flow(prompter).configure("channels")
         assert "that is not a token of a bot" in prompter.shown
+        asked = ["channel.name", token, "channel.name", token, token, token]
+        assert prompter.asked[: len(asked) + 1] == [*asked, "channel.test"]
         assert server.sent(ADA)[-1]["text"] == TEST_TEXT
     telegram = machine.config["channels"]["telegram"]
     assert telegram["enabled"] and telegram["botToken"] == server.token
@@ -363,7 +390,7 @@ async def test_channel_whose_login_fails_is_entered_again_or_added_anyway(
     machine: Machine,
 ) -> None:
     answers = {
-        "channel.name": ["irc", "irc"],
+        "channel.name": "irc",
         "channel.irc.host": ["127.0.0.1", "localhost"],
         "channel.irc.nick": ["nyx", "nyx"],
         "channel.failed": ["again", "save"],

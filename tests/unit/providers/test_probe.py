@@ -111,7 +111,7 @@ async def test_probe_unknown_provider_names_the_nearest(tmp_path: Path) -> None:
 
 async def test_probe_missing_demo_weights_name_the_fix(tmp_path: Path) -> None:
     result = await probe(tmp_path, {}, "local/demo", "")
-    assert (result.error, result.fix) == ("other", "homarus models pull demo")
+    assert result.error == "other" and result.fix.endswith("homarus models pull demo")
 
 
 @pytest.mark.parametrize("key", ["sk-\nevil: 1", "ключ"])

@@ -18,7 +18,7 @@ from homarus.providers.endpoint import ProviderConnection
 from homarus.providers.local import LocalProvider
 from homarus.providers.openai import OpenAIProvider
 from homarus.providers.registry import api_names
-from homarus.providers.resolution import provider_names, resolve_model
+from homarus.providers.resolution import provider_names, resolve_model, resolve_typed_model
 from homarus.providers.responses import ResponsesProvider
 from tests.unit.providers.builders import first_of
 
@@ -195,16 +195,63 @@ def test_resolve_model_accepts_aliases_and_bare_names() -> None:
     assert resolve_model(config, "openrouter/a/b") == ModelRef("openrouter", "a/b")
 
 
+def test_typed_bare_name_means_the_only_provider_that_lists_it() -> None:
+    entries = {"Mine": OWN, "other": {"models": [{"id": "big"}, {"id": "gpt-5.2"}]}}
+    config = providers(**entries)
+    assert resolve_typed_model(config, " small ") == ModelRef("mine", "small")
+    assert resolve_typed_model(config, "gpt-5.2") == ModelRef("other", "gpt-5.2")
+    with pytest.raises(UserError, match="2 providers list big") as caught:
+        resolve_typed_model(config, "big")
+    assert caught.value.fix == "write mine/big or other/big"
+    assert resolve_model(config, "small") == ModelRef("anthropic", "small")  # as in OpenClaw
+
+
+@pytest.mark.parametrize(
+    ("name", "ref"),
+    [
+        ("fast", ModelRef("groq", "x")),
+        ("gpt-5.2", ModelRef("openai", "gpt-5.2")),
+        ("opus-4.6", ModelRef("anthropic", "claude-opus-4-6")),
+        ("claude-next", ModelRef("anthropic", "claude-next")),
+        ("mine/other", ModelRef("mine", "other")),
+    ],
+)
+def test_typed_name_of_a_known_model_resolves(name: str, ref: ModelRef) -> None:
+    listed = {"agents": {"defaults": {"models": {"groq/x": {"alias": "Fast"}}}}}
+    assert resolve_typed_model(Config.model_validate(listed), name, ["claude-next"]) == ref
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("smal", "mine/small"),
+        ("claude-opus-4-66", "claude-opus-4-6"),
+        ("zzz", "write provider/model"),
+    ],
+)
+def test_typed_unknown_bare_name_error_names_closest(name: str, fix: str) -> None:
+    with pytest.raises(UnknownNameError, match=f"unknown model '{name}'") as caught:
+        resolve_typed_model(providers(mine=OWN), name)
+    assert fix in caught.value.fix
+
+
 @pytest.mark.parametrize("text", ["", " ", "/", "openai/", "/gpt"])
 def test_resolve_model_incomplete_name_raises(text: str) -> None:
     with pytest.raises(UserError, match="is not a model"):
         resolve_model(Config(), text)
 
 
-def test_missing_demo_model_error_names_pull_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_extra", [True, False])
+def test_missing_demo_model_error_names_onboard_then_pull(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_extra: bool
+) -> None:
+    found = object() if has_extra else None
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: found)
     with pytest.raises(UserError) as caught:
         first_of("local/demo", home=tmp_path)
-    assert caught.value.fix == "homarus models pull demo"
+    fix = caught.value.fix
+    assert fix.startswith("homarus onboard ") and fix.endswith("homarus models pull demo")
+    assert ("install 'homarus[local]', then homarus models pull" in fix) is not has_extra
 
 
 def test_local_file_opened_by_path(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def _run_options(requested: RunOptions, found: Directives, models: ModelRouter) 
         fix = f"send /model {found.model.name}@{found.model.profile} alone"
         raise UserError("a credential is chosen for the whole conversation", fix=fix)
     if found.model and found.model.name:
-        model = models.check(found.model.name).ref
+        model = models.check_typed(found.model.name).ref
     return RunOptions(
         model=model,
         thinking=_value(found.think) or requested.thinking,

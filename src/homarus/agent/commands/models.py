@@ -64,7 +64,7 @@ async def find_model(context: AgentCommandContext, name: str) -> ModelInfo:
                 f"there is no model {one_line(name, 20)} in the list", fix="/model list"
             )
         name = listed[name]
-    return context.models.check(name)
+    return context.models.check_typed(name)
 
 
 def find_named_model(context: AgentCommandContext, word: str) -> ModelInfo | None:

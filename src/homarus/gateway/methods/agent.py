@@ -223,7 +223,7 @@ def _model(call: MethodCall, named: str | None) -> str | None:
     if not call.caller.may("admin"):
         raise InvalidRequestError("model: choosing one needs operator.admin")
     try:
-        return call.services.models.check(named).ref
+        return call.services.models.check_typed(named).ref
     except UserError as exc:
         raise InvalidRequestError(f"invalid agent params: {exc}") from None
 

@@ -97,7 +97,7 @@ async def update(call: MethodCall, params: AgentUpdateParams) -> Json:
             agent_edits.check_workspace(params.workspace, call.services.paths)
         changes["workspace"] = params.workspace
     if params.model:
-        changes["model"] = call.services.models.check(params.model).ref
+        changes["model"] = call.services.models.check_typed(params.model).ref
 
     if changes:
         with _as_request():

@@ -22,6 +22,7 @@ from homarus.gateway.wizard.step import Dialog, StepOption, WizardStep
 
 NONE: Final = "none"
 TEST_TEXT: Final = "Hello! This is the test message of Homarus: the channel works."
+_BACK: Final = "An empty answer leads back to the services."
 _WAIT_S: Final = 120.0
 _PROBE_S: Final = 20.0
 
@@ -73,20 +74,29 @@ class ChannelSection:
             channel = await self._dialog.select(self._channel_step())
             if channel == NONE:
                 return None
-            values: dict[KeyPath, Json] = {}
-            for each in _FIELDS[channel]:
-                if value := await self._ask(channel, each):
-                    values[each.key,] = value
-            try:
-                edit = await self._check(channel, values)
-            except HomarusError as exc:
-                if not self._dialog.is_interactive:
-                    raise
-                await self._dialog.note(escape_invisible(exc.message), escape_invisible(exc.fix))
-                edit = None
-            if edit is not None:
-                return edit
+            while (values := await self._ask_account(channel)) is not None:
+                try:
+                    edit = await self._check(channel, values)
+                except HomarusError as exc:
+                    if not self._dialog.is_interactive:
+                        raise
+                    shown = escape_invisible(exc.message), escape_invisible(exc.fix)
+                    await self._dialog.note(*shown)
+                    edit = None
+                if edit is not None:
+                    return edit
+                self._dialog.answers.forget(f"channel.{channel}.", "channel.failed")
             self._dialog.answers.forget("channel.")
+
+    async def _ask_account(self, channel: str) -> dict[KeyPath, Json] | None:
+        """Return the settings of an account; None to choose another service."""
+        values: dict[KeyPath, Json] = {}
+        for each in _FIELDS[channel]:
+            if value := await self._ask(channel, each):
+                values[each.key,] = value
+            elif not each.is_optional:
+                return None
+        return values
 
     def _channel_step(self) -> WizardStep:
         config = self._services.load().config
@@ -112,13 +122,13 @@ class ChannelSection:
             f"channel.{channel}.{field.key}",
             "text",
             field.title + (" (empty without one)" if field.is_optional else ""),
-            field.help,
+            field.help if field.is_optional else f"{field.help}\n{_BACK}".strip(),
             initial="" if field.is_optional else None,
         )
 
         def parse(text: str) -> str:
             value = text.strip()
-            if not value and not field.is_optional:
+            if not value and not field.is_optional and not self._dialog.is_interactive:
                 raise UserError("this is needed")
             if not value.isprintable():
                 raise UserError("that cannot be one: copy it again")
@@ -174,7 +184,7 @@ class ChannelSection:
             "The login failed",
             "\n".join(filter(None, lines)),
             options=(
-                StepOption("again", "Choose and enter it again"),
+                StepOption("again", "Enter it again"),
                 StepOption("save", "Add it anyway"),
             ),
             initial="again",

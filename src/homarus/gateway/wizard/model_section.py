@@ -30,6 +30,7 @@ KEEP: Final = "keep"
 SKIP: Final = "skip"
 OTHER: Final = "other"
 _MAX_LISTED: Final = 20
+_MAX_WRITTEN: Final = 200
 _MAX_KEY_CHARS: Final = 16_384
 _MAX_ANSWER_CHARS: Final = 600
 _PROVIDER_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -300,11 +301,14 @@ class ModelSection:
         if self._dialog.is_interactive:
             try:
                 told = await fetch_model_list(draft.config, provider, key)
-                listed = [model.id for model in told]
+                # In the config, ${NAME} in an id would be the value of a variable.
+                listed = [model.id for model in told if "${" not in model.id]
             except HomarusError:
                 listed = []  # not every service lists its models: the id is typed
         model = await self._find_model(listed, "")
-        entry["models"] = [{"id": model, "name": model}]
+        # The list is exclusive, so that it contains every model that may be chosen later.
+        ids = list(dict.fromkeys([model, *listed]))[:_MAX_WRITTEN]
+        entry["models"] = [{"id": each, "name": each} for each in ids]
         return self._candidate(provider, model, lambda tree: set_path(tree, path, entry), key)
 
     async def _find_demo(self) -> ModelCandidate | None:
