@@ -190,7 +190,7 @@ def test_page_wrong_token_is_reported_and_not_stored(browser: Browser, gateway: 
     page.wait_until("!document.querySelector('#sign-in').hidden")
     page.type("#token", "wrong")
     page.press("Enter")
-    assert "unauthorized" in page.wait_for_text("#sign-in-why", "unauthorized")
+    assert "homarus dashboard" in page.wait_for_text("#sign-in-why", "This token is not right")
     assert page.run("sessionStorage.getItem('token')") is None
 
 
