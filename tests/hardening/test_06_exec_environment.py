@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import ToolDeniedError, ToolError
-from homarus.tools.builtin.exec import execute
+from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.exec.environment import DEFAULT_PATH, build_environment
 from homarus.tools.tool import ApprovalRequest, ToolContext
+
+execute = exec_tool()
 
 # Each makes a program load code, read other settings, or run another program.
 RISKY_NAMES = """

@@ -20,10 +20,12 @@ import pytest
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Text, ToolCall
 from homarus.policy.tool_policy import ToolDecision
-from homarus.tools.builtin.exec import exec_tool, execute
+from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ApprovalRequest, AskApproval, ToolContext, ToolOutput, deny_approval
+
+execute = exec_tool()
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="exec needs a POSIX system")
 HAS_SETSID = sys.platform == "linux" and shutil.which("setsid") is not None

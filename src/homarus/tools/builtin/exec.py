@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -19,18 +19,15 @@ from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Text
 from homarus.core.session_keys import main_key
 from homarus.policy.restrictions import exec_asks_always, exec_refusal, sandbox_mode
-from homarus.tools.exec.allowlist import (
-    CommandAllowlist,
-    CommandLine,
-    ExactCommand,
-    exact_command,
-)
 from homarus.tools.exec.approval import approval_request
 from homarus.tools.exec.environment import build_environment
 from homarus.tools.exec.run import CommandResult, run_command
 from homarus.tools.folder import DescriptorFolder
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, tool
+
+if TYPE_CHECKING:  # imported by the first command
+    from homarus.tools.exec.allowlist import CommandAllowlist, CommandLine
 
 TIMEOUT_S = 1800.0
 MAX_TIMEOUT_S = 86_400.0
@@ -51,12 +48,20 @@ def tools(context: ToolSourceContext) -> Sequence[Tool]:
     def find_refusal() -> str:
         return exec_refusal(config, agent_id, read_approvals(state) if state else {})
 
-    allowlist = None
-    if state:
+    def open_allowlist() -> "CommandAllowlist | None":
+        from homarus.tools.exec.allowlist import CommandAllowlist
+
+        if state is None:
+            return None
         asks_always = partial(_asks_always, config, agent_id, state)
-        allowlist = CommandAllowlist(state, agent_id, asks_always)
+        return CommandAllowlist(state, agent_id, asks_always)
+
     scope = unsandboxed_scope(config, agent_id)
-    return [exec_tool(float(timeout_s), scope, find_refusal, allowlist)]
+    return [exec_tool(float(timeout_s), scope, find_refusal, open_allowlist)]
+
+
+def _no_allowlist() -> "CommandAllowlist | None":
+    return None
 
 
 def _asks_always(config: Config, agent_id: str, state: Path) -> bool:
@@ -77,12 +82,12 @@ def exec_tool(
     default_timeout_s: float = TIMEOUT_S,
     unboxed: UnsandboxedScope = "all",
     find_refusal: Callable[[], str] = str,
-    allowlist: CommandAllowlist | None = None,
+    open_allowlist: "Callable[[], CommandAllowlist | None]" = _no_allowlist,
 ) -> Tool:
     """The tool, with the time a command gets when the model names none.
 
-    `find_refusal` returns why the settings forbid every command, "" if they do not. `allowlist` has
-    the commands that a person allowed for good.
+    `find_refusal` returns why the settings forbid every command, "" if they do not.
+    `open_allowlist` returns the commands that a person allowed for good.
     """
 
     @tool(
@@ -122,12 +127,9 @@ def exec_tool(
             )
         limit_s = timeout_s or default_timeout_s
         given = command, workdir or ".", env or {}
-        return await _exec(ctx, *given, timeout_s=limit_s, allowlist=allowlist)
+        return await _exec(ctx, *given, timeout_s=limit_s, allowlist=open_allowlist())
 
     return run
-
-
-execute = exec_tool(TIMEOUT_S, "all")
 
 
 async def _exec(
@@ -137,8 +139,10 @@ async def _exec(
     env: dict[str, str],
     *,
     timeout_s: float,
-    allowlist: CommandAllowlist | None,
+    allowlist: "CommandAllowlist | None",
 ) -> ToolOutput:
+    from homarus.tools.exec.allowlist import CommandLine
+
     _check(command)
     environment = build_environment(env, os.environ)
     beneath = ctx.files
@@ -163,9 +167,11 @@ async def _exec(
 
 
 async def _is_approved(
-    ctx: ToolContext, line: CommandLine, timeout_s: float, allowlist: CommandAllowlist | None
+    ctx: ToolContext, line: "CommandLine", timeout_s: float, allowlist: "CommandAllowlist | None"
 ) -> bool:
     """Ask the person, unless they allowed exactly this command for good, at the terminal."""
+    from homarus.tools.exec.allowlist import ExactCommand, exact_command
+
     always, save = "", None
     if allowlist and ctx.here and ctx.here.channel == _TERMINAL:
         exact = allowlist.refusal() or exact_command(line, ctx.workspace)
