@@ -148,21 +148,12 @@ def gateway(user: NewUser) -> Iterator[str]:
 # The tools that install it
 
 
-def test_pipx_installs_and_removes_it_as_printed(user: NewUser) -> None:
-    line = next(one for one in TYPED if one.startswith("pipx"))
+@pytest.mark.parametrize("tool", ["pipx", "uv tool"])
+def test_tool_installs_and_removes_it_as_printed(user: NewUser, tool: str) -> None:
+    line = next(one for one in TYPED if one.startswith(tool))
     user.must(line, folder=ROOT)
     check_program(user)
-    assert "pipx uninstall homarus" in user.must("homarus uninstall --dry-run")
-    user.must("homarus uninstall --all --yes")
-    assert user.type("homarus --version").status == 127
-    assert not (user.home / ".openclaw").exists()
-
-
-def test_uv_tool_installs_and_removes_it_as_printed(user: NewUser) -> None:
-    line = next(one for one in TYPED if one.startswith("uv tool"))
-    user.must(line, folder=ROOT)
-    check_program(user)
-    assert "uv tool uninstall homarus" in user.must("homarus uninstall --dry-run")
+    assert f"{tool} uninstall homarus" in user.must("homarus uninstall --dry-run")
     user.must("homarus uninstall --all --yes")
     assert user.type("homarus --version").status == 127
     assert not (user.home / ".openclaw").exists()

@@ -96,7 +96,7 @@ def test_page_of_operator_approves_a_waiting_device(browser: Browser, gateway: R
     late = sign_in(browser, gateway)
     revoke(gateway, other)
     waiting = request_id(other)
-    late.reload()  # what waits already is shown too
+    late.reload()  # a page that opens later shows the pending request, too
     late.wait_for_text("#devices .ask", waiting)
     other.go("about:blank")  # it stops asking
     assert operator.problems() == []

@@ -131,7 +131,10 @@ async def open_gateway(
         request_id = str((exc.details or {}).get("requestId") or "")
         if exc.fix or not request_id:
             raise
-        fix = f"homarus devices approve {request_id[:8]} on the gateway's machine, then try again"
+        from homarus.gateway.device_records import SHORT_ID
+
+        command = f"homarus devices approve {request_id[:SHORT_ID]}"
+        fix = f"{command} on the gateway's machine, then try again"
         raise NotPairedError(exc.message, details=exc.details, fix=fix) from exc
 
 

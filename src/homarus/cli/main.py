@@ -114,9 +114,10 @@ def _start_without_command(ctx: click.Context) -> None:
     """Start or continue the onboarding of a person; print the help in all other cases."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         from homarus.config.paths import Paths
+        from homarus.gateway.wizard.answers import FILE
 
         paths = Paths.find(os.environ)
-        if not paths.config.exists() or (paths.state / "wizard.json").exists():
+        if not paths.config.exists() or (paths.state / FILE).exists():
             from homarus.cli.onboard import onboard_at_terminal
 
             onboard_at_terminal()

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from homarus.cli.code_colours import colour_code
-from homarus.cli.text_layout import Line, Span, clusters, encode, printable, width, wrap
+from homarus.cli.text_layout import Line, Span, divide, encode, printable, width, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -111,7 +111,7 @@ class MarkdownRenderer:
         plain = [printable(line.expandtabs(4)) for line in shown]
         spans = colour_code(plain, language) if self.colour else [[(line, "")] for line in plain]
         for line in spans if is_long else spans[start:]:
-            for part in _cut(line, columns - 2):
+            for part in divide(line, columns - 2):
                 yield [("  ", ""), *part]
 
     def _table(self, node: "SyntaxTreeNode", columns: int, source: Sequence[str]) -> list[Line]:
@@ -176,22 +176,6 @@ class MarkdownRenderer:
         if "".join(part for part, _ in text) in (address, address.removeprefix("mailto:")):
             return text
         return [*text, (f" ({address})", self._style(DIM))]
-
-
-def _cut(line: Line, columns: int) -> list[Line]:
-    """Divide a line of code, whose blanks all count."""
-    parts: list[Line] = [[]]
-    used = 0
-    for text, style in line:
-        piece = ""
-        for cluster, own in clusters(text):
-            if used + own > max(columns, 1) and used:
-                parts[-1].append((piece, style))
-                parts.append([])
-                piece, used = "", 0
-            piece, used = piece + cluster, used + own
-        parts[-1].append((piece, style))
-    return parts
 
 
 def _span_columns(spans: Line) -> int:

@@ -158,17 +158,26 @@ def _pieces(text: str) -> Iterator[str]:
 
 def _divide(word: _Word, lines: list[Line], columns: int) -> int:
     """Add a word that is longer than a line; return the columns used in the last line."""
+    first, *more = divide(word.spans, columns)
+    lines[-1] += first
+    lines += more
+    return sum(own for text, _ in (more or [first])[-1] for _, own in clusters(text))
+
+
+def divide(line: Iterable[Span], columns: int) -> list[Line]:
+    """Return a line in parts of at most so many columns; all of its blanks are kept."""
+    parts: list[Line] = [[]]
     used = 0
-    for text, style in word.spans:
+    for text, style in line:
         part = ""
         for cluster, own in clusters(text):
-            if used + own > columns and used:
-                lines[-1].append((part, style))
-                lines.append([])
+            if used + own > max(columns, 1) and used:
+                parts[-1].append((part, style))
+                parts.append([])
                 part, used = "", 0
             part, used = part + cluster, used + own
-        lines[-1].append((part, style))
-    return used
+        parts[-1].append((part, style))
+    return parts
 
 
 def _trim(line: Line) -> None:

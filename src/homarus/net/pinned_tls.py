@@ -51,7 +51,7 @@ class PinnedTlsContext(ssl.SSLContext):
 
     def wrap_socket(self, *_args: Any, **_options: Any) -> ssl.SSLSocket:
         """Refuse a blocking socket, whose certificate would not be checked."""
-        raise NotImplementedError("a pinned connection is made by asyncio")
+        raise TypeError("use this context with asyncio: a blocking socket would not be verified")
 
 
 class _PinnedObject(ssl.SSLObject):
