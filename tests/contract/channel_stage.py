@@ -223,7 +223,7 @@ class Harness:
 
     def _look(self, ask: Callable[[SqliteStore], Awaitable[T]]) -> T:
         async def main() -> T:
-            async with open_store(self.home.state, read_only=True) as store:
+            async with open_store(self.home.state, mirror=False, read_only=True) as store:
                 return await ask(store)
 
         return asyncio.run(main())

@@ -334,10 +334,10 @@ class Rig:
         return self.side.read_text(encoding="utf-8").splitlines().count(nonce)
 
     def read_store(self, body: Callable[[SqliteStore], Awaitable[T]]) -> T:
-        """Read the state while another process may be writing it."""
+        """Read the state while another process may be writing it, without touching its lock."""
 
         async def main() -> T:
-            async with open_store(self.state, read_only=True) as store:
+            async with open_store(self.state, mirror=False, read_only=True) as store:
                 return await body(store)
 
         return asyncio.run(main())

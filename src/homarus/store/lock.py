@@ -1,11 +1,14 @@
 """Lock a state directory for one process; the kernel releases the lock when its holder dies."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from homarus.core.errors import StateInUseError, StoreError
-from homarus.core.file_lock import open_lock_file, try_lock
+from homarus.core.file_lock import open_lock_file, try_lock, wait_for_lock
 from homarus.store.state_paths import LOCK, make_private_dir
+
+WAIT_S = 1.0  # a command may hold the lock for a moment, to look or to import changed files
 
 
 class StateLock:
@@ -22,7 +25,7 @@ class StateLock:
                 fix="check its owner and permissions, or set OPENCLAW_STATE_DIR",
             ) from exc
         try:
-            is_locked = try_lock(self._fd)
+            is_locked = wait_for_lock(self._fd, WAIT_S)
         except OSError as exc:
             os.close(self._fd)
             raise StoreError(f"cannot lock {path}: {exc.strerror}") from exc
@@ -39,6 +42,8 @@ class StateLock:
 
     def release(self) -> None:
         if self._fd >= 0:
+            with suppress(OSError):  # a disk that became read-only
+                os.ftruncate(self._fd, 0)  # `lock_holder_pid` need not try the lock any more
             os.close(self._fd)
             self._fd = -1
 

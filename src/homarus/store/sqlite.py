@@ -94,7 +94,7 @@ def open_store(state: Path, *, mirror: bool = True, read_only: bool = False) -> 
     """
     paths = StatePaths(state)
     if read_only and _is_readable(paths):
-        if _has_changed_files(paths):
+        if mirror and _has_changed_files(paths):
             with suppress(StoreError):  # another process, or a folder that cannot be written
                 return _open_to_write(paths, mirror=mirror)
         return SqliteStore(_SqliteEngine.to_read(paths), OWNER)

@@ -3,14 +3,17 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import apsw
 import pytest
 
 from homarus.core.errors import CorruptDataError, DiskFullError, StateInUseError, StoreError
+from homarus.core.file_lock import open_lock_file, try_lock
 from homarus.store import schema
 from homarus.store.base import SessionRecord, TranscriptEntry, TranscriptHeader
+from homarus.store.lock import lock_holder_pid
 from homarus.store.sqlite import check_database, open_store
 
 
@@ -64,6 +67,29 @@ async def test_store_lock_is_released_when_process_dies(tmp_path: Path) -> None:
             open_store(tmp_path)
         child.kill()
     await fill(tmp_path)
+
+
+async def test_store_open_waits_for_lock_that_is_held_for_a_moment(tmp_path: Path) -> None:
+    (tmp_path / "state.lock").write_text(f"{os.getpid()}\n")  # as a killed process leaves it
+    descriptor = open_lock_file(tmp_path / "state.lock")
+    assert try_lock(descriptor, is_shared=True)  # as `lock_holder_pid` does
+    timer = threading.Timer(0.05, os.close, (descriptor,))
+    timer.start()
+    await fill(tmp_path)
+    timer.join()
+    assert lock_holder_pid(tmp_path) == 0 and not (tmp_path / "state.lock").read_text()
+
+
+async def test_store_read_without_mirror_does_not_take_the_lock(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    index = next(tmp_path.glob("agents/*/sessions/sessions.json"))
+    os.utime(index, ns=(1, 1))  # changed by another program, so that a plain read imports it
+    taken = tmp_path / "state.lock"
+    taken.unlink()
+    async with open_store(tmp_path, mirror=False, read_only=True):
+        assert not taken.exists()
+    async with open_store(tmp_path, read_only=True):
+        assert taken.exists()
 
 
 async def test_store_killed_process_loses_no_committed_data(tmp_path: Path) -> None:
