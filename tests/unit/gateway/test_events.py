@@ -28,6 +28,7 @@ from homarus.core.event import (
 from homarus.core.message import Json, Message, Text, ToolCall, ToolResult
 from homarus.gateway.events import DELTA_S, EventBroadcaster
 from homarus.testing.clock import FakeClock
+from tests.unit.agent.builders import streamed_events
 from tests.waiting import settle
 
 FRAMES = Path(__file__).parents[2] / "data" / "frames"
@@ -236,7 +237,7 @@ def test_failed_run_ends_with_error_and_stopped_one_with_its_text() -> None:
 
 
 def test_silent_reply_sends_final_without_message() -> None:
-    sent = play(RunStarted(), TextAdded("NO_"), TextAdded("REPLY"), said("NO_REPLY"), RunEnded())
+    sent = play(RunStarted(), *streamed_events(["NO_", "REPLY"]), said("NO_REPLY"), RunEnded())
     assert [(c["state"], "message" in c) for c in sent.of("chat")] == [("final", False)]
 
 
@@ -454,7 +455,7 @@ def test_newest_protocol_restarted_answer_replaces_the_text() -> None:
 
 @pytest.mark.parametrize("silent", ["NO", "NO_REPLY"])
 def test_newest_protocol_possible_silence_comes_with_the_next_delta(silent: str) -> None:
-    sent = play(RunStarted(), TextAdded(silent), TextAdded(" way"), gap_s=0.2)
+    sent = play(RunStarted(), *streamed_events([silent, " way"]), gap_s=0.2)
     assert [told for _, told in sent.newest] == [{"deltaText": f"{silent} way"}]
 
 

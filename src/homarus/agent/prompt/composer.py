@@ -36,6 +36,7 @@ from homarus.agent.prompt.injection import (
 )
 from homarus.agent.prompt.report import PromptReport, ReportContext
 from homarus.agent.prompt.workspace_files import WorkspaceFileReader
+from homarus.agent.reply.reply_parser import uses_final_tag
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.session_keys import parse_agent_key
@@ -108,6 +109,7 @@ class PromptComposer:
             citations=chat.citations,
             aliases=agent.aliases,
             timezone=agent.timezone,
+            reasoning_tags=uses_final_tag(model.provider),
             reply_tags=writes,
             reactions=chat.reactions if writes else "",
             group=_group(key, entry) if kind == "group" else None,
