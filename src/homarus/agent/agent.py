@@ -46,6 +46,7 @@ class Agent:
     timezone: str = ""
     aliases: tuple[tuple[str, str], ...] = ()  # short names of models
     envelope: Envelope = field(default_factory=Envelope)
+    repo_root: Path | None = None  # by the config; None: found by its `.git`
 
 
 def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
@@ -69,6 +70,7 @@ def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
         timezone=settings.timezone,
         aliases=settings.aliases,
         envelope=_envelope(settings),
+        repo_root=settings.repo_root,
     )
 
 

@@ -28,6 +28,7 @@ class AgentSettings:
     is_default: bool
     workspace: Path
     agent_dir: Path
+    repo_root: Path | None  # None: found by its `.git`
     model: str | None
     fallbacks: tuple[str, ...]
     timeout_s: float
@@ -78,6 +79,7 @@ def resolve_agent_settings(config: Config, paths: Paths, agent_id: str) -> Agent
         agent_dir=expand(entry.agent_dir, paths.home)
         if entry.agent_dir
         else paths.agent_dir(agent),
+        repo_root=expand(defaults.repo_root, paths.home) if defaults.repo_root else None,
         model=model.primary,
         fallbacks=model.fallbacks,
         timeout_s=float(defaults.timeout_seconds),

@@ -22,7 +22,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.defaults.imageMaxDimensionPx": "images are not scaled",
     "agents.defaults.imageModel": "images go to the model of the conversation",
     "agents.defaults.models.<key>.streaming": _LOOK,
-    "agents.defaults.repoRoot": _LOOK,
     **{
         f"agents.{each}.sandbox.{key}": _SANDBOX
         for each in ("defaults", "list[]")
