@@ -22,14 +22,12 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.defaults.imageMaxDimensionPx": "images are not scaled",
     "agents.defaults.imageModel": "images go to the model of the conversation",
     "agents.defaults.models.<key>.streaming": _LOOK,
-    "agents.defaults.repoRoot": _LOOK,
     **{
         f"agents.{each}.sandbox.{key}": _SANDBOX
         for each in ("defaults", "list[]")
         for key in (*_CONTAINERS, "sessionToolsVisibility")
     },
     "agents.defaults.subagents": "agents start no sub-agents",
-    "agents.defaults.timeFormat": _LOOK,
     "agents.list[].heartbeat": "there is no heartbeat",
     "agents.list[].skills": "no skills are loaded",
     "agents.list[].subagents": "agents start no sub-agents",

@@ -163,7 +163,9 @@ class SandboxConfig(ConfigSection):
 class AgentDefaults(ConfigSection):
     """The settings of every agent that does not override them."""
 
+    agent_id: NonEmptyStr | None = None
     workspace: NonEmptyStr | None = None
+    repo_root: NonEmptyStr | None = None
     model: ModelChoiceConfig = ModelChoiceConfig.model_construct()
     models: Mapping[str, ModelEntry] = {}
     timeout_seconds: PositiveInt = 600
@@ -175,6 +177,7 @@ class AgentDefaults(ConfigSection):
     bootstrap_max_chars: PositiveInt = 20_000
     bootstrap_total_max_chars: PositiveInt = 150_000
     user_timezone: NonEmptyStr | None = None
+    time_format: Literal["auto", "12", "24"] = "auto"
     envelope_timezone: NonEmptyStr | None = None
     envelope_timestamp: Literal["on", "off"] = "on"
     envelope_elapsed: Literal["on", "off"] = "on"
@@ -199,6 +202,8 @@ class IdentityConfig(ConfigSection):
     """How an agent presents itself; IDENTITY.md supplies absent values."""
 
     name: str | None = None
+    creature: str | None = None
+    vibe: str | None = None
     theme: str | None = None
     emoji: str | None = None
     avatar: str | None = None
