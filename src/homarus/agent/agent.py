@@ -43,6 +43,7 @@ class Agent:
     max_total_chars: int = 150_000
     pruning: ContextPruningConfig = ContextPruningConfig.model_construct()
     compaction: CompactionConfig = CompactionConfig.model_construct()
+    image_max_px: int | None = None
     loops: LoopDetectionConfig = LoopDetectionConfig.model_construct()
     is_named: bool = False  # by the config; else IDENTITY.md may give the name
     persona: str = ""  # the identity of the config, without the name
@@ -67,6 +68,7 @@ def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
         max_total_chars=settings.bootstrap_total_max_chars,
         pruning=settings.pruning,
         compaction=settings.compaction,
+        image_max_px=settings.image_max_px,
         loops=effective_tools("loop_detection", settings.tools, tools).loop_detection,
         is_named=settings.name != settings.id,
         persona=_persona(settings.identity),

@@ -34,6 +34,7 @@ class AgentSettings:
     thinking: str | None
     max_concurrent: int
     context_tokens: int | None
+    image_max_px: int | None
     skip_bootstrap: bool
     bootstrap_max_chars: int
     bootstrap_total_max_chars: int
@@ -90,6 +91,7 @@ def resolve_agent_settings(config: Config, paths: Paths, agent_id: str) -> Agent
         thinking=defaults.thinking_default,
         max_concurrent=defaults.max_concurrent,
         context_tokens=defaults.context_tokens,
+        image_max_px=defaults.image_max_dimension_px,
         skip_bootstrap=defaults.skip_bootstrap,
         bootstrap_max_chars=defaults.bootstrap_max_chars,
         bootstrap_total_max_chars=defaults.bootstrap_total_max_chars,

@@ -19,7 +19,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.defaults.cliBackends": "no other agent programs are started",
     "agents.defaults.elevatedDefault": "commands are never elevated",
     "agents.defaults.heartbeat": "there is no heartbeat",
-    "agents.defaults.imageMaxDimensionPx": "images are not scaled",
     "agents.defaults.imageModel": "images go to the model of the conversation",
     "agents.defaults.models.<key>.streaming": _LOOK,
     **{

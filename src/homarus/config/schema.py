@@ -173,6 +173,7 @@ class AgentDefaults(ConfigSection):
     context_tokens: PositiveInt | None = None
     skip_bootstrap: bool = False
     media_max_mb: Annotated[float, Field(gt=0)] | None = None
+    image_max_dimension_px: PositiveInt | None = None
     sandbox: SandboxConfig = SandboxConfig.model_construct()
     bootstrap_max_chars: PositiveInt = 20_000
     bootstrap_total_max_chars: PositiveInt = 150_000
