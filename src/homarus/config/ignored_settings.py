@@ -45,7 +45,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "cron": "there are no scheduled jobs",
     "diagnostics": "nothing is traced or exported",
     "discovery": "the gateway does not announce itself",
-    "env.shellEnv": "the login shell's variables are not read",
     "gateway.auth.allowTailscale": "Tailscale's login is never accepted as one",
     "gateway.auth.trustedProxy": "without a token or a password no proxy's users are admitted",
     "gateway.channelHealthCheckMinutes": "channels are supervised all the time",

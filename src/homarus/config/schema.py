@@ -632,6 +632,13 @@ class LoggingConfig(ConfigSection):
     ] = ()
 
 
+class ShellEnvConfig(ConfigSection):
+    """Whether missing variables are imported from the login shell, and how long that may take."""
+
+    enabled: bool = False
+    timeout_ms: NonNegativeInt = 15_000
+
+
 class EnvConfig(ConfigSection):
     """Variables that the process environment lacks: in `vars`, or next to it."""
 
@@ -639,6 +646,7 @@ class EnvConfig(ConfigSection):
     __pydantic_extra__: dict[str, str]
 
     vars: Mapping[str, str] = Field({}, repr=False)
+    shell_env: ShellEnvConfig = ShellEnvConfig.model_construct()
 
 
 class MetaConfig(ConfigSection):
