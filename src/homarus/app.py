@@ -301,9 +301,9 @@ class App:
         agent, last_ms = self.agent(agent_id_of(key)), self.sessions.last_ms(key)
         if last_ms is None:  # the first message of a session
             self.memory.sync_on_session_start(agent)
-        return self.notices.prepend_to(
-            key, format_user_message(agent, key, inbound, last_ms, find_traits)
-        )
+        prefix = self._config().messages.message_prefix or ""
+        text = format_user_message(agent, key, inbound, last_ms, find_traits, prefix=prefix)
+        return self.notices.prepend_to(key, text)
 
     async def reload(self, loaded: LoadedConfig) -> None:
         """Use another config: active runs end by the old one, the next use this."""
