@@ -252,6 +252,7 @@ class ChannelContext:
 
     `commands` are name and description, for services that list them. `env` may hold a credential
     that the config does not have. `state` is the state directory, for tokens that a service issued.
+    `on_chat_moved` is called with the old and the new id of a chat whose id the service changed.
     """
 
     channel: str
@@ -260,3 +261,4 @@ class ChannelContext:
     commands: tuple[tuple[str, str], ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     state: Path | None = None
+    on_chat_moved: Callable[[str, str], None] = lambda _old, _new: None

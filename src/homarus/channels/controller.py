@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,9 +81,11 @@ class ChannelController:
         env: Callable[[], Mapping[str, str]],
         given: Sequence[Channel] = (),
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
+        on_chat_moved: Callable[[str, str, str, str], None] = lambda *_ids: None,
     ) -> None:
         self._config, self._supervisor, self._pipeline = config, supervisor, pipeline
         self._clock, self._state, self._env, self._commands = clock, state, env, commands
+        self._on_chat_moved = on_chat_moved
         self._accounts: dict[tuple[str, str], _ConfiguredAccount] = {}
         self._reconcile_lock = asyncio.Lock()  # one reconciliation at a time
         self._given = frozenset((channel.name, channel.account) for channel in given)
@@ -202,6 +205,7 @@ class ChannelController:
             commands=self._commands(),
             env=self._env(),
             state=self._state,
+            on_chat_moved=partial(self._on_chat_moved, channel, account),
         )
         return module.create(context, settings)
 

@@ -86,7 +86,7 @@ class TelegramChannel:
             timeout_s=float(settings.timeout_seconds),
             proxy=settings.proxy or "",
         )
-        self._sender = CallSender(self._api, settings.media_max_bytes)
+        self._sender = CallSender(self._api, settings.media_max_bytes, context.on_chat_moved)
         self._translator: UpdateTranslator | None = None
         self._receive: InboundHandler | None = None  # while Telegram may send webhooks
         self._listed: list[dict[str, str]] | None = None  # the commands that were set
