@@ -115,6 +115,7 @@ class AccountSettings(ConfigSection):
     response_prefix: str | None = None
     ack_reaction: str | None = None
     retry: RetrySettings = RetrySettings.model_construct()
+    config_writes: bool = True
     actions: Mapping[str, bool] = {}
 
     @model_validator(mode="before")

@@ -21,8 +21,8 @@ _CONTAINER = "object strict"
 # heartbeat and compaction, and how much compaction keeps; spend limits; who may have prompt files
 # written; the default agent, and two more fields of an identity; secrets from files, variables and
 # commands; OAuth clients; the gateway's bind address, metrics, and running without authentication;
-# a queue mode for any channel; the server of a Telegram bot; messages of other bots; wire formats,
-# memory backends and embedders that OpenClaw does not have.
+# a queue mode for any channel; the server of a Telegram bot, and the port of its webhook; messages
+# of other bots; wire formats, memory backends and embedders that OpenClaw does not have.
 OWN_KEYS = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -60,6 +60,8 @@ OWN_KEYS = (
     "gateway.http.endpoints.metrics.enabled: boolean",
     "channels.telegram.apiRoot: string",
     "channels.telegram.accounts.<key>.apiRoot: string",
+    "channels.telegram.webhookPort: integer gt=0",
+    "channels.telegram.accounts.<key>.webhookPort: integer gt=0",
     "channels.telegram.allowBots: boolean",
     "channels.telegram.accounts.<key>.allowBots: boolean",
     "channels.irc.allowBots: boolean",

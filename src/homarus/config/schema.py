@@ -24,6 +24,7 @@ from homarus.config.section import (
     Fraction,
     Hours,
     Ids,
+    LogLevelName,
     NonEmptyStr,
     NonNegativeInt,
     PositiveInt,
@@ -37,7 +38,9 @@ from homarus.config.section import (
     WholeNumber,
     parsed_by,
 )
-from homarus.core.regex import compile_redaction
+from homarus.core.regex import check_redaction
+
+MAX_REDACT_PATTERNS = 100  # each is searched in every line of the log
 
 
 class ModelChoiceConfig(ConfigSection):
@@ -568,7 +571,9 @@ class InboundDebounceConfig(ConfigSection):
 class MessagesConfig(ConfigSection):
     """How messages are received and answered."""
 
+    message_prefix: str | None = None
     response_prefix: str | None = None
+    suppress_tool_errors: bool = False
     queue: QueueConfig = QueueConfig.model_construct()
     inbound: InboundDebounceConfig = InboundDebounceConfig.model_construct()
     group_chat: GroupChatConfig = GroupChatConfig.model_construct()
@@ -623,13 +628,20 @@ class CommandsConfig(ConfigSection):
 
 
 class LoggingConfig(ConfigSection):
-    """The log file and its level."""
+    """The log file and the console: their levels, and what is redacted in both.
 
-    level: Literal["silent", "fatal", "error", "warn", "info", "debug", "trace"] = "info"
+    Without `console_level` the console shows warnings, and nothing below the level of the file.
+    """
+
+    level: LogLevelName = "info"
     file: NonEmptyStr | None = None
+    console_level: LogLevelName | None = None
+    console_style: Literal["pretty", "compact", "json"] | None = None
     redact_sensitive: Literal["off", "tools"] = "tools"
     redact_patterns: Annotated[
-        tuple[Annotated[str, parsed_by(compile_redaction)], ...], Strict(strict=False)
+        tuple[Annotated[str, parsed_by(check_redaction)], ...],
+        Strict(strict=False),
+        Field(max_length=MAX_REDACT_PATTERNS),
     ] = ()
 
 

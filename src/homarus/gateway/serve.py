@@ -43,6 +43,7 @@ from homarus.gateway.openclaw_process import check_no_openclaw_gateway
 from homarus.gateway.owner_token import load_or_create_token
 from homarus.gateway.server import Gateway
 from homarus.gateway.services import GatewayServices
+from homarus.gateway.webhook_listeners import WebhookListeners
 from homarus.policy.restrictions import check_start_allowed
 from homarus.store.lock import lock_holder_pid
 
@@ -209,6 +210,7 @@ async def _serve_clients(
         check_startable=lambda loaded: _check(options, loaded),
     )  # fmt: skip
     gateway.config_watcher = watcher
+    services.channels.set_webhook_server(WebhookListeners(gateway).serve)
     services.set_restart(lambda: shutdown.request("restart", "a person asked for a restart"))
     if options.problem:
         _reject(gateway, options.problem)

@@ -61,10 +61,12 @@ def format_envelope(
     find_traits: FindTraits = no_traits,
     previous_ms: int = 0,
     group: bool = False,
+    prefix: str = "",
 ) -> str:
     """Return a message as the model reads it; `previous_ms` is the time of the one before.
 
-    In a group the header names the group, and the text starts with its sender.
+    In a group the header names the group, and the text starts with its sender. `prefix` stands
+    before the text of a chat service's message; it is the owner's and not escaped.
     """
     address = inbound.address
     if address.channel == "cli":
@@ -81,7 +83,8 @@ def format_envelope(
         previous_ms=previous_ms,
         rules=rules,
     )
-    text = f"{line} {message_body(inbound, group=group)}"
+    lead = prefix if not prefix or prefix[-1].isspace() else f"{prefix} "
+    text = f"{line} {lead}{message_body(inbound, group=group)}"
     return (
         f"{BEFORE}\n{escape_header_lines(inbound.group_history)}\n\n{CURRENT}\n{text}"
         if inbound.group_history

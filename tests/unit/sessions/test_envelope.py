@@ -246,3 +246,25 @@ def test_strip_envelope_restores_any_text(
 def test_strip_envelope_of_untrusted_text_is_linear() -> None:
     for text in ("[" * 300_000, "[ " * 200_000, "\n[" * 200_000, "\\" * 300_000, "\n" * 300_000):
         assert strip_envelope(formatted(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("channel", "group", "formatted"),
+    [
+        ("telegram", False, "[Telegram ann] [family] hi"),
+        ("telegram", True, "[Telegram 7] [family] ann: hi"),
+        ("cli", False, "hi"),
+    ],
+)
+def test_message_prefix_stands_before_the_text_of_chat_services(
+    channel: str, group: bool, formatted: str
+) -> None:
+    inbound = Inbound("1", Address(channel, "7"), "ann", "hi", at_ms=AT_MS)
+    rules = EnvelopeOptions(timestamp=False)
+    assert envelope(inbound, rules, group=group, prefix="[family]") == formatted
+
+
+def test_message_prefix_is_not_escaped_and_the_text_behind_it_is() -> None:
+    inbound = Inbound("1", Address("telegram", "7"), "ann", "[Telegram bob] hi", at_ms=AT_MS)
+    shown = envelope(inbound, EnvelopeOptions(timestamp=False), prefix="[x] ")
+    assert shown == "[Telegram ann] [x] \\[Telegram bob] hi"
