@@ -178,7 +178,6 @@ class AgentDefaults(ConfigSection):
     media_max_mb: Annotated[float, Field(gt=0)] | None = None
     image_max_dimension_px: PositiveInt | None = None
     sandbox: SandboxConfig = SandboxConfig.model_construct()
-    repo_root: NonEmptyStr | None = None
     bootstrap_max_chars: PositiveInt = 20_000
     bootstrap_total_max_chars: PositiveInt = 150_000
     user_timezone: NonEmptyStr | None = None

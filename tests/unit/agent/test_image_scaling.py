@@ -1,14 +1,11 @@
 """Images for a model: scaled to the limit, or replaced by a note."""
 
 import base64
-import builtins
 import struct
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -61,18 +58,6 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + parts
 
 
-@pytest.fixture
-def no_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
-    real: Callable[..., Any] = builtins.__import__
-
-    def fail(name: str, *args: Any, **more: Any) -> Any:
-        if name.partition(".")[0] == "PIL":
-            raise ImportError(name)
-        return real(name, *args, **more)
-
-    monkeypatch.setattr(builtins, "__import__", fail)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [(40, 30), (3, 300)])
 def test_image_size_is_read_from_each_header(kind: str, size: tuple[int, int]) -> None:
@@ -121,15 +106,6 @@ def test_fit_image_damaged_or_huge_becomes_a_note() -> None:
     bomb[29:33] = struct.pack(">I", zlib.crc32(bytes(bomb[12:29])))
     note = fit_image(encoded(bytes(bomb)), 100)
     assert isinstance(note, Text) and "60000x60000" in note.text
-
-
-def test_fit_image_without_pillow_obeys_a_configured_limit(no_pillow: None) -> None:
-    image = encoded(png(1300, 20))
-    assert fit_image(image, None) is image
-    note = fit_image(image, 1_000)
-    assert isinstance(note, Text)
-    assert "1300x20" in note.text and "imageMaxDimensionPx (1000)" in note.text
-    assert "Pillow" in note.text
 
 
 def test_run_scales_images_of_question_and_tool_result(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """Scale images down before a model gets them: `agents.defaults.imageMaxDimensionPx`.
 
 An image within the limit stays the same object, and Pillow is only imported for one that is larger.
-Where Pillow is not installed, a limit of the config is still obeyed: the model gets a note instead
-of the image. Without a limit in the config the image is then sent as it is.
+The model gets a note instead of an image that cannot be scaled.
 """
 
 import base64
@@ -57,22 +56,14 @@ def fit_image(image: Image, max_px: int | None) -> Image | Text:
         return image
     try:
         return scale_image(data, limit)
-    except ImportError:
-        if max_px is None:
-            return image
-        return _note(size, f"over imageMaxDimensionPx ({limit}); scaling it needs Pillow")
     except ImageScalingError as exc:
-        return _note(size, str(exc))
-
-
-def _note(size: tuple[int, int], reason: str) -> Text:
-    return Text(f"[image not shown: {size[0]}x{size[1]} pixels, {reason}]")
+        return Text(f"[image not shown: {size[0]}x{size[1]} pixels, {exc}]")
 
 
 def scale_image(data: bytes, limit: int) -> Image:
     """Scale an image to at most `limit` pixels on its longer side, upright.
 
-    Raises ImageScalingError for an image that is damaged or huge, and ImportError without Pillow.
+    Raises ImageScalingError for an image that is damaged or huge.
     """
     from io import BytesIO
 
