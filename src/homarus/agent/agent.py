@@ -16,6 +16,7 @@ from homarus.config.schema import (
 )
 from homarus.config.timezone import load_zone
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.installation import find_docs
 from homarus.core.session_keys import DEFAULT_AGENT
 from homarus.core.text import one_line
 from homarus.policy.tool_policy import ToolRules, model_layers, tool_layers
@@ -51,6 +52,7 @@ class Agent:
     aliases: tuple[tuple[str, str], ...] = ()  # short names of models
     envelope: Envelope = field(default_factory=Envelope)
     repo_root: Path | None = None  # by the config; None: found by its `.git`
+    docs: Path | None = None  # of this program, where file tools may read them
 
 
 def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
@@ -77,7 +79,14 @@ def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
         aliases=settings.aliases,
         envelope=_envelope(settings),
         repo_root=settings.repo_root,
+        docs=None if _is_confined(settings.tools, tools) else find_docs(),
     )
+
+
+def _is_confined(own: ToolsConfig | None, common: ToolsConfig) -> bool:
+    """Return whether the config says that file tools stay in the workspace."""
+    files = effective_tools("fs", own, common).fs
+    return "workspace_only" in files.model_fields_set and files.workspace_only
 
 
 def effective_tools(name: str, own: ToolsConfig | None, common: ToolsConfig) -> ToolsConfig:

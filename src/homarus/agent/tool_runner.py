@@ -83,5 +83,6 @@ class ToolRunner:
             call_id=call.id,
             messenger=self.messenger,
             run_access=self.get_chat().file_access(self.agent.rules),
+            docs=self.agent.docs,
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

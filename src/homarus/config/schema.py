@@ -223,7 +223,10 @@ class ExecConfig(ConfigSection):
 
 
 class FileToolsConfig(ConfigSection):
-    """The file tools; they never leave the workspace, so `false` has no effect."""
+    """The file tools; they never leave the workspace, except to read our documentation.
+
+    An explicit `true` keeps them from that too; `false` has no other effect.
+    """
 
     workspace_only: bool = True
 

@@ -3,6 +3,7 @@
 import shlex
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -47,6 +48,16 @@ def find_installation() -> Installation:
     if any(part.startswith("archive-v") for part in prefix.parts):  # in the cache of uv
         return Installation("uvx", prefix)
     return Installation("pip", prefix)
+
+
+@cache
+def find_docs() -> Path | None:
+    """Return the folder of the program's documentation: in the package, else in the checkout."""
+    package = Path(__file__).resolve().parents[1]
+    folders = [package / "docs"]
+    if (package.parents[1] / "dev.py").is_file():
+        folders.append(package.parents[1] / "docs")
+    return next((folder for folder in folders if (folder / "index.md").is_file()), None)
 
 
 def extra_command(extra: str) -> str:

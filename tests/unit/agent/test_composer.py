@@ -25,8 +25,10 @@ from homarus.config.agent_settings import resolve_agent_settings
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
+from homarus.core.installation import find_docs
 from homarus.core.message import Address
 from homarus.policy.tool_policy import decide_tool_call
+from homarus.policy.workspace_access import FULL_ACCESS
 from homarus.providers.base import ToolSpec
 from homarus.providers.catalog import ModelInfo
 
@@ -255,6 +257,61 @@ def test_composer_message_tool_adds_reply_tags_and_reactions(home: Path) -> None
     assert "## Reply Tags" not in without and "## Reactions" not in without
     text = PromptComposer().compose(agent(home), MAIN, LARGE, (*TOOLS, spec), chat=chat).text
     assert "## Reply Tags" in text and "## Reactions" in text and "Use `message`" in text
+
+
+EXEC = ToolSpec("exec", "Run.", {"type": "object", "properties": {}})
+WRITE = ToolSpec("write", "Write.", {"type": "object", "properties": {}})
+
+
+def test_composer_notes_follow_session_files_and_tools(home: Path) -> None:
+    def notes(key: str, *tools: ToolSpec, chat: ChatContext = NO_CHAT) -> tuple[str, ...]:
+        return PromptComposer().compose(agent(home), key, LARGE, tools, chat=chat).facts.notes
+
+    (home / ".git").mkdir(exist_ok=True)
+    assert "commit what you change" in notes(MAIN, EXEC)[0]
+    assert notes(MAIN, WRITE) == () and "read-only" in notes(GROUP, WRITE)[0]
+    assert notes(GROUP, EXEC) == ()  # groups are not given BOOTSTRAP.md
+    assert notes(GROUP, WRITE, chat=ChatContext(access=FULL_ACCESS)) == ()
+    (home / "BOOTSTRAP.md").unlink()
+    assert notes(MAIN, EXEC) == ()
+
+
+def test_composer_levels_are_those_of_session(home: Path) -> None:
+    def facts(key: str = MAIN, **entry: Any) -> tuple[str, str]:
+        made = PromptComposer().compose(agent(home), key, LARGE, TOOLS, entry=entry).facts
+        return made.thinking, made.reasoning
+
+    assert facts() == (LARGE.default_thinking, "off")
+    assert facts(thinkingLevel="high", reasoningLevel="stream") == ("high", "stream")
+    assert facts(thinkingLevel="x\n## Safety", reasoningLevel=["on"]) == facts()
+    assert facts("agent:main:cron:backup")[1] == ""  # no person sets it there
+    low = replace(agent(home), thinking="low")
+    assert PromptComposer().compose(low, MAIN, LARGE, TOOLS).facts.thinking == "low"
+
+
+def test_composer_documentation_needs_tool_that_reads_it(home: Path) -> None:
+    def docs(maker: Agent, *tools: ToolSpec) -> str:
+        return PromptComposer().compose(maker, MAIN, LARGE, tools).facts.docs
+
+    free, folder = replace(agent(home), docs=find_docs()), str(find_docs())
+    assert docs(free, *TOOLS) == docs(agent(home), EXEC) == folder
+    assert docs(agent(home), *TOOLS) == docs(free, WRITE) == ""
+
+
+def test_composer_default_model_alias_is_resolved(home: Path) -> None:
+    maker = replace(agent(home), model="quick", aliases=(("quick", "mock/mock-2"),))
+    facts = PromptComposer().compose(maker, MAIN, LARGE, TOOLS).facts
+    assert (facts.model, facts.default_model) == ("mock/mock-1", "mock/mock-2")
+
+
+def test_agent_docs_are_unreadable_with_workspace_only(tmp_path: Path) -> None:
+    def docs(**tools: Any) -> Path | None:
+        config = Config.model_validate({"tools": tools})
+        settings = resolve_agent_settings(config, Paths.find({}, tmp_path), "main")
+        return make_agent(settings, config.tools).docs
+
+    assert docs() == docs(fs={"workspaceOnly": False}) == find_docs()
+    assert docs(fs={"workspaceOnly": True}) is None
 
 
 REMEMBERING = tuple(

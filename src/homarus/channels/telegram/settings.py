@@ -4,13 +4,13 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 
 from homarus.channels.base import SendRetryPolicy
-from homarus.config.channels import ChannelSettings
+from homarus.config.channels import ChannelFeatures, ChannelSettings
 from homarus.config.section import ConfigSection, PositiveInt
 from homarus.core.errors import ConfigError
 
@@ -27,22 +27,6 @@ _HOST: Final = re.compile(r"[0-9A-Za-z.:_-]{1,253}(?:%[0-9A-Za-z.]{1,20})?")
 _TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,200}")
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _COMMAND: Final = re.compile(r"[a-z0-9_]{1,32}")
-
-Buttons = Literal["off", "dm", "group", "all", "allowlist"]
-
-
-class Features(ConfigSection):
-    """Where buttons are shown; `allowlist` leaves it to who may press them."""
-
-    inline_buttons: Buttons = "allowlist"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_list(cls, value: Any) -> Any:
-        if not isinstance(value, list | tuple):
-            return value
-        has = any(isinstance(word, str) and word.lower() == "inlinebuttons" for word in value)
-        return {"inlineButtons": "all" if has else "off"}
 
 
 class CommandLists(ConfigSection):
@@ -87,7 +71,7 @@ class TelegramSettings(ChannelSettings):
     webhook_path: str | None = None
     webhook_host: str | None = None
     webhook_port: int | None = Field(None, ge=1, le=65_535)
-    capabilities: Features = Features.model_construct()
+    capabilities: ChannelFeatures = ChannelFeatures.model_construct()
     commands: CommandLists = CommandLists.model_construct()
     custom_commands: tuple[CustomCommand, ...] = Field((), strict=False)
     draft_chunk: DraftChunk | None = None
