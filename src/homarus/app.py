@@ -152,14 +152,10 @@ class App:
         """Write the new id of a group to the config, next to what the channel is doing."""
         from homarus.config.group_migration import move_group_settings  # rarely needed
 
-        async def move() -> None:
-            ids, now_ms = (old, new), self.clock.now_ms()
-            await asyncio.to_thread(
-                move_group_settings, self.paths, self.loaded, (channel, account), ids, now_ms
-            )
-
-        name = f"moving the settings of the group {old} to {new}"
-        self._group.create_task(run_contained(name, move, lambda _exc: None), name="group moved")
+        move = partial(move_group_settings, self.paths, self.loaded, (channel, account))
+        now_ms, name = self.clock.now_ms(), f"moving the settings of the group {old} to {new}"
+        write = partial(asyncio.to_thread, move, (old, new), now_ms)
+        self._group.create_task(run_contained(name, write, lambda _exc: None), name="group moved")
 
     def _command_services(self) -> CommandServices:
         return CommandServices(

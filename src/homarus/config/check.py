@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from homarus.config import known_keys
+from homarus.config.agent_settings import agent_ids
 from homarus.config.backend_names import CHANNEL_NAMES
 from homarus.config.ignored_settings import find_unread_keys
 from homarus.config.json5_document import KeyPath, PathStep, Value
@@ -60,7 +61,7 @@ def check_config(tree: Mapping[str, Value]) -> ConfigCheck:
     config = None
     try:
         config = Config.model_validate(implemented)
-        walk.problems += _repeated_agents(config)
+        walk.problems += (*_repeated_agents(config), *_unknown_default(config))
         if config.channels:
             from homarus.config.channels import (
                 check_channels,  # only imported for configs with channels
@@ -286,6 +287,16 @@ def _repeated_agents(config: Config) -> Iterator[KeyProblem]:
             message = f"{entry.id!r} and {seen[agent]!r} are the same agent"
             yield KeyProblem(("agents", "list", index, "id"), message, "give each its own id")
         seen[agent] = entry.id
+
+
+def _unknown_default(config: Config) -> Iterator[KeyProblem]:
+    """Yield the problem of an `agents.defaults.agentId` that is not in the list of agents."""
+    named = config.agents.defaults.agent_id
+    known = agent_ids(config)
+    if named and normalize_agent_id(named) not in known:
+        fix = f"use one of these: {', '.join(known[:10])}; or add it to agents.list"
+        path = ("agents", "defaults", "agentId")
+        yield KeyProblem(path, "no agent of agents.list has this id", fix)
 
 
 def _problem(error: ErrorDetails, above: KeyPath = ()) -> KeyProblem:

@@ -21,17 +21,14 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.defaults.cliBackends": "no other agent programs are started",
     "agents.defaults.elevatedDefault": "commands are never elevated",
     "agents.defaults.heartbeat": "there is no heartbeat",
-    "agents.defaults.imageMaxDimensionPx": "images are not scaled",
     "agents.defaults.imageModel": "images go to the model of the conversation",
     "agents.defaults.models.<key>.streaming": _LOOK,
-    "agents.defaults.repoRoot": _LOOK,
     **{
         f"agents.{each}.sandbox.{key}": _SANDBOX
         for each in ("defaults", "list[]")
         for key in (*_CONTAINERS, "sessionToolsVisibility")
     },
     "agents.defaults.subagents": "agents start no sub-agents",
-    "agents.defaults.timeFormat": _LOOK,
     "agents.list[].heartbeat": "there is no heartbeat",
     "agents.list[].skills": "no skills are loaded",
     "agents.list[].subagents": "agents start no sub-agents",
@@ -50,7 +47,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "cron": "there are no scheduled jobs",
     "diagnostics": "nothing is traced or exported",
     "discovery": "the gateway does not announce itself",
-    "env.shellEnv": "the login shell's variables are not read",
     "gateway.auth.allowTailscale": "Tailscale's login is never accepted as one",
     "gateway.auth.trustedProxy": "without a token or a password no proxy's users are admitted",
     "gateway.channelHealthCheckMinutes": "channels are supervised all the time",

@@ -158,7 +158,12 @@ def resolve_env(
     listed, bad = read_env_file(read_text(file) or "")
     warnings = tuple(f"{shorten(file, paths.home)}:{line}: not NAME=value, skipped" for line in bad)
     env = {**listed, **env}
-    return {**config_variables(tree, env), **env}, warnings
+    env = {**config_variables(tree, env), **env}
+    if isinstance(section := tree.get("env"), dict) and section.get("shellEnv"):
+        from homarus.config.shell_env import extend_by_shell  # rarely enabled
+
+        return extend_by_shell(tree, env), warnings
+    return env, warnings
 
 
 def _check_own(sources: ConfigFiles) -> "list[KeyProblem]":

@@ -166,7 +166,9 @@ class SandboxConfig(ConfigSection):
 class AgentDefaults(ConfigSection):
     """The settings of every agent that does not override them."""
 
+    agent_id: NonEmptyStr | None = None
     workspace: NonEmptyStr | None = None
+    repo_root: NonEmptyStr | None = None
     model: ModelChoiceConfig = ModelChoiceConfig.model_construct()
     models: Mapping[str, ModelEntry] = {}
     timeout_seconds: PositiveInt = 600
@@ -174,10 +176,12 @@ class AgentDefaults(ConfigSection):
     context_tokens: PositiveInt | None = None
     skip_bootstrap: bool = False
     media_max_mb: Annotated[float, Field(gt=0)] | None = None
+    image_max_dimension_px: PositiveInt | None = None
     sandbox: SandboxConfig = SandboxConfig.model_construct()
     bootstrap_max_chars: PositiveInt = 20_000
     bootstrap_total_max_chars: PositiveInt = 150_000
     user_timezone: NonEmptyStr | None = None
+    time_format: Literal["auto", "12", "24"] = "auto"
     envelope_timezone: NonEmptyStr | None = None
     envelope_timestamp: Literal["on", "off"] = "on"
     envelope_elapsed: Literal["on", "off"] = "on"
@@ -202,6 +206,8 @@ class IdentityConfig(ConfigSection):
     """How an agent presents itself; IDENTITY.md supplies absent values."""
 
     name: str | None = None
+    creature: str | None = None
+    vibe: str | None = None
     theme: str | None = None
     emoji: str | None = None
     avatar: str | None = None
@@ -638,6 +644,13 @@ class LoggingConfig(ConfigSection):
     ] = ()
 
 
+class ShellEnvConfig(ConfigSection):
+    """Whether missing variables are imported from the login shell, and how long that may take."""
+
+    enabled: bool = False
+    timeout_ms: NonNegativeInt = 15_000
+
+
 class EnvConfig(ConfigSection):
     """Variables that the process environment lacks: in `vars`, or next to it."""
 
@@ -645,6 +658,7 @@ class EnvConfig(ConfigSection):
     __pydantic_extra__: dict[str, str]
 
     vars: Mapping[str, str] = Field({}, repr=False)
+    shell_env: ShellEnvConfig = ShellEnvConfig.model_construct()
 
 
 class MetaConfig(ConfigSection):

@@ -175,6 +175,10 @@ def _prepare(options: ServeOptions) -> tuple[SharedSecretAuth, ListenAddress]:
     """Return the access rules and address of the config; raises ConfigError."""
     check_start_allowed(options.loaded.config)
     settings, env = options.loaded.config.gateway, options.loaded.env
+    if options.loaded.config.env.shell_env.enabled:
+        from homarus.config.shell_env import preload_shell
+
+        preload_shell(env)  # the first lookup in a run would block the event loop
     get_token = partial(load_or_create_token, options.paths.state)
     auth = resolve_auth(settings, env, mode=options.auth_mode, get_token=get_token)
     listen = resolve_listen_address(settings, env, auth, port=options.port, bind=options.bind)

@@ -54,7 +54,7 @@ def count_sessions(state: Path) -> int:
     """Return how many sessions the files of all agents have. Nothing is written."""
     paths = StatePaths(state)
     files = (Path(paths.index(agent)) for agent in paths.agents())
-    found = [_parse(file.read_text(encoding="utf-8", errors="replace")) for file in files]
+    found = [parse_index(file.read_text(encoding="utf-8", errors="replace")) for file in files]
     return sum(len(entries) for entries in found if isinstance(entries, dict | list))
 
 
@@ -218,10 +218,10 @@ def _row(key: str, agent: str, entry: Mapping[str, Json]) -> SessionRow:
 def _read(path: Path, agent: str) -> dict[str, dict[str, Json]] | None:
     """Return the sessions of a file by key; copy an unreadable file and return None."""
     data = path.read_bytes()
-    value = _parse(data.decode("utf-8", "replace"))
+    value = parse_index(data.decode("utf-8", "replace"))
     if isinstance(value, list):
         _keep_copy(path, data, "bak")
-        value = _from_array(value, agent)
+        value = convert_array(value, agent)
     if not isinstance(value, dict):
         if data.strip(b"\0 \r\n\t"):
             copy = _keep_copy(path, data, "corrupt")
@@ -234,7 +234,8 @@ def _read(path: Path, agent: str) -> dict[str, dict[str, Json]] | None:
     return {key: entry for key, entry in value.items() if isinstance(entry, dict)}
 
 
-def _parse(text: str) -> Json:
+def parse_index(text: str) -> Json:
+    """Return the value of a `sessions.json`: a map or an array; None if it cannot be read."""
     try:
         return load_json(text)
     except ValueError:
@@ -244,7 +245,7 @@ def _parse(text: str) -> Json:
             return None
 
 
-def _from_array(items: list[Json], agent: str) -> dict[str, Json]:
+def convert_array(items: list[Json], agent: str) -> dict[str, Json]:
     """Convert an index that is an array of `{id, name, created_at, updated_at}`."""
     sessions: dict[str, Json] = {}
     for item in items:

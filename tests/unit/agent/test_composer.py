@@ -1,6 +1,7 @@
 """Prompts composed from a workspace: which files they have, and that they are stable."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from homarus.agent.agent import Agent
+from homarus.agent.agent import Agent, make_agent
 from homarus.agent.prompt.chat_context import (
     NO_CHAT,
     ChatContext,
@@ -20,6 +21,8 @@ from homarus.agent.prompt.injection import WorkspaceFile
 from homarus.agent.prompt.report import ReportContext, format_report, read_report
 from homarus.agent.workspace import seed_workspace
 from homarus.channels.registry import find_traits
+from homarus.config.agent_settings import resolve_agent_settings
+from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
 from homarus.core.message import Address
@@ -64,6 +67,18 @@ def test_composer_name_from_config_else_identity_file(home: Path) -> None:
     assert composer.compose(agent(home), MAIN, LARGE, ()).text.startswith("You are Ada,")
     named = agent(home, is_named=True)
     assert composer.compose(named, MAIN, LARGE, ()).text.startswith("You are Homarus,")
+
+
+def test_composer_configured_identity_is_in_prompt(home: Path) -> None:
+    words = {"creature": "space\nlobster", "vibe": "sharp, precise", "emoji": "🦞"}
+    config = Config.model_validate({"agents": {"list": [{"id": "main", "identity": words}]}})
+    paths = Paths.find({"HOME": str(home)})
+    own = make_agent(resolve_agent_settings(config, paths, "main"), config.tools)
+    composer = PromptComposer()
+    line = "Your identity: creature: space lobster; vibe: sharp, precise; emoji: 🦞.\n"
+    own = replace(own, workspace=home)
+    assert line in composer.compose(own, MAIN, LARGE, ()).text
+    assert line not in composer.compose(own, "agent:main:subagent:1", LARGE, ()).text
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)

@@ -140,7 +140,6 @@ def test_unimplemented_keys_are_accepted_and_named_once() -> None:
         "agents.list[].subagents",
         "browser",
         "channels.slack",
-        "env.shellEnv",
     )
 
 

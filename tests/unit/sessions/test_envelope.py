@@ -94,6 +94,16 @@ def test_envelope_has_channel_sender_and_time() -> None:
     )
 
 
+def test_envelope_time_format_12_shows_half_of_day() -> None:
+    rules = EnvelopeOptions(zone=UTC, own_zone=ZoneInfo("Asia/Tokyo"), uses_12_hours=True)
+    told = envelope(message(), rules)
+    assert told == "[Telegram ann Tue 2026-02-17 12:34 PM UTC] hello"
+    page = envelope(message(channel="webchat"), rules)
+    assert page == "[Tue 2026-02-17 09:34 PM JST] hello"
+    assert strip_envelope(told) == strip_envelope(page) == "hello"
+    assert with_timestamp(page, SENT_MS, UTC, uses_12_hours=True) == page
+
+
 def test_envelope_in_group_prefixes_text_with_sender() -> None:
     said = envelope(message(), EnvelopeOptions(zone=UTC), group=True)
     assert said == "[Telegram chat-9 Tue 2026-02-17T12:34Z] ann: hello"

@@ -102,6 +102,7 @@ class PromptComposer:
             name=_name(agent, found),
             agent=agent.id,
             workspace=str(agent.workspace),
+            persona=agent.persona,
             mode=mode_for(kind),
             tools=fitting_tools(given, profile, model.window),
             files=inject(found, *limits),

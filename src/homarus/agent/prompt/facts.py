@@ -43,6 +43,7 @@ class PromptFacts:
     name: str
     agent: str
     workspace: str
+    persona: str = ""  # creature, vibe, theme and emoji of the config
     mode: PromptMode = "full"
     tools: tuple[ToolSpec, ...] = ()
     files: tuple[InjectedFile, ...] = ()

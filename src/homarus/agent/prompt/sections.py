@@ -29,7 +29,10 @@ Write: TypeAlias = Callable[[PromptFacts], str]
 
 
 def _identity(facts: PromptFacts) -> str:
-    return f"You are {facts.name}, a personal assistant that runs on your person's own machine."
+    line = f"You are {facts.name}, a personal assistant that runs on your person's own machine."
+    if not facts.persona or facts.mode != "full":  # a sub-agent has a task and no persona
+        return line
+    return f"{line}\nYour identity: {facts.persona}."
 
 
 def _tooling(facts: PromptFacts) -> str:
