@@ -239,8 +239,8 @@ def test_memory_keys_without_effect_are_named() -> None:
     checked = check_config({"agents": {"list": [{"id": "a", "memorySearch": search}]}})
     assert checked.config
     assert checked.unbuilt == (
-        "agents.list.0.memorySearch.chunking",
-        "agents.list.0.memorySearch.store.vector.extensionPath",
+        "agents.list[].memorySearch.chunking",
+        "agents.list[].memorySearch.store.vector.extensionPath",
     )
 
 
