@@ -25,6 +25,7 @@ _KINDS: Final[dict[Kind, str]] = {
     "credentials": "credentials",
     "approvedSenders": "approved senders",
 }
+_TITLES: Final[dict[str, str]] = {**_KINDS}
 _OUTCOMES: Final[dict[Outcome, str]] = {
     "imported": "imported",
     "updated": "updated",
@@ -82,7 +83,7 @@ def _lines(report: ImportReport, paths: Paths) -> Iterator[str]:
     if report.damaged_lines:
         yield f"Damaged lines that were left out: {report.damaged_lines}"
     for note in report.notes:
-        yield f"{note.kind}: {note.item}: {note.text}"
+        yield f"{_TITLES.get(note.kind, note.kind)}: {note.item}: {note.text}"
     if report.left_off:
         yield f"… and {report.left_off} more"
     if report.is_dry_run:

@@ -117,6 +117,10 @@ class CredentialImporter:
         theirs, bad = read_env_file(text)
         for line in bad:
             self.report.add("credentials", "skipped", f"{ENV}:{line}", "skipped: not NAME=value")
+        self.add_values(theirs)
+
+    def add_values(self, theirs: Mapping[str, str]) -> None:
+        """Add variables to `.env`, in one write."""
         target = self.state / ENV
         present = _read_env(target)
         ours, _ = read_env_file(present)

@@ -121,6 +121,8 @@ def find_job_problem(job: Mapping[str, Json]) -> str:
         return "it has no valid id"
     if "/" in id_ or "\\" in id_ or id_.startswith("."):
         return "its id is a path"  # it names the file of its runs
+    if job.get("declarationKey"):
+        return "OpenClaw makes this job itself"
     payload = job.get("payload")
     if not isinstance(payload, dict) or payload.get("kind") not in _PAYLOAD_TEXT:
         return "its payload is neither a systemEvent nor an agentTurn"

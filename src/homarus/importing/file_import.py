@@ -6,25 +6,21 @@ was changed here after its import is not imported again.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
 from homarus.importing.file_copy import CheckTarget, beside, copy_new, digest, has_content
 from homarus.importing.report import ImportReport, Kind, Outcome
-from homarus.importing.session_source import MAX_TRANSCRIPT_BYTES
 from homarus.importing.source_home import SourceWorkspace
 from homarus.importing.source_tree import RefusedSourceError, SourceTree
 from homarus.memory.note_files import FOLDERS, MAX_FILE_BYTES, ROOTS
 from homarus.store.base import Store
 
+OpenFile: TypeAlias = Callable[[str], BinaryIO]
 RECORD: Final = "import"  # the kind of the store's records of imported files
-_MAX_BYTES: Final[dict[Kind, int]] = {
-    "memory": MAX_FILE_BYTES,
-    "transcripts": MAX_TRANSCRIPT_BYTES,
-}
 _ROOT_NOTES: Final = (*ROOTS, "DREAMS.md")
 
 
@@ -32,7 +28,7 @@ _ROOT_NOTES: Final = (*ROOTS, "DREAMS.md")
 class SourceFile:
     """A file of the source, and where it goes."""
 
-    path: str
+    path: str  # what opens it, and names it in the report
     target: Path
     copy: Path  # where it goes if there is another file at `target`, apart from the hash
 
@@ -59,6 +55,11 @@ def find_source_notes(workspace: SourceWorkspace, target: Path) -> Iterator[Sour
                 yield SourceFile(path, place, place)
 
 
+def open_note(tree: SourceTree) -> OpenFile:
+    """Return the function that opens a note of a workspace."""
+    return lambda path: tree.open(path, MAX_FILE_BYTES)
+
+
 def count_notes(workspaces: Iterable[Path]) -> int:
     """Return how many notes the target's workspaces have."""
     found = 0
@@ -79,14 +80,14 @@ class FileImporter:
     check_target: CheckTarget
 
     async def add(
-        self, kind: Kind, agent: str, tree: SourceTree, files: Iterable[SourceFile]
+        self, kind: Kind, agent: str, open_file: OpenFile, files: Iterable[SourceFile]
     ) -> None:
         """Copy the files of one agent, then record them. Raises OSError if the target fails."""
         done: list[str] = []
         known = (await self.store.records(RECORD)).keys()
         for file in files:
             try:
-                outcome, text, record = self._copy(kind, agent, tree, file, known)
+                outcome, text, record = self._copy(kind, agent, open_file, file, known)
             except (RefusedSourceError, FileNotFoundError) as exc:
                 reason = str(exc) if isinstance(exc, RefusedSourceError) else "is gone"
                 self.report.add(kind, "skipped", file.path, f"skipped: it {reason}")
@@ -99,10 +100,10 @@ class FileImporter:
                     transaction.put_record(RECORD, record, {})
 
     def _copy(
-        self, kind: Kind, agent: str, tree: SourceTree, file: SourceFile, known: Collection[str]
+        self, kind: Kind, agent: str, open_file: OpenFile, file: SourceFile, known: Collection[str]
     ) -> tuple[Outcome, str, str]:
         """Copy one file; return the outcome, a note, and a record that is missing."""
-        with tree.open(file.path, _MAX_BYTES[kind]) as opened:
+        with open_file(file.path) as opened:
             found = digest(opened)
             record = f"{kind}:{agent}:{file.path}:{found.sha256}"
             missing = "" if record in known else record

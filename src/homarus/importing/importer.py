@@ -5,7 +5,8 @@ that was killed is continued by the next one, with the same result as a single r
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -16,21 +17,37 @@ from homarus.config.paths import Paths, expand
 from homarus.config.schema import Config
 from homarus.core.errors import StateInUseError, UserError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.session_keys import DEFAULT_AGENT
 from homarus.importing.credential_import import CredentialImporter, read_profiles
 from homarus.importing.cron_import import JOBS, CronImporter, read_jobs
-from homarus.importing.file_import import FileImporter, SourceFile, count_notes, find_source_notes
+from homarus.importing.database_source import (
+    DatabaseSessions,
+    StateDatabaseContent,
+    find_agent_databases,
+    open_database_sessions,
+    read_database_profiles,
+    read_state_database,
+)
+from homarus.importing.file_import import (
+    FileImporter,
+    SourceFile,
+    count_notes,
+    find_source_notes,
+    open_note,
+)
 from homarus.importing.report import ImportReport, Kind
 from homarus.importing.session_import import SessionImporter
 from homarus.importing.session_source import (
     SessionFolder,
     is_transcript_name,
-    iterate_folders,
+    read_folder,
     split_topic,
 )
 from homarus.importing.source_home import SourceHome, find_state, open_source, section
 from homarus.importing.source_tree import RefusedSourceError, SourceTree
 from homarus.providers.credentials import profile_file
 from homarus.providers.profile_file import ProfileFile
+from homarus.store.openclaw_database import is_sqlite_home
 from homarus.store.sqlite import SqliteStore, open_store
 from homarus.store.state_paths import StatePaths
 
@@ -97,6 +114,12 @@ class _ImportTarget:
                 f"{self.source} is the home that Homarus uses: there is nothing to import",
                 fix="homarus sessions lists what is in it",
             )
+        if is_sqlite_home(state):
+            raise UserError(
+                f"{state} is a home of OpenClaw 2026.9, which does not start next to the files"
+                " that an import adds",
+                fix="set OPENCLAW_STATE_DIR to a new folder, and import into that",
+            )
         for place in (state, self.paths.config, self.cron_file):
             self.check(place)
         for agent in agent_ids(self.config):
@@ -128,16 +151,19 @@ class _HomeImport:
     store: SqliteStore
     report: ImportReport
     is_dry_run: bool
+    _databases: dict[str, Path] = field(default_factory=dict)
 
     async def run(self) -> None:
         paths, check = self.target.paths, self.target.check
         cron = CronImporter(self.target.cron_file, self.report, self.is_dry_run, check)
         secrets = CredentialImporter(paths.state, self.report, self.is_dry_run, check)
+        self._databases = find_agent_databases(self.home, self.report)
         before = await self._count(cron, secrets)
         await self._add_sessions()
         await self._add_notes()
-        cron.add(read_jobs(self.home, self.report))
-        self._add_credentials(secrets)
+        state = read_state_database(self.home.tree, self.report)
+        cron.add([*read_jobs(self.home, self.report), *state.jobs])
+        self._add_credentials(secrets, state)
         after = before if self.is_dry_run else await self._count(cron, secrets)
         for kind, counts in self.report.counts.items():
             counts.before = before[kind]
@@ -146,7 +172,9 @@ class _HomeImport:
 
     async def _count(self, cron: CronImporter, secrets: CredentialImporter) -> dict[Kind, int]:
         """Count what the target has of each kind. Damaged files of it raise StoreError."""
-        agents = dict.fromkeys([*agent_ids(self.target.config), *self.home.agents])
+        agents = dict.fromkeys(
+            [DEFAULT_AGENT, *agent_ids(self.target.config), *self.home.agents, *self._databases]
+        )
         return {
             "sessions": await self.store.count_sessions(),
             "transcripts": await self._count_old(agents),
@@ -162,43 +190,60 @@ class _HomeImport:
         importer = SessionImporter(
             self.store, StatePaths(self.target.paths.state), self.report, self.is_dry_run
         )
-        home = self.home
-        for folder in iterate_folders(home.tree, home.agents, home.default_agent, self.report):
-            for session in folder.sessions:
-                try:
-                    transcript = folder.read(session)
-                except RefusedSourceError as exc:
-                    for key in session.records:
-                        self.report.add("sessions", "skipped", key, f"skipped: its file {exc}")
-                    continue
-                await importer.add(session, transcript)
-            await self._add_old(folder)
+        for agent, path in self._session_folders():
+            folder = read_folder(self.home.tree, path, agent, self.report)
+            await self._add_source(importer, folder)
+        for agent, file in self._databases.items():
+            with open_database_sessions(file, agent, self.report) as database:
+                if database:
+                    await self._add_source(importer, database)
 
-    async def _add_old(self, folder: SessionFolder) -> None:
-        """Copy the transcripts of earlier conversations, which memory search reads."""
-        place = Path(StatePaths(self.target.paths.state).sessions_dir(folder.agent))
-        files = [
-            SourceFile(f"{folder.path}/{name}", place / name, place / name) for name in folder.old
-        ]
-        await self._files().add("transcripts", folder.agent, folder.tree, files)
+    def _session_folders(self) -> Iterator[tuple[str, str]]:
+        """Yield the agents and their session folders, and the one that older versions had."""
+        yield from ((agent, f"agents/{agent}/sessions") for agent in self.home.agents)
+        yield self.home.default_agent, "sessions"
+
+    async def _add_source(
+        self, importer: SessionImporter, source: SessionFolder | DatabaseSessions
+    ) -> None:
+        for session in source.sessions:
+            try:
+                transcript = source.read(session)
+            except RefusedSourceError as exc:
+                for key in session.records:
+                    self.report.add("sessions", "skipped", key, f"skipped: its transcript {exc}")
+                continue
+            await importer.add(session, transcript)
+        # Transcripts of earlier conversations, which memory search reads.
+        place = Path(StatePaths(self.target.paths.state).sessions_dir(source.agent))
+        old = [SourceFile(name, place / name, place / name) for name in source.old]
+        await self._files().add("transcripts", source.agent, source.open_old, old)
 
     async def _add_notes(self) -> None:
         for workspace in self.home.workspaces:
             place = self.target.workspace(workspace.agent)
             notes = find_source_notes(workspace, place)
-            await self._files().add("memory", workspace.agent, workspace.tree, notes)
+            await self._files().add("memory", workspace.agent, open_note(workspace.tree), notes)
 
     def _files(self) -> FileImporter:
         return FileImporter(self.store, self.report, self.is_dry_run, self.target.check)
 
-    def _add_credentials(self, secrets: CredentialImporter) -> None:
+    def _add_credentials(self, secrets: CredentialImporter, state: StateDatabaseContent) -> None:
         tree = self.home.tree
         for agent in self.home.agents:
             found = read_profiles(tree, agent, self.home.default_agent, self.report)
             secrets.add_profiles(self._profile_file(agent), agent, found)
+        for agent, file in self._databases.items():
+            found = read_database_profiles(file, self.report)
+            secrets.add_profiles(self._profile_file(agent), agent, found)
+        shared = self._profile_file(DEFAULT_AGENT)  # other agents use its profiles, too
+        secrets.add_profiles(shared, DEFAULT_AGENT, state.profiles)
         secrets.add_variables(tree)
+        secrets.add_values(state.variables)
         secrets.add_logins(tree)
         secrets.add_senders(tree)
+        for name, senders in state.allowed.items():
+            secrets.add_allowed(name, senders)
 
     def _profile_file(self, agent: str) -> ProfileFile:
         target = self.target
@@ -218,7 +263,7 @@ class _HomeImport:
     def _add_remarks(self) -> None:
         """Note what the user has to do: agents that the config lacks, and the config itself."""
         known = agent_ids(self.target.config)
-        for agent in self.home.agents:
+        for agent in dict.fromkeys([*self.home.agents, *self._databases]):
             if agent not in known:
                 text = f"is not in the config here: homarus agents add {agent}"
                 self.report.note("agents", agent, text)

@@ -57,7 +57,7 @@ class ImportReport:
     counts: dict[Kind, KindCounts] = field(
         default_factory=lambda: {kind: KindCounts() for kind in KINDS}
     )
-    messages: int = 0  # transcript entries that were added to sessions
+    messages: int = 0  # that were added to sessions
     damaged_lines: int = 0
     notes: list[ImportNote] = field(default_factory=list)
     left_off: int = 0  # notes above MAX_NOTES

@@ -65,7 +65,7 @@ class SessionImporter:
         if place.is_new:
             await self._add_records(session, transcript, place)
         elif place.missing:
-            await self._extend(session, place)
+            await self._extend(session, transcript, place)
         else:
             for _ in session.records:
                 self.report.add("sessions", "present")
@@ -93,13 +93,17 @@ class SessionImporter:
             return None
         return {entry.id for entry in await self.store.entries(session_id)}
 
-    async def _extend(self, session: SourceSession, place: _Placement) -> None:
+    async def _extend(
+        self, session: SourceSession, transcript: SourceTranscript, place: _Placement
+    ) -> None:
         """Append what the source has in addition."""
         if not self.is_dry_run:
             async with self.store.transaction() as transaction:
                 transaction.append(place.session_id, *place.missing)
+                if transcript.leaf:
+                    transaction.set_leaf(place.session_id, transcript.leaf)
             fault_point("import.item")
-        self.report.messages += len(place.missing)
+        self.report.messages += _count_messages(place)
         for _ in session.records:
             self.report.add("sessions", "updated")
 
@@ -123,7 +127,7 @@ class SessionImporter:
                 for put in puts:
                     transaction.put_session(put, if_version=0)
             fault_point("import.item")
-        self.report.messages += len(place.missing) if place else 0
+        self.report.messages += _count_messages(place) if place else 0
         for outcome, item, text in planned:
             self.report.add("sessions", outcome, item, text)
 
@@ -176,3 +180,9 @@ def _append(
         replace(header, session_id=place.session_id, agent=session.agent, version=3)
     )
     transaction.append(place.session_id, *place.missing)
+    if transcript.leaf:
+        transaction.set_leaf(place.session_id, transcript.leaf)
+
+
+def _count_messages(place: _Placement) -> int:
+    return sum(entry.type == "message" for entry in place.missing)

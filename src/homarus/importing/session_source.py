@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from hashlib import blake2b
-from typing import Final
+from typing import BinaryIO, Final
 from urllib.parse import unquote
 
 from homarus.core.errors import UserError
@@ -62,6 +62,7 @@ class SourceTranscript:
     header: TranscriptHeader | None = None
     entries: tuple[TranscriptEntry, ...] = ()
     damaged: int = 0
+    leaf: str = ""  # the entry that the next one follows; "" for the last one
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +80,34 @@ class SessionFolder:
         path = f"{self.path}/{session.file or f'{session.session_id}.jsonl'}"
         try:
             with self.tree.open(path, MAX_TRANSCRIPT_BYTES) as file:
-                scan = scan_transcript(file)
+                return make_transcript(file, session)
         except FileNotFoundError:
             return SourceTranscript()
         except OSError as exc:
             raise RefusedSourceError(exc.strerror or "cannot be read") from exc
-        entries = tuple(found.entry for found in scan.found)
-        if scan.header:
-            header = decode_header(scan.header, session.session_id, session.agent)
-        else:
-            at_ms = next((entry.at_ms for entry in entries if entry.at_ms), 0)
-            header = TranscriptHeader(session.session_id, session.agent, at_ms)
-        return SourceTranscript(header, entries, len(scan.bad))
+
+    def open_old(self, name: str) -> BinaryIO:
+        """Open an old transcript. Raises FileNotFoundError or RefusedSourceError."""
+        return self.tree.open(f"{self.path}/{name}", MAX_TRANSCRIPT_BYTES)
+
+
+def make_transcript(file: BinaryIO, session: SourceSession, leaf: str = "") -> SourceTranscript:
+    """Read the lines of a transcript. Raises OSError."""
+    scan = scan_transcript(file)
+    entries = tuple(found.entry for found in scan.found)
+    if scan.header:
+        header = decode_header(scan.header, session.session_id, session.agent)
+    else:
+        at_ms = next((entry.at_ms for entry in entries if entry.at_ms), 0)
+        header = TranscriptHeader(session.session_id, session.agent, at_ms)
+    is_known = any(entry.id == leaf for entry in entries)
+    return SourceTranscript(header, entries, len(scan.bad), leaf if is_known else "")
 
 
 def read_folder(tree: SourceTree, path: str, agent: str, report: ImportReport) -> SessionFolder:
     """List the sessions of a folder."""
     index, is_map = _read_index(tree, path, agent, report)
-    reader = _FolderReader(agent, report)
+    reader = FolderReader(agent, report)
     for key, entry in index.items():
         reader.add_entry(key, entry)
     claimed = {session.file for session in reader.sessions.values()}
@@ -127,8 +138,8 @@ def split_topic(stem: str) -> Iterator[tuple[str, str]]:
         at = stem.find(_TOPIC, at + 1)
 
 
-class _FolderReader:
-    """Collects the sessions of one folder by the file of their transcript."""
+class FolderReader:
+    """Collects the sessions of one folder or database by the file of their transcript."""
 
     def __init__(self, agent: str, report: ImportReport) -> None:
         self._agent, self._report = agent, report
@@ -220,13 +231,3 @@ def _short_id(stem: str) -> str:
     """Return a session id for a topic whose file name is not one."""
     base = stem.partition(_TOPIC)[0][:_MAX_ID_CHARS]
     return f"{base}-topic-{blake2b(stem.encode(), digest_size=4).hexdigest()}"
-
-
-def iterate_folders(
-    tree: SourceTree, agents: tuple[str, ...], default_agent: str, report: ImportReport
-) -> Iterator[SessionFolder]:
-    """Yield the session folders of all agents, and the one that older versions had."""
-    for agent in agents:
-        yield read_folder(tree, f"agents/{agent}/sessions", agent, report)
-    if tree.is_folder("sessions"):
-        yield read_folder(tree, "sessions", default_agent, report)

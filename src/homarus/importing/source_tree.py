@@ -29,7 +29,7 @@ class SourceTree:
 
     def open(self, path: str, max_bytes: int) -> BinaryIO:
         """Open a plain file. Raises FileNotFoundError, or RefusedSourceError for any other one."""
-        place = self._resolve(path)
+        place = self.resolve(path)
         try:
             descriptor = os.open(place, _OPEN)
         except FileNotFoundError:
@@ -66,14 +66,14 @@ class SourceTree:
     def is_folder(self, path: str) -> bool:
         """Return whether there is a folder, in SOURCE itself."""
         try:
-            return self._resolve(path).is_dir()
+            return self.resolve(path).is_dir()
         except RefusedSourceError:
             return False
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder, sorted; none if it cannot be read or is outside."""
         try:
-            with os.scandir(self._resolve(path)) as entries:
+            with os.scandir(self.resolve(path)) as entries:
                 found = [entry.name for _, entry in zip(range(MAX_ENTRIES), entries, strict=False)]
         except (OSError, RefusedSourceError):
             return []
@@ -92,7 +92,8 @@ class SourceTree:
             else:
                 yield inner
 
-    def _resolve(self, path: str) -> Path:
+    def resolve(self, path: str) -> Path:
+        """Return the place behind links. Raises RefusedSourceError if it is outside."""
         if reason := bad_name(path):
             raise RefusedSourceError(reason)
         place = Path(os.path.realpath(self.root / path))

@@ -186,7 +186,7 @@ def test_transcript_that_is_refused_is_skipped(
         file.symlink_to(write(source.parent / "elsewhere.jsonl", transcript("s-1", "secret")))
     report = run_import(home, source)
     assert outcomes(report, "sessions") == {"source": 1, "skipped": 1}
-    assert "skipped: its file is" in notes(report)
+    assert "skipped: its transcript is" in notes(report)
 
 
 def test_link_inside_the_source_is_followed(home: Path, source: Path) -> None:
