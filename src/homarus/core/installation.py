@@ -1,6 +1,5 @@
 """How this program was installed, and the commands that extend and remove it."""
 
-import shlex
 import shutil
 import sys
 from functools import cache
@@ -66,7 +65,7 @@ def extra_command(extra: str) -> str:
         case "pipx":
             return f"pipx inject {_PACKAGE} {_requirements(extra)}"
         case "uv":
-            python = shlex.quote(sys.executable)
+            python = _quote(sys.executable)
             return f"uv pip install --python {python} {_requirements(extra)}"
         case "uvx":
             return f"uvx --with {_requirements(extra).replace(' ', ' --with ')} {_PACKAGE}"
@@ -82,7 +81,7 @@ def _requirements(extra: str) -> str:
     except PackageNotFoundError:
         listed = []
     mine = [one.partition(";")[0].strip() for one in listed if f"extra == '{extra}'" in one]
-    return " ".join(shlex.quote(one) for one in mine) or f"'{_PACKAGE}[{extra}]'"
+    return " ".join(_quote(one) for one in mine) or f"'{_PACKAGE}[{extra}]'"
 
 
 def _pip() -> str:
@@ -90,4 +89,10 @@ def _pip() -> str:
     found = shutil.which("pip")
     if found and Path(found).parent == Path(sys.prefix) / "bin":
         return "pip"
-    return f"{shlex.quote(sys.executable)} -m pip"
+    return f"{_quote(sys.executable)} -m pip"
+
+
+def _quote(text: str) -> str:
+    from shlex import quote  # the gateway needs this module at start, and shlex never
+
+    return quote(text)
