@@ -25,7 +25,7 @@ _KINDS: Final[dict[Kind, str]] = {
     "credentials": "credentials",
     "approvedSenders": "approved senders",
 }
-_TITLES: Final[dict[str, str]] = {**_KINDS}
+_TITLES: Final[dict[str, str]] = {str(kind): title for kind, title in _KINDS.items()}
 _OUTCOMES: Final[dict[Outcome, str]] = {
     "imported": "imported",
     "updated": "updated",
