@@ -39,6 +39,7 @@ from homarus.core.errors import HomarusError
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
 from homarus.core.session_keys import agent_id_of
+from homarus.core.tasks import run_contained
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
 from homarus.providers.model_router import ModelRouter, ModelSelection
@@ -144,7 +145,17 @@ class App:
                 self.hooks.message_sent(*sent), name="hooks"
             ),
             commands=lambda: native_commands(self._config().commands),
+            on_chat_moved=self._move_group_settings,
         )
+
+    def _move_group_settings(self, channel: str, account: str, old: str, new: str) -> None:
+        """Write the new id of a group to the config, next to what the channel is doing."""
+        from homarus.config.group_migration import move_group_settings  # rarely needed
+
+        move = partial(move_group_settings, self.paths, self.loaded, (channel, account))
+        now_ms, name = self.clock.now_ms(), f"moving the settings of the group {old} to {new}"
+        write = partial(asyncio.to_thread, move, (old, new), now_ms)
+        self._group.create_task(run_contained(name, write, lambda _exc: None), name="group moved")
 
     def _command_services(self) -> CommandServices:
         return CommandServices(
@@ -301,9 +312,9 @@ class App:
         agent, last_ms = self.agent(agent_id_of(key)), self.sessions.last_ms(key)
         if last_ms is None:  # the first message of a session
             self.memory.sync_on_session_start(agent)
-        return self.notices.prepend_to(
-            key, format_user_message(agent, key, inbound, last_ms, find_traits)
-        )
+        prefix = self._config().messages.message_prefix or ""
+        text = format_user_message(agent, key, inbound, last_ms, find_traits, prefix=prefix)
+        return self.notices.prepend_to(key, text)
 
     async def reload(self, loaded: LoadedConfig) -> None:
         """Use another config: active runs end by the old one, the next use this."""

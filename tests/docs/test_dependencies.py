@@ -10,14 +10,16 @@ PAGE = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
 
 
 def names(requirements: list[str]) -> set[str]:
-    return {found[0] for each in requirements if (found := re.match(r"[\w.-]+", each))}
+    """Return the names of packages as package indexes normalise them."""
+    found = [re.match(r"[\w.-]+", each) for each in requirements]
+    return {one[0].replace(".", "-") for one in found if one}
 
 
 def listed(heading: str) -> set[str]:
     """Return the packages in the first column of the table under a heading."""
     section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")][2:]
-    return {name.strip() for row in rows for name in row.split(",")}
+    return names([name.strip() for row in rows for name in row.split(",")])
 
 
 def test_dependencies_page_lists_runtime_packages_with_reason() -> None:

@@ -3,6 +3,7 @@
 import re
 import tomllib
 
+from hatchling.builders.wheel import WheelBuilder
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 from markdown_it import MarkdownIt
@@ -65,3 +66,12 @@ def test_repository_urls_on_pages_are_those_of_the_project() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         named = re.findall(r"https://github\.com/homarus/[\w-]+", page.read_text(encoding="utf-8"))
         assert set(named) <= {HOME}, page
+
+
+def test_wheel_includes_every_page_of_the_documentation() -> None:
+    files = WheelBuilder(str(ROOT)).recurse_included_files()
+    shipped = {file.distribution_path for file in files}
+    docs = {name for name in shipped if name.startswith("homarus/docs/")}
+    pages = {f"homarus/{page.relative_to(ROOT)}" for page in (ROOT / "docs").rglob("*.md")}
+    assert docs == pages and "homarus/docs/index.md" in pages
+    assert "homarus/app.py" in shipped and all(name.startswith("homarus/") for name in shipped)

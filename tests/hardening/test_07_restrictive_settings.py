@@ -188,13 +188,6 @@ def test_denied_group_that_does_not_exist_refuses_runs(where: str) -> None:
             "gateway.tls.certPath",
         ),
         ({"gateway": {"mode": "remote"}}, "gateway.mode"),
-        (
-            {
-                "gateway": {"bind": "lan"},
-                "channels": {"telegram": {"accounts": {"a": {"webhookHost": "127.0.0.1"}}}},
-            },
-            "channels.telegram.accounts.a.webhookHost",
-        ),
     ],
 )
 async def test_gateway_that_cannot_obey_does_not_start(

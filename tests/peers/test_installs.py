@@ -72,6 +72,8 @@ def test_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
 def test_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     source = ROOT / "src"
     expected = {str(p.relative_to(source)) for p in tracked() if p.is_relative_to(source)}
+    pages = (p for p in tracked() if p.is_relative_to(ROOT / "docs") and p.suffix == ".md")
+    expected |= {f"homarus/{page.relative_to(ROOT)}" for page in pages}
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if name.startswith("homarus/")}
         info = f"homarus-{__version__}.dist-info"

@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -66,9 +67,20 @@ def lines(source: str) -> int:
     return len(source.splitlines())
 
 
+@lru_cache(maxsize=2)
+def _tree(source: str) -> ast.Module:
+    """Parse a module; the rules are held against one file after the other."""
+    return ast.parse(source)
+
+
+@lru_cache(maxsize=2)
+def _nodes(source: str) -> Sequence[ast.AST]:
+    return list(ast.walk(_tree(source)))
+
+
 def functions(source: str) -> Iterator[tuple[str, int]]:
     """Yield every function with its length in lines, inner functions included."""
-    for node in ast.walk(ast.parse(source)):
+    for node in _nodes(source):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
@@ -77,7 +89,7 @@ def empty_names(path: str, source: str) -> list[str]:
     """Find modules, packages and classes whose name says nothing."""
     parts = [part.removesuffix(".py") for part in Path(path).parts]
     found = [f"{path}: module name {part!r}" for part in parts if _is_empty_name(part)]
-    classes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef))
+    classes = (node for node in _nodes(source) if isinstance(node, ast.ClassDef))
     return found + [f"{path}:{c.lineno}: class {c.name}" for c in classes if _is_empty_name(c.name)]
 
 
@@ -95,7 +107,7 @@ def repeated_classes(sources: Mapping[str, str]) -> list[str]:
     """
     modules_by_name: dict[str, list[str]] = {}
     for path, source in sources.items():
-        for node in ast.parse(source).body:
+        for node in _tree(source).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 if node.name == "Settings" and path.startswith("channels/"):
                     continue
@@ -109,12 +121,12 @@ def repeated_classes(sources: Mapping[str, str]) -> list[str]:
 
 def loose_tasks(path: str, source: str) -> list[str]:
     """Find tasks without an owner: anything but a TaskGroup's `create_task`."""
-    if path in ABANDONS_TASKS:
+    if path in ABANDONS_TASKS or not any(name in source for name in _LOOSE):
         return []
-    tree = ast.parse(source)
-    groups = _task_groups(tree)
+    nodes = _nodes(source)
+    groups = _task_groups(nodes)
     found = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and node.attr in _LOOSE:
             owner = ast.unparse(node.value)
             owned = owner.split(".")[-1] in groups
@@ -126,13 +138,13 @@ def loose_tasks(path: str, source: str) -> list[str]:
     return found
 
 
-def _task_groups(tree: ast.AST) -> set[str]:
+def _task_groups(nodes: Sequence[ast.AST]) -> set[str]:
     """Return the names of TaskGroups: by `async with … as`, assignment or annotation.
 
     A loop of `new_event_loop` owns its tasks too.
     """
     names = set[str]()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.withitem) and node.optional_vars is not None:
             if re.search(r"TaskGroup|task_group\(", ast.unparse(node.context_expr)):
                 names.add(ast.unparse(node.optional_vars))
@@ -145,7 +157,7 @@ def _task_groups(tree: ast.AST) -> set[str]:
         ):
             names.update(ast.unparse(target).split(".")[-1] for target in node.targets)
     # `self._group = group` gives a group another name.
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign) and ast.unparse(node.value).split(".")[-1] in names:
             names.update(ast.unparse(target).split(".")[-1] for target in node.targets)
     return names
@@ -156,7 +168,7 @@ def catch_alls(path: str, source: str) -> list[str]:
     if path in CATCH_ALL:
         return []
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in _nodes(source):
         if isinstance(node, ast.ExceptHandler):
             caught = ast.unparse(node.type) if node.type else "everything"
             words = set(re.findall(r"\w+", caught))
@@ -164,7 +176,10 @@ def catch_alls(path: str, source: str) -> list[str]:
             again = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
             if words & {"Exception", "everything"} or ("BaseException" in words and not again):
                 found.append(f"{path}:{node.lineno}: except {caught}")
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+        elif isinstance(node, ast.Call) and "suppress" in (
+            getattr(node.func, "id", ""),
+            getattr(node.func, "attr", ""),
+        ):
             everything = {"Exception", "BaseException"} & {ast.unparse(arg) for arg in node.args}
             found += [f"{path}:{node.lineno}: suppress({name})" for name in everything]
     return found
@@ -173,14 +188,16 @@ def catch_alls(path: str, source: str) -> list[str]:
 def prints(path: str, source: str) -> list[str]:
     return [
         f"{path}:{node.lineno}: print"
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"print", "pprint"}
+        for node in _nodes(source)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"print", "pprint"}
     ]
 
 
 def undocumented(path: str, source: str) -> list[str]:
     """Find a module without a docstring of at least three words."""
-    text = ast.get_docstring(ast.parse(source))
+    text = ast.get_docstring(_tree(source))
     return [] if text and len(text.split()) >= 3 else [f"{path}: no docstring that says what it is"]
 
 
@@ -203,7 +220,7 @@ def long_test_names(path: str, source: str) -> list[str]:
 
 
 def _tests(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(source)):
+    for node in _nodes(source):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() if node.name.startswith("test_"):
                 yield node

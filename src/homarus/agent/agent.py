@@ -10,12 +10,15 @@ from homarus.config.agent_settings import AgentSettings
 from homarus.config.schema import (
     CompactionConfig,
     ContextPruningConfig,
+    IdentityConfig,
     LoopDetectionConfig,
     ToolsConfig,
 )
 from homarus.config.timezone import load_zone
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.installation import find_docs
 from homarus.core.session_keys import DEFAULT_AGENT
+from homarus.core.text import one_line
 from homarus.policy.tool_policy import ToolRules, model_layers, tool_layers
 from homarus.sessions.envelope import EnvelopeOptions as Envelope
 
@@ -41,11 +44,15 @@ class Agent:
     max_total_chars: int = 150_000
     pruning: ContextPruningConfig = ContextPruningConfig.model_construct()
     compaction: CompactionConfig = CompactionConfig.model_construct()
+    image_max_px: int | None = None
     loops: LoopDetectionConfig = LoopDetectionConfig.model_construct()
     is_named: bool = False  # by the config; else IDENTITY.md may give the name
+    persona: str = ""  # the identity of the config, without the name
     timezone: str = ""
     aliases: tuple[tuple[str, str], ...] = ()  # short names of models
     envelope: Envelope = field(default_factory=Envelope)
+    repo_root: Path | None = None  # by the config; None: found by its `.git`
+    docs: Path | None = None  # of this program, where file tools may read them
 
 
 def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
@@ -64,17 +71,39 @@ def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
         max_total_chars=settings.bootstrap_total_max_chars,
         pruning=settings.pruning,
         compaction=settings.compaction,
+        image_max_px=settings.image_max_px,
         loops=effective_tools("loop_detection", settings.tools, tools).loop_detection,
         is_named=settings.name != settings.id,
+        persona=_persona(settings.identity),
         timezone=settings.timezone,
         aliases=settings.aliases,
         envelope=_envelope(settings),
+        repo_root=settings.repo_root,
+        docs=None if _is_confined(settings.tools, tools) else find_docs(),
     )
+
+
+def _is_confined(own: ToolsConfig | None, common: ToolsConfig) -> bool:
+    """Return whether the config says that file tools stay in the workspace."""
+    files = effective_tools("fs", own, common).fs
+    return "workspace_only" in files.model_fields_set and files.workspace_only
 
 
 def effective_tools(name: str, own: ToolsConfig | None, common: ToolsConfig) -> ToolsConfig:
     """Return the tools section that holds for one key: the agent's own where it sets the key."""
     return own if own is not None and name in own.model_fields_set else common
+
+
+def _persona(identity: IdentityConfig) -> str:
+    """Return the configured identity as text: `creature: lobster; vibe: sharp, precise`."""
+    fields = {
+        "creature": identity.creature,
+        "vibe": identity.vibe,
+        "theme": identity.theme,
+        "emoji": identity.emoji,
+    }
+    texts = {key: one_line(value or "", 200).strip() for key, value in fields.items()}
+    return "; ".join(f"{key}: {text}" for key, text in texts.items() if text)
 
 
 def _envelope(settings: AgentSettings) -> Envelope:
@@ -87,4 +116,5 @@ def _envelope(settings: AgentSettings) -> Envelope:
         own_zone=own,
         timestamp=settings.envelope_timestamp,
         elapsed=settings.envelope_elapsed,
+        uses_12_hours=settings.uses_12_hours,
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from homarus.agent.agent import Agent
 from homarus.agent.context import memory_flush
 from homarus.agent.context.compaction import MAX_PER_TURN, token_budget
+from homarus.agent.context.image_scaling import fit_message, has_images
 from homarus.agent.context.model_context import ModelContext
 from homarus.agent.lane_release import LaneReleasingProvider
 from homarus.agent.loop import LoopContext, run_loop
@@ -519,6 +520,8 @@ class Run:
                 )
                 self._chat = self._chat.join(chat)
                 question = self._make_question(record.inbound)
+                if has_images(question):  # rarely: this blocks the loop while they are scaled
+                    question = fit_message(question, self._context.agent.image_max_px)
                 messages.append(self._journal.add_steering(record, question))
         return messages
 

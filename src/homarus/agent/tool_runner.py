@@ -1,16 +1,18 @@
 """Run the tool calls of one run: once each, by policy, with the hooks around them."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
 from homarus.agent.agent import Agent
+from homarus.agent.context.image_scaling import fit_result
 from homarus.agent.loop_detection import LoopDetector
 from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.run_journal import RunJournal
 from homarus.core.event import EventData, ToolProgressed
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
-from homarus.core.message import Inbound, Text, ToolCall, ToolResult
+from homarus.core.message import Image, Inbound, Text, ToolCall, ToolResult
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import HookContext, Refusal
 from homarus.policy.tool_policy import ToolDecision, decide_tool_call
@@ -53,6 +55,8 @@ class ToolRunner:
         if isinstance(allowed, Refusal):
             return ToolResult(call.id, call.name, (Text(allowed.reason),), is_error=True)
         result = await self._execute(allowed)
+        if any(isinstance(part, Image) for part in result.content):
+            result = await asyncio.to_thread(fit_result, result, self.agent.image_max_px)
         fault_point("tool.ended")
         await self.hooks.after_tool_call(self.where, allowed, result, self.now_ms() - started_ms)
         warning = self.repeats.record(allowed, result)
@@ -79,5 +83,6 @@ class ToolRunner:
             call_id=call.id,
             messenger=self.messenger,
             run_access=self.get_chat().file_access(self.agent.rules),
+            docs=self.agent.docs,
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

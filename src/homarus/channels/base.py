@@ -11,12 +11,14 @@ MissingExtraError when a library is not installed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from homarus.core.channel_traits import Dialect
 from homarus.core.clock import Clock
+from homarus.core.errors import ChannelError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Inbound, Json, Media, Outbound
 
@@ -246,12 +248,38 @@ class SupportsWebhook(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsWebhookAddress(SupportsWebhook, Protocol):
+    """A service whose webhooks may come to a listener of their own, not to the gateway's port."""
+
+    @property
+    def webhook_address(self) -> tuple[str, int] | None:
+        """The host and port of that listener; None when the gateway's port is used."""
+        ...
+
+
+# Opens a listener at a host and port that serves this account's webhook while the block lasts.
+# Raises ChannelError when that address cannot be used.
+ServeWebhook: TypeAlias = Callable[
+    [SupportsWebhook, tuple[str, int]], AbstractAsyncContextManager[None]
+]
+
+
+def refuse_listener(
+    _account: SupportsWebhook, _address: tuple[str, int]
+) -> AbstractAsyncContextManager[None]:
+    """Raise ChannelError: only a gateway has listeners."""
+    raise ChannelError("webhooks are received by a gateway", fix="homarus gateway run")
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelContext:
     """What an account is created with besides its settings.
 
     `commands` are name and description, for services that list them. `env` may hold a credential
     that the config does not have. `state` is the state directory, for tokens that a service issued.
+    `on_chat_moved` is called with the old and the new id of a chat whose id the service changed;
+    `serve_webhook` opens the listener of a webhook that has an address of its own.
     """
 
     channel: str
@@ -260,3 +288,5 @@ class ChannelContext:
     commands: tuple[tuple[str, str], ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     state: Path | None = None
+    on_chat_moved: Callable[[str, str], None] = lambda _old, _new: None
+    serve_webhook: ServeWebhook = refuse_listener

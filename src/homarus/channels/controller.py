@@ -8,11 +8,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from homarus.channels import base
-from homarus.channels.base import Channel, ChannelContext, SupportsProbe, SupportsWebhook
+from homarus.channels.base import (
+    Channel,
+    ChannelContext,
+    ServeWebhook,
+    SupportsProbe,
+    SupportsWebhook,
+    SupportsWebhookAddress,
+    refuse_listener,
+)
 from homarus.channels.inbound import InboundPipeline
 from homarus.channels.supervisor import ChannelSupervisor, RunningAccount
 from homarus.config.schema import Config
@@ -80,9 +89,12 @@ class ChannelController:
         env: Callable[[], Mapping[str, str]],
         given: Sequence[Channel] = (),
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
+        on_chat_moved: Callable[[str, str, str, str], None] = lambda *_ids: None,
     ) -> None:
         self._config, self._supervisor, self._pipeline = config, supervisor, pipeline
         self._clock, self._state, self._env, self._commands = clock, state, env, commands
+        self._on_chat_moved = on_chat_moved
+        self._serve_webhook: ServeWebhook = refuse_listener
         self._accounts: dict[tuple[str, str], _ConfiguredAccount] = {}
         self._reconcile_lock = asyncio.Lock()  # one reconciliation at a time
         self._given = frozenset((channel.name, channel.account) for channel in given)
@@ -139,9 +151,16 @@ class ChannelController:
             raise ChannelError(f"{channel} did not answer within {PROBE_TIMEOUT_S:.0f} s") from exc
 
     def find_webhook(self, path: str) -> SupportsWebhook | None:
-        """Return the account with this webhook path."""
+        """Return the account whose webhook has this path on the gateway's port."""
         running = self._find_by_path(path)
-        return running.channel if running and isinstance(running.channel, SupportsWebhook) else None
+        channel: object = running.channel if running else None
+        if isinstance(channel, SupportsWebhookAddress) and channel.webhook_address:
+            return None
+        return channel if isinstance(channel, SupportsWebhook) else None
+
+    def set_webhook_server(self, serve: ServeWebhook) -> None:
+        """Set what opens the listeners of webhooks with an address of their own."""
+        self._serve_webhook = serve
 
     def find_channel(self, channel: str, account: str) -> Channel | None:
         """Return a running account, None if there is none."""
@@ -202,6 +221,8 @@ class ChannelController:
             commands=self._commands(),
             env=self._env(),
             state=self._state,
+            on_chat_moved=partial(self._on_chat_moved, channel, account),
+            serve_webhook=self._serve_webhook,
         )
         return module.create(context, settings)
 

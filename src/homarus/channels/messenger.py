@@ -95,7 +95,7 @@ class ChannelMessenger:
         from homarus.channels.outbound import build_outbox_records
 
         channel, settings = self._find_account(to, "sendMessage")
-        _check_files(channel, extras.media)
+        _check_files(channel, settings, extras.media)
         text = await self._run_hooks(Outbound(to, text, key, extras))
         at_ms, capabilities = self._clock.now_ms(), channel.capabilities
         records = build_outbox_records(
@@ -262,9 +262,11 @@ def _worst_outcome(records: Sequence[OutboxRecord]) -> SendResult:
     return SendResult("sent", receipt)
 
 
-def _check_files(channel: Channel, media: Sequence[Media]) -> None:
+def _check_files(channel: Channel, settings: "AccountSettings", media: Sequence[Media]) -> None:
     """Raise a ToolError for a file that cannot be sent: the agent learns it, not the chat."""
-    max_bytes = channel.capabilities.media_max_bytes
+    from homarus.channels.outbound import max_file_bytes
+
+    max_bytes = max_file_bytes(channel.capabilities, settings)
     for file in media:
         if file.problem:
             raise ToolError(f"{file.name}: {file.problem}")

@@ -111,13 +111,18 @@ def _bodies(
     return [*((part, None) for part in text_parts), *(("", file) for file in files)]
 
 
+def max_file_bytes(capabilities: Capabilities, settings: "AccountSettings") -> int:
+    """Return the largest file that can be sent: the service's limit, or less by `mediaMaxMb`."""
+    limit_mb = settings.media_max_mb
+    max_bytes = capabilities.media_max_bytes
+    return min(max_bytes, round(limit_mb * _MB)) if limit_mb else max_bytes
+
+
 def _split_sendable(
     media: Sequence[Media], capabilities: Capabilities, settings: "AccountSettings"
 ) -> tuple[list[Media], list[str]]:
     """Return the files that can be sent, and a line of text for each that cannot."""
-    max_size = capabilities.media_max_bytes
-    if settings.media_max_mb:
-        max_size = min(max_size, round(settings.media_max_mb * _MB))
+    max_size = max_file_bytes(capabilities, settings)
     files, notes = list[Media](), list[str]()
     for file in media:
         name = f"`{one_line(file.name or 'a file', _MAX_NAME_CHARS).replace('`', chr(39))}`"

@@ -54,6 +54,7 @@ class ChannelRuntime:
         is_command: Callable[[str], bool],
         given: Sequence[Channel] = (),
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
+        on_chat_moved: Callable[[str, str, str, str], None] = lambda *_ids: None,
     ) -> None:
         self._on_sent, self._is_command = on_sent, is_command
         self._admission: tuple[AccessControl, AdmissionPipeline] | None = None
@@ -78,6 +79,7 @@ class ChannelRuntime:
             env=env,
             given=given,
             commands=commands,
+            on_chat_moved=on_chat_moved,
         )
 
     async def _admit(self, channel: Channel, inbound: Inbound) -> AdmittedMessage | RejectedMessage:

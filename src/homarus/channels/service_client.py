@@ -58,10 +58,12 @@ class ServiceClient:
         headers: Mapping[str, str] | None = None,
         *,
         proxy: str = "",
+        tries_in_parallel: bool = True,
     ) -> None:
         self._name, self._address = name, _address(name, base_url)
         self._headers = dict(headers or {})
         self._proxy = proxy  # else the one of the environment
+        self._tries_in_parallel = tries_in_parallel
         self._peer: HttpClient | None = None
 
     async def get(
@@ -196,7 +198,11 @@ class ServiceClient:
             proxy = self._proxy or proxy_for(self._address)
             # Timeouts are per request: a long poll is silent for long.
             self._peer = HttpClient(
-                self._address, connect_s=CONNECT_TIMEOUT_S, idle_s=600.0, proxy=proxy
+                self._address,
+                connect_s=CONNECT_TIMEOUT_S,
+                idle_s=600.0,
+                proxy=proxy,
+                tries_in_parallel=self._tries_in_parallel,
             )
         return self._peer
 

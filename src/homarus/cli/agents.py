@@ -8,7 +8,13 @@ from pathlib import Path
 
 import click
 
-from homarus.agent.prompt.identity_file import FILE, AgentIdentity, find_identity, parse_identity
+from homarus.agent.prompt.identity_file import (
+    FILE,
+    KEYS,
+    AgentIdentity,
+    find_identity,
+    parse_identity,
+)
 from homarus.agent.workspace import seed_workspace, trash_agent_folders
 from homarus.channels.registry import find_traits
 from homarus.cli import completion_values
@@ -248,6 +254,8 @@ async def _delete(paths: Paths, loaded: LoadedConfig, agent: str) -> dict[str, J
 )
 @click.option("--from-identity", is_flag=True, help=f"Read it from the workspace's {FILE}.")
 @click.option("--name", metavar="TEXT", help="The name.")
+@click.option("--creature", metavar="TEXT", help="What kind of being it is.")
+@click.option("--vibe", metavar="TEXT", help="How it comes across.")
 @click.option("--theme", metavar="TEXT", help="The manner, in a word or two.")
 @click.option("--emoji", metavar="EMOJI", help="The emoji.")
 @click.option("--avatar", metavar="PICTURE", help="A file of the workspace, or a URL.")
@@ -256,18 +264,14 @@ def set_identity(
     agent_id: str | None,
     workspace: str | None,
     identity_file: str | None,
-    name: str | None,
-    theme: str | None,
-    emoji: str | None,
-    avatar: str | None,
     *,
     from_identity: bool,
     as_json: bool,
+    **fields: str | None,
 ) -> None:
-    """Set the name, emoji and avatar of an agent in the configuration."""
+    """Set how an agent presents itself: name, creature, vibe, theme, emoji and avatar."""
     paths, loaded = load_own_config()
     agent = _resolve_agent_id(paths, loaded, agent_id, workspace)
-    fields = {"name": name, "theme": theme, "emoji": emoji, "avatar": avatar}
     values = {key: one_line(value, 500) for key, value in fields.items() if value}
     if from_identity or identity_file:
         folder = resolve_agent_settings(loaded.config, paths, agent).workspace
@@ -277,7 +281,8 @@ def set_identity(
         }
     if not values:
         raise UserError(
-            "nothing to set", fix="use --name, --emoji, --theme, --avatar or --from-identity"
+            "nothing to set",
+            fix="use --name, --creature, --vibe, --theme, --emoji, --avatar or --from-identity",
         )
     write_config(
         paths, os.environ, lambda tree: agent_edits.update_agent(tree, agent, {"identity": values})
@@ -286,7 +291,7 @@ def set_identity(
         click.echo(json.dumps({"agentId": agent, "identity": values}, ensure_ascii=False))
         return
     for key, value in values.items():
-        click.echo(f"{key:<7} {escape_invisible(value)}")
+        click.echo(f"{key:<8} {escape_invisible(value)}")
 
 
 def _read_identity_file(file: Path) -> dict[str, str]:
@@ -295,8 +300,7 @@ def _read_identity_file(file: Path) -> dict[str, str]:
         own = parse_identity(opened.read(_MAX_FILE_BYTES).decode(errors="replace"))
     if own == AgentIdentity():
         raise UserError(f"{file} says nothing about an identity", fix="write `- Name: …` into it")
-    found = {"name": own.name, "theme": own.theme, "emoji": own.emoji, "avatar": own.avatar}
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key in KEYS if (value := getattr(own, key))}
 
 
 def _resolve_agent_id(

@@ -51,6 +51,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Maintenance": {
         "config": ("config", "Read, change and validate the configuration."),
         "doctor": ("doctor", "Find problems and show how to fix them."),
+        "import": ("import_home", "Copy sessions, memory, jobs and credentials of another home."),
         "backup": ("backup", "Create, verify and restore backups."),
         "uninstall": ("uninstall", "Remove what Homarus created on this machine, after asking."),
         "completion": ("completion", "Print a completion script for bash, zsh or fish."),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from homarus.config.binding_edits import add_bindings, describe_match, list_bindings, parse_match
 from homarus.config.model_refs import ModelRef, normalize_provider_id
+from homarus.config.own_config import implied_agent
 from homarus.config.paths import Paths, expand
 from homarus.config.tree_edit import get_path, set_path
 from homarus.core.channel_traits import FindTraits, no_traits
@@ -67,13 +68,13 @@ def check_workspace(text: str, paths: Paths) -> Path:
 def add_agent(
     tree: Mapping[str, Json], new: NewAgent, find_traits: FindTraits = no_traits
 ) -> dict[str, Json]:
-    """Return the tree with one more agent. Without a list, the implied `main` is added first."""
+    """Return the tree with one more agent. Without a list, the implied one is added first."""
     entry: dict[str, Json] = {"id": new.id, "name": new.name, "workspace": new.workspace}
     if new.model:
         entry["model"] = new.model
     if new.agent_dir:
         entry["agentDir"] = new.agent_dir
-    entries = _entries(tree) or [{"id": DEFAULT_AGENT}]
+    entries = _entries(tree) or [{"id": implied_agent(tree)}]
     changed = _with_entries(tree, [*entries, entry])
     if not new.bindings:
         return changed

@@ -28,16 +28,19 @@ class AgentSettings:
     is_default: bool
     workspace: Path
     agent_dir: Path
+    repo_root: Path | None  # None: found by its `.git`
     model: str | None
     fallbacks: tuple[str, ...]
     timeout_s: float
     thinking: str | None
     max_concurrent: int
     context_tokens: int | None
+    image_max_px: int | None
     skip_bootstrap: bool
     bootstrap_max_chars: int
     bootstrap_total_max_chars: int
     timezone: str  # of the user; empty when unknown
+    uses_12_hours: bool
     envelope_zone: str | None
     envelope_timestamp: bool
     envelope_elapsed: bool
@@ -49,13 +52,18 @@ class AgentSettings:
 
 
 def agent_ids(config: Config) -> tuple[str, ...]:
-    """Return the ids of all agents in the config's order; without a list, `main`."""
+    """Return the ids of all agents in the config's order; without a list, the implied one's."""
     ids = dict.fromkeys(normalize_agent_id(entry.id) for entry in config.agents.list)
-    return tuple(ids) or (DEFAULT_AGENT,)
+    return tuple(ids) or (normalize_agent_id(config.agents.defaults.agent_id or DEFAULT_AGENT),)
 
 
 def default_agent_id(config: Config) -> str:
-    """Return the id of the first agent marked as default, else of the first agent."""
+    """Return the agent that answers when none is named.
+
+    It is `agents.defaults.agentId`, else the first agent marked as default, else the first one.
+    """
+    if config.agents.defaults.agent_id:
+        return normalize_agent_id(config.agents.defaults.agent_id)
     marked = (normalize_agent_id(entry.id) for entry in config.agents.list if entry.default)
     return next(marked, agent_ids(config)[0])
 
@@ -78,16 +86,19 @@ def resolve_agent_settings(config: Config, paths: Paths, agent_id: str) -> Agent
         agent_dir=expand(entry.agent_dir, paths.home)
         if entry.agent_dir
         else paths.agent_dir(agent),
+        repo_root=expand(defaults.repo_root, paths.home) if defaults.repo_root else None,
         model=model.primary,
         fallbacks=model.fallbacks,
         timeout_s=float(defaults.timeout_seconds),
         thinking=defaults.thinking_default,
         max_concurrent=defaults.max_concurrent,
         context_tokens=defaults.context_tokens,
+        image_max_px=defaults.image_max_dimension_px,
         skip_bootstrap=defaults.skip_bootstrap,
         bootstrap_max_chars=defaults.bootstrap_max_chars,
         bootstrap_total_max_chars=defaults.bootstrap_total_max_chars,
         timezone=zone_name(defaults.user_timezone),
+        uses_12_hours=defaults.time_format == "12",
         envelope_zone=defaults.envelope_timezone,
         envelope_timestamp=defaults.envelope_timestamp == "on",
         envelope_elapsed=defaults.envelope_elapsed == "on",

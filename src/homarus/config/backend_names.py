@@ -39,6 +39,14 @@ class BackendNames:
         """Return the names of our own backends' modules by the names of the backends."""
         return {name: module for path in self._files("*") for name, module in self._read(path)}
 
+    def has(self, name: str) -> bool:
+        """Return whether there is a backend that is named like its module or an entry point."""
+        if self._is_module(name):
+            return True
+        from importlib.metadata import entry_points  # slow to import and rarely needed
+
+        return any(entry.name == name for entry in entry_points(group=self.group))
+
     def check(self, name: str) -> str:
         """Return the name, if there is such a backend. Raises PydanticCustomError."""
         if name in self.special or self._is_module(name) or name in self.modules():
@@ -80,6 +88,7 @@ class BackendNames:
         yield from ((name, module) for name in names)
 
 
+CHANNEL_NAMES: Final = BackendNames("homarus.channels", "homarus.channels", _DEFINED % "create")
 EMBEDDER_NAMES: Final = BackendNames(
     "homarus.memory.embed", "homarus.embedders", _DEFINED % "AUTO", ("auto", "none")
 )

@@ -87,6 +87,24 @@ class RetrySettings(ConfigSection):
     jitter: float | None = Field(None, ge=0, le=1)
 
 
+class ChannelFeatures(ConfigSection):
+    """Where buttons are shown; `allowlist` leaves it to who may press them."""
+
+    inline_buttons: Literal["off", "dm", "group", "all", "allowlist"] = "allowlist"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_list(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return value
+        has = any(isinstance(word, str) and word.lower() == "inlinebuttons" for word in value)
+        return {"inlineButtons": "all" if has else "off"}
+
+    def shows_buttons(self, *, group: bool) -> bool:
+        """Return whether messages to a group, or to one person, have buttons."""
+        return self.inline_buttons in {"all", "allowlist", "group" if group else "dm"}
+
+
 class AccountSettings(ConfigSection):
     """One account of a channel: access control, and the format of replies."""
 
@@ -115,6 +133,7 @@ class AccountSettings(ConfigSection):
     response_prefix: str | None = None
     ack_reaction: str | None = None
     retry: RetrySettings = RetrySettings.model_construct()
+    config_writes: bool = True
     actions: Mapping[str, bool] = {}
 
     @model_validator(mode="before")

@@ -7,13 +7,15 @@ checked for its type, removed, and named in one warning. Any other key is an err
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from homarus.config import known_keys
+from homarus.config.agent_settings import agent_ids
+from homarus.config.backend_names import CHANNEL_NAMES
+from homarus.config.ignored_settings import find_unread_keys
 from homarus.config.json5_document import KeyPath, PathStep, Value
 from homarus.config.known_keys import ANY_KEY, KeyProblem
 from homarus.config.legacy_keys import legacy_paths
@@ -33,14 +35,6 @@ _EXPECTED = {
     "model_type": "an object",
     "string_too_short": "text that is not empty",
 }
-# Accepted without effect: a reply is sent message by message (docs/answers.md), and the memory
-# index has chunks of one size and no extension (docs/memory.md).
-_WITHOUT_EFFECT = frozenset(
-    {
-        "blockStreamingBreak", "blockStreamingChunk", "blockStreamingCoalesce", "draftChunk",
-        "chunking", "extensionPath",
-    }
-)  # fmt: skip
 _BOUNDS = {
     "greater_than": ("above", "gt"),
     "less_than": ("below", "lt"),
@@ -61,11 +55,13 @@ class ConfigCheck:
 def check_config(tree: Mapping[str, Value]) -> ConfigCheck:
     """Check a tree whose includes and variables are resolved."""
     walk = _KeyWalker(plugins=_plugin_names(tree))
-    implemented = walk.section(Config, migrate_legacy_agent(tree), ())
+    tree = migrate_legacy_agent(tree)
+    implemented = walk.section(Config, tree, ())
+    walk.unbuilt |= {key for key in find_unread_keys(tree) if not _is_unimplemented(key)}
     config = None
     try:
         config = Config.model_validate(implemented)
-        walk.problems += _repeated_agents(config)
+        walk.problems += (*_repeated_agents(config), *_unknown_default(config))
         if config.channels:
             from homarus.config.channels import (
                 check_channels,  # only imported for configs with channels
@@ -221,8 +217,6 @@ class _KeyWalker:
             key_path = (*path, key)
             if key in fields:
                 implemented[key] = self._value(fields[key], value, key_path)
-                if key in _WITHOUT_EFFECT:
-                    self.unbuilt.add(".".join(map(str, key_path)))
             elif not self._is_known(value, key_path):
                 if section.model_config.get("extra") == "allow":
                     implemented[key] = value
@@ -257,7 +251,6 @@ class _KeyWalker:
         implemented = {name: each for name, each in tree.items() if _is_implemented(name)}
         self.problems += known_keys.check_value(implemented, known, ("channels",))
         self.unbuilt |= {f"channels.{name}" for name in tree if name not in implemented}
-        self.unbuilt |= set(_without_effect(tree))
 
     def _is_known(self, value: Value, path: KeyPath) -> bool:
         known = known_keys.lookup(path)
@@ -268,16 +261,6 @@ class _KeyWalker:
         return True
 
 
-def _without_effect(channels: Mapping[str, Value]) -> Iterator[str]:
-    """Yield the keys of channels and accounts that are set and have no effect."""
-    for name, section in channels.items():
-        accounts = section.get("accounts") if isinstance(section, dict) else None
-        own = accounts.values() if isinstance(accounts, dict) else ()
-        for each in (section, *own):
-            found = _WITHOUT_EFFECT.intersection(each) if isinstance(each, dict) else ()
-            yield from (f"channels.{name}.{key}" for key in found)
-
-
 def _is_unimplemented(path: str) -> bool:
     first, _, rest = path.partition(".")
     return first == "channels" and not _is_implemented(rest.partition(".")[0])
@@ -286,13 +269,7 @@ def _is_unimplemented(path: str) -> bool:
 @lru_cache(None)
 def _is_implemented(name: str) -> bool:
     """Return whether a section of `channels` has an adapter, or is `defaults`."""
-    if name == "defaults" or not name.replace("-", "").isalnum():
-        return name == "defaults"
-    if find_spec(f"homarus.channels.{name.replace('-', '_')}"):
-        return True
-    from importlib.metadata import entry_points  # slow to import and rarely needed
-
-    return any(entry.name == name for entry in entry_points(group="homarus.channels"))
+    return name == "defaults" or CHANNEL_NAMES.has(name)
 
 
 def _plugin_names(tree: Mapping[str, Value]) -> frozenset[str]:
@@ -310,6 +287,16 @@ def _repeated_agents(config: Config) -> Iterator[KeyProblem]:
             message = f"{entry.id!r} and {seen[agent]!r} are the same agent"
             yield KeyProblem(("agents", "list", index, "id"), message, "give each its own id")
         seen[agent] = entry.id
+
+
+def _unknown_default(config: Config) -> Iterator[KeyProblem]:
+    """Yield the problem of an `agents.defaults.agentId` that is not in the list of agents."""
+    named = config.agents.defaults.agent_id
+    known = agent_ids(config)
+    if named and normalize_agent_id(named) not in known:
+        fix = f"use one of these: {', '.join(known[:10])}; or add it to agents.list"
+        path = ("agents", "defaults", "agentId")
+        yield KeyProblem(path, "no agent of agents.list has this id", fix)
 
 
 def _problem(error: ErrorDetails, above: KeyPath = ()) -> KeyProblem:

@@ -1,11 +1,13 @@
-"""The settings of OpenClaw without an effect, each with the reason why ignoring it is safe.
+"""The settings without an effect, each with the reason why ignoring it is safe.
 
-Ignoring one gives no one more than the owner wrote. Settings that restrict and cannot be obeyed
-are not here: they refuse a start, a run or a command (policy/restrictions.py).
+`WITHOUT_EFFECT` are those that the schema does not have, `UNREAD_KEYS` those that it checks and no
+code reads. `doctor` and the start of a program name one only when it is set. Ignoring one gives no
+one more than the owner wrote. Settings that restrict and cannot be obeyed are not here: they refuse
+a start, a run or a command (policy/restrictions.py).
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 _SANDBOX: Final = "it applies inside a sandbox, and runs that need one are refused"
 _CONTAINERS: Final = ("browser", "docker", "perSession", "prune", "scope", "workspaceRoot")
@@ -19,17 +21,14 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.defaults.cliBackends": "no other agent programs are started",
     "agents.defaults.elevatedDefault": "commands are never elevated",
     "agents.defaults.heartbeat": "there is no heartbeat",
-    "agents.defaults.imageMaxDimensionPx": "images are not scaled",
     "agents.defaults.imageModel": "images go to the model of the conversation",
     "agents.defaults.models.<key>.streaming": _LOOK,
-    "agents.defaults.repoRoot": _LOOK,
     **{
         f"agents.{each}.sandbox.{key}": _SANDBOX
         for each in ("defaults", "list[]")
         for key in (*_CONTAINERS, "sessionToolsVisibility")
     },
     "agents.defaults.subagents": "agents start no sub-agents",
-    "agents.defaults.timeFormat": _LOOK,
     "agents.list[].heartbeat": "there is no heartbeat",
     "agents.list[].skills": "no skills are loaded",
     "agents.list[].subagents": "agents start no sub-agents",
@@ -48,7 +47,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "cron": "there are no scheduled jobs",
     "diagnostics": "nothing is traced or exported",
     "discovery": "the gateway does not announce itself",
-    "env.shellEnv": "the login shell's variables are not read",
     "gateway.auth.allowTailscale": "Tailscale's login is never accepted as one",
     "gateway.auth.trustedProxy": "without a token or a password no proxy's users are admitted",
     "gateway.channelHealthCheckMinutes": "channels are supervised all the time",
@@ -59,11 +57,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "gateway.tailscale": "the gateway does not publish itself by Tailscale",
     "gateway.tools": "tools cannot be called by HTTP",
     "hooks": "the gateway has no webhooks of its own",
-    "logging.consoleLevel": _LOOK,
-    "logging.consoleStyle": _LOOK,
     "media": "files are stored under their hash",
-    "messages.messagePrefix": _LOOK,
-    "messages.suppressToolErrors": "chats get no warnings of failed tools",
     "messages.tts": "nothing is spoken",
     "models.bedrockDiscovery": "models are not searched for",
     "nodeHost": "this program is no node",
@@ -88,10 +82,95 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
+_HEARTBEAT: Final = "there is no heartbeat"
+_BLOCKS: Final = "a reply is sent message by message"
+_ACCOUNT: Final = "channels.<key>"  # of every channel; its accounts have the same settings
+
+# Settings of the schema that no code reads, by their path; `<key>` is any name.
+UNREAD_KEYS: Final[Mapping[str, str]] = {
+    **{
+        f"agents.{each}.sandbox.workspaceAccess": _SANDBOX for each in ("defaults", "list[]")
+    },
+    "agents.defaults.blockStreamingBreak": _BLOCKS,
+    "agents.defaults.blockStreamingChunk": _BLOCKS,
+    "agents.defaults.blockStreamingCoalesce": _BLOCKS,
+    **{
+        f"agents.{each}.memorySearch.{key}": reason
+        for each in ("defaults", "list[]")
+        for key, reason in {
+            "chunking": "the chunks of the memory index have one size",
+            "store.vector.extensionPath": "the memory index needs no extension of SQLite",
+        }.items()
+    },
+    "auth.profiles.<key>.email": _LOOK,
+    "session.mainKey": "the key of the main session is always main, as in OpenClaw",
+    "tools.fs.workspaceOnly": "the file tools never leave the workspace",
+    "agents.list[].tools.fs.workspaceOnly": "the file tools never leave the workspace",
+    f"{_ACCOUNT}.blockStreamingCoalesce": _BLOCKS,
+    **{f"channels.{name}.heartbeat": _HEARTBEAT for name in ("irc", "matrix", "telegram")},
+    f"{_ACCOUNT}.groups.<key>.skills": "no skills are loaded",
+    f"{_ACCOUNT}.groups.<key>.topics.<key>.skills": "no skills are loaded",
+    "channels.irc.capabilities": "the capabilities are those of the adapter",
+    "channels.matrix.capabilities": "the capabilities are those of the adapter",
+    "channels.telegram.actions.sticker": "no stickers are sent",
+    "channels.telegram.commands.nativeSkills": "no skills are loaded",
+    "channels.telegram.draftChunk": "a draft is shown as it is written",
+    "channels.telegram.reactionLevel": "the agent reacts when it is asked to",
+}  # fmt: skip
+# The value of such a setting that says what the program does anyway: it is not named.
+OBEYED_VALUES: Final[Mapping[str, Any]] = {
+    "session.mainKey": "main",
+    "tools.fs.workspaceOnly": True,
+    "agents.list[].tools.fs.workspaceOnly": True,
+    "channels.telegram.actions.sticker": False,
+}
+
+
+def find_unread_keys(tree: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the settings of a config tree that are in `UNREAD_KEYS`, and of channels their name."""
+    channels = tree.get("channels")
+    names = list(channels) if isinstance(channels, Mapping) else []
+    for path in UNREAD_KEYS:
+        if not path.startswith("channels."):
+            if _is_set(tree, path, path):
+                yield path
+            continue
+        for name in names:
+            own = path.replace(_ACCOUNT, f"channels.{name}", 1)
+            start, rest = f"channels.{name}.", own.removeprefix(f"channels.{name}.")
+            paths = (own, f"{start}accounts.<key>.{rest}")
+            if own.startswith(start) and any(_is_set(tree, each, path) for each in paths):
+                yield own
+
+
+def _is_set(tree: Mapping[str, Any], path: str, listed: str) -> bool:
+    """Return whether a setting has a value that is not obeyed anyway."""
+    values = _values(tree, path.replace("[]", ".[]").split("."))
+    return any(listed not in OBEYED_VALUES or value != OBEYED_VALUES[listed] for value in values)
+
+
+def _values(tree: Any, steps: Sequence[str]) -> Iterator[Any]:
+    """Yield the values at a path; `<key>` and `[]` stand for every key and entry."""
+    if not steps:
+        yield tree
+    elif steps[0] == "[]":
+        for each in tree if isinstance(tree, list) else ():
+            yield from _values(each, steps[1:])
+    elif isinstance(tree, Mapping):
+        for key, each in tree.items():
+            if steps[0] in {key, "<key>"}:
+                yield from _values(each, steps[1:])
+
+
 def reason_without_effect(path: str) -> str:
-    """Return why a setting of OpenClaw may be ignored; "" if nothing is known of it."""
+    """Return why a setting may be ignored; "" if nothing is known of it."""
     if path.startswith("channels."):
-        return "the channel has no adapter, and receives nothing"
+        _, name, *rest = path.split(".")
+        common = ".".join((_ACCOUNT, *rest))
+        own = UNREAD_KEYS.get(path) or UNREAD_KEYS.get(common)
+        return own or f"the channel {name} has no adapter, and receives nothing"
+    if path in UNREAD_KEYS:
+        return UNREAD_KEYS[path]
     starts = (each for each in WITHOUT_EFFECT if path == each or path.startswith(f"{each}."))
     return WITHOUT_EFFECT.get(max(starts, key=len, default=""), "")
 

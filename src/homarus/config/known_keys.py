@@ -19,10 +19,10 @@ UNKNOWN_KEY = "unknown key"
 _CONTAINER = "object strict"
 # Our own keys, and own values of OpenClaw's keys, which are written to `homarus.json`: enabling
 # heartbeat and compaction, and how much compaction keeps; spend limits; who may have prompt files
-# written; secrets from files, variables and commands; OAuth clients; the gateway's bind address,
-# metrics, and running without authentication; a queue mode for any channel; the server of a
-# Telegram bot; messages of other bots; wire formats, memory backends and embedders that OpenClaw
-# does not have.
+# written; the default agent, and two more fields of an identity; secrets from files, variables and
+# commands; OAuth clients; the gateway's bind address, metrics, and running without authentication;
+# a queue mode for any channel; the server of a Telegram bot, and the port of its webhook; messages
+# of other bots; wire formats, memory backends and embedders that OpenClaw does not have.
 OWN_KEYS = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -33,6 +33,9 @@ OWN_KEYS = (
     "agents.defaults.spend.perRunUsd: number gt=0",
     "agents.defaults.spend.perDayUsd: number gt=0",
     'agents.defaults.promptFileWriters: "owner" | "everyone"',
+    "agents.defaults.agentId: string",
+    "agents.list[].identity.creature: string",
+    "agents.list[].identity.vibe: string",
     "models.providers.<key>.apiKeyFrom: object strict",
     'models.providers.<key>.apiKeyFrom.source: "env" | "file" | "exec"',
     "models.providers.<key>.apiKeyFrom.name: string",
@@ -57,6 +60,8 @@ OWN_KEYS = (
     "gateway.http.endpoints.metrics.enabled: boolean",
     "channels.telegram.apiRoot: string",
     "channels.telegram.accounts.<key>.apiRoot: string",
+    "channels.telegram.webhookPort: integer gt=0",
+    "channels.telegram.accounts.<key>.webhookPort: integer gt=0",
     "channels.telegram.allowBots: boolean",
     "channels.telegram.accounts.<key>.allowBots: boolean",
     "channels.irc.allowBots: boolean",

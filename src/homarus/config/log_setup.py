@@ -1,4 +1,4 @@
-"""Set up logging: JSON lines in a file, warnings on the terminal.
+"""Set up logging: JSON lines in a file, and on the console what `logging.consoleLevel` asks for.
 
 Each record is one line of bounded length, with secrets redacted. The file is created with the
 first record of a day, with mode 0600.
@@ -6,6 +6,7 @@ first record of a day, with mode 0600.
 
 import json
 import logging
+import os
 import re
 import sys
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from homarus.config.log_files import log_file, open_log_to_append
-from homarus.core.regex import compile_redaction
+from homarus.core.regex import compile_redactions
 from homarus.core.text import one_line
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _LEVEL_NAMES = {
     logging.ERROR: (5, "ERROR"),
     logging.CRITICAL: (6, "FATAL"),
 }
+_COLOURS = {"debug": "\x1b[2m", "warn": "\x1b[33m", "error": "\x1b[31m", "fatal": "\x1b[31m"}
 _VALUE = r"""(?:\\?"[^"\r\n]{1,2000}|'[^'\r\n]{1,2000}|[^\s"',;&}\\]{3,})"""
 _MEANS = r"[\\\"']{0,4}\s{0,3}[:=]\s{0,3}"
 _MARKS = (
@@ -83,17 +85,23 @@ def _patterns() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
     return tuple((hints, re.compile(one, re.IGNORECASE)) for hints, one in _SECRETS.items())
 
 
-_own_patterns: list[Callable[[str], str]] = []  # `logging.redactPatterns`
+_own_patterns: list[Callable[[str], str]] = []  # of `logging.redactPatterns`: one, or none
 
 
 def redact(text: str) -> str:
     """Replace everything in the text that looks like a secret, or that the config names."""
-    for replace_matches in _own_patterns:
-        text = replace_matches(text)
+    text = redact_configured(text)
     lowered = text.lower()
     for hints, pattern in _patterns():
         if any(hint in lowered for hint in hints):
             text = pattern.sub(_blot, text)
+    return text
+
+
+def redact_configured(text: str) -> str:
+    """Replace what `logging.redactPatterns` match; `redactSensitive` does not switch this off."""
+    for replace_matches in _own_patterns:
+        text = replace_matches(text)
     return text
 
 
@@ -113,10 +121,10 @@ class JsonLineFormatter(logging.Formatter):
         if record.exc_info:
             text = f"{text}\n{self.formatException(record.exc_info)}"
         # Redacted before it is cut, so that no part of a secret remains.
-        message = (redact(text[: 2 * MAX_CHARS]) if self._redacted else text)[:MAX_CHARS]
-        at = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}"
-        at += f".{int(record.msecs):03d}Z"
-        name = json.dumps({"subsystem": record.name.removeprefix("homarus.").replace(".", "/")})
+        redact_text = redact if self._redacted else redact_configured
+        message = redact_text(text[: 2 * MAX_CHARS])[:MAX_CHARS]
+        at = _utc_time(record)
+        name = json.dumps({"subsystem": _subsystem(record)})
         level_id, level_name = _LEVEL_NAMES.get(record.levelno, (3, record.levelname))
         row = {
             "time": at,
@@ -138,10 +146,49 @@ class JsonLineFormatter(logging.Formatter):
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Formats a warning for the terminal: one line, no traceback."""
+    """Formats a record for the console: one line, no traceback.
+
+    `pretty` adds the time and the part of the program, `compact` the level and the part, `json` is
+    an object; without a style the line is the message alone.
+    """
+
+    def __init__(self, style: str | None = None, *, has_colours: bool = False) -> None:
+        super().__init__()
+        self._console_style, self._has_colours = style, has_colours
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(one_line(record.getMessage()[:MAX_CHARS], MAX_CHARS))
+        # Redacted before it is cut, so that no part of a secret remains.
+        text = redact(one_line(record.getMessage()[: 2 * MAX_CHARS], 2 * MAX_CHARS))
+        return self._styled(record, one_line(text, MAX_CHARS))
+
+    def _styled(self, record: logging.LogRecord, text: str) -> str:
+        if self._console_style is None:
+            return text
+        level, part = _level_name(record), _subsystem(record)
+        if self._console_style == "compact":
+            return f"{level} {part}: {text}"
+        if self._console_style == "json":
+            row = {"time": _utc_time(record), "level": level, "subsystem": part, "message": text}
+            return json.dumps(row)
+        at = time.strftime("%H:%M:%S", time.localtime(record.created))
+        if not self._has_colours:
+            return f"{at} {level.upper():5} [{part}] {text}"
+        colour = _COLOURS.get(level, "")
+        return f"\x1b[2m{at}\x1b[0m {colour}{level.upper():5}\x1b[0m [{part}] {colour}{text}\x1b[0m"
+
+
+def _level_name(record: logging.LogRecord) -> str:
+    """Return a record's level as `logging.level` spells it."""
+    return _LEVEL_NAMES.get(record.levelno, (3, record.levelname))[1].lower()
+
+
+def _subsystem(record: logging.LogRecord) -> str:
+    return record.name.removeprefix("homarus.").replace(".", "/")
+
+
+def _utc_time(record: logging.LogRecord) -> str:
+    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{at}.{int(record.msecs):03d}Z"
 
 
 class PrivateFileHandler(logging.FileHandler):
@@ -174,21 +221,29 @@ class PrivateFileHandler(logging.FileHandler):
 
 
 def configure_logging(config: "Config", logs: Path | None = None) -> None:
-    """Log records to `logging.file`, else to a file in `logs`, and warnings to the terminal."""
-    _own_patterns[:] = [compile_redaction(each) for each in config.logging.redact_patterns]
+    """Log records to `logging.file`, else to a file in `logs`, and to the console."""
+    settings = config.logging
+    patterns = settings.redact_patterns
+    _own_patterns[:] = [compile_redactions(patterns)] if patterns else []
     root = logging.getLogger("homarus")
     for old in root.handlers:
         if isinstance(old, PrivateFileHandler):  # from an earlier config
             old.close()
     root.handlers.clear()
-    root.setLevel(LEVELS[config.logging.level])
+    level = LEVELS[settings.level]
+    console_level = max(level, logging.WARNING)
+    if settings.console_level:
+        console_level = LEVELS[settings.console_level]
+    root.setLevel(min(level, console_level))
     root.propagate = False
-    if logs or config.logging.file:
+    if logs or settings.file:
         get_path = partial(log_file, config, logs or Path())
-        file = PrivateFileHandler(get_path, is_own_folder=not config.logging.file)
-        file.setFormatter(JsonLineFormatter(redacted=config.logging.redact_sensitive != "off"))
+        file = PrivateFileHandler(get_path, is_own_folder=not settings.file)
+        file.setLevel(level)
+        file.setFormatter(JsonLineFormatter(redacted=settings.redact_sensitive != "off"))
         root.addHandler(file)
     console = logging.StreamHandler(sys.stderr)
-    console.setLevel(logging.WARNING)
-    console.setFormatter(ConsoleFormatter())
+    console.setLevel(console_level)
+    has_colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    console.setFormatter(ConsoleFormatter(settings.console_style, has_colours=has_colours))
     root.addHandler(console)

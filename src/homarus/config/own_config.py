@@ -21,10 +21,10 @@ def overlay_own(tree: Mapping[str, Value], own: Mapping[str, Value]) -> dict[str
     entries = agent_entries(own)
     if not entries:
         return merge_own(tree, own)
-    listed = agent_entries(tree) or [{"id": DEFAULT_AGENT}]
+    rest = merge_own(tree, _without_agent_list(own))
+    listed = agent_entries(tree) or [{"id": implied_agent(rest)}]
     by_id = {entry_id(entry): entry for entry in entries if entry_id(entry)}
     applied = [merge_own(each, by_id.get(entry_id(each), {}), "id") for each in listed]
-    rest = merge_own(tree, _without_agent_list(own))
     if by_id.keys().isdisjoint(map(entry_id, listed)):
         return rest
     agents = rest.get("agents")
@@ -58,6 +58,14 @@ def agent_entries(tree: Mapping[str, Value]) -> list[Value]:
     """Return the entries of `agents.list` in a tree."""
     agents = tree.get("agents")
     return as_list(agents.get("list")) if isinstance(agents, dict) else []
+
+
+def implied_agent(tree: Mapping[str, Value]) -> str:
+    """Return the id of the one agent of a tree without a list of agents."""
+    value: Value = tree
+    for key in ("agents", "defaults", "agentId"):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) and value else DEFAULT_AGENT
 
 
 def as_list(value: Value) -> list[Value]:

@@ -33,7 +33,7 @@ _MACHINE = re.compile(
 )
 _URL_PATHS = re.compile(r"(?:webhook|base|callback)Path|apiRoot")  # of HTTP requests, not of files
 _GUARD = re.compile(
-    r"sandbox|elevated|elevatedDefault|execApprovals|configWrites|noSandbox|bind|allowUrl"
+    r"sandbox|elevated|elevatedDefault|execApprovals|configWrites|noSandbox|bind|webhookHost|webhookPort|allowUrl"
     r"|urlAllowlist|promptFileWriters|dangerously.*|allowInsecure.*|allowUnsafe.*"
 )
 _ENDPOINT = re.compile(

@@ -24,6 +24,7 @@ from homarus.config.section import (
     Fraction,
     Hours,
     Ids,
+    LogLevelName,
     NonEmptyStr,
     NonNegativeInt,
     PositiveInt,
@@ -37,7 +38,9 @@ from homarus.config.section import (
     WholeNumber,
     parsed_by,
 )
-from homarus.core.regex import compile_redaction
+from homarus.core.regex import check_redaction
+
+MAX_REDACT_PATTERNS = 100  # each is searched in every line of the log
 
 
 class ModelChoiceConfig(ConfigSection):
@@ -163,7 +166,9 @@ class SandboxConfig(ConfigSection):
 class AgentDefaults(ConfigSection):
     """The settings of every agent that does not override them."""
 
+    agent_id: NonEmptyStr | None = None
     workspace: NonEmptyStr | None = None
+    repo_root: NonEmptyStr | None = None
     model: ModelChoiceConfig = ModelChoiceConfig.model_construct()
     models: Mapping[str, ModelEntry] = {}
     timeout_seconds: PositiveInt = 600
@@ -171,10 +176,12 @@ class AgentDefaults(ConfigSection):
     context_tokens: PositiveInt | None = None
     skip_bootstrap: bool = False
     media_max_mb: Annotated[float, Field(gt=0)] | None = None
+    image_max_dimension_px: PositiveInt | None = None
     sandbox: SandboxConfig = SandboxConfig.model_construct()
     bootstrap_max_chars: PositiveInt = 20_000
     bootstrap_total_max_chars: PositiveInt = 150_000
     user_timezone: NonEmptyStr | None = None
+    time_format: Literal["auto", "12", "24"] = "auto"
     envelope_timezone: NonEmptyStr | None = None
     envelope_timestamp: Literal["on", "off"] = "on"
     envelope_elapsed: Literal["on", "off"] = "on"
@@ -199,6 +206,8 @@ class IdentityConfig(ConfigSection):
     """How an agent presents itself; IDENTITY.md supplies absent values."""
 
     name: str | None = None
+    creature: str | None = None
+    vibe: str | None = None
     theme: str | None = None
     emoji: str | None = None
     avatar: str | None = None
@@ -214,7 +223,10 @@ class ExecConfig(ConfigSection):
 
 
 class FileToolsConfig(ConfigSection):
-    """The file tools; they never leave the workspace, so `false` has no effect."""
+    """The file tools; they never leave the workspace, except to read our documentation.
+
+    An explicit `true` keeps them from that too; `false` has no other effect.
+    """
 
     workspace_only: bool = True
 
@@ -561,7 +573,9 @@ class InboundDebounceConfig(ConfigSection):
 class MessagesConfig(ConfigSection):
     """How messages are received and answered."""
 
+    message_prefix: str | None = None
     response_prefix: str | None = None
+    suppress_tool_errors: bool = False
     queue: QueueConfig = QueueConfig.model_construct()
     inbound: InboundDebounceConfig = InboundDebounceConfig.model_construct()
     group_chat: GroupChatConfig = GroupChatConfig.model_construct()
@@ -616,14 +630,28 @@ class CommandsConfig(ConfigSection):
 
 
 class LoggingConfig(ConfigSection):
-    """The log file and its level."""
+    """The log file and the console: their levels, and what is redacted in both.
 
-    level: Literal["silent", "fatal", "error", "warn", "info", "debug", "trace"] = "info"
+    Without `console_level` the console shows warnings, and nothing below the level of the file.
+    """
+
+    level: LogLevelName = "info"
     file: NonEmptyStr | None = None
+    console_level: LogLevelName | None = None
+    console_style: Literal["pretty", "compact", "json"] | None = None
     redact_sensitive: Literal["off", "tools"] = "tools"
     redact_patterns: Annotated[
-        tuple[Annotated[str, parsed_by(compile_redaction)], ...], Strict(strict=False)
+        tuple[Annotated[str, parsed_by(check_redaction)], ...],
+        Strict(strict=False),
+        Field(max_length=MAX_REDACT_PATTERNS),
     ] = ()
+
+
+class ShellEnvConfig(ConfigSection):
+    """Whether missing variables are imported from the login shell, and how long that may take."""
+
+    enabled: bool = False
+    timeout_ms: NonNegativeInt = 15_000
 
 
 class EnvConfig(ConfigSection):
@@ -633,6 +661,7 @@ class EnvConfig(ConfigSection):
     __pydantic_extra__: dict[str, str]
 
     vars: Mapping[str, str] = Field({}, repr=False)
+    shell_env: ShellEnvConfig = ShellEnvConfig.model_construct()
 
 
 class MetaConfig(ConfigSection):

@@ -24,6 +24,7 @@ Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"
 QueueModeName: TypeAlias = Literal[
     "steer", "followup", "collect", "steer-backlog", "steer+backlog", "queue", "interrupt"
 ]
+LogLevelName: TypeAlias = Literal["silent", "fatal", "error", "warn", "info", "debug", "trace"]
 TypingModeName: TypeAlias = Literal["never", "instant", "thinking", "message"]
 
 NonEmptyStr: TypeAlias = Annotated[str, Field(min_length=1)]

@@ -27,6 +27,15 @@ def references(text: str) -> list[str]:
     return [name for escaped, name in found if not escaped]
 
 
+def iter_references(tree: Value) -> Iterator[str]:
+    """Yield the names of all variables that a tree names."""
+    if isinstance(tree, str):
+        yield from references(tree)
+    elif isinstance(tree, dict | list):
+        for value in tree.values() if isinstance(tree, dict) else tree:
+            yield from iter_references(value)
+
+
 def substitute(tree: Value, env: Mapping[str, str]) -> Value:
     """Substitute variables that are set, and keep others as text. `$${NAME}` means `${NAME}`."""
     if isinstance(tree, dict):

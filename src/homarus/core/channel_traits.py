@@ -29,6 +29,8 @@ class ChannelTraits:
     `group_id_prefixes` are what the id of a group starts with, where that tells it from a person.
     `address_forms` are (start, inner part) of ids that no other service has.
     `has_named_rooms`: people of the service write a group as `#name`.
+    `abilities` are the actions of the `message` tool that the service has besides sending, by their
+    names in the config, and `files`. `message_hints` are sentences for the model that writes there.
     """
 
     title: str = ""
@@ -42,6 +44,9 @@ class ChannelTraits:
     address_forms: tuple[tuple[str, str], ...] = ()
     has_named_rooms: bool = False
     has_topics: bool = False
+    has_buttons: bool = False
+    abilities: tuple[str, ...] = ()
+    message_hints: tuple[str, ...] = ()
 
     def canonical_id(self, text: str) -> str:
         """Return the one form of an id that is compared; "" if the service has no such id.

@@ -38,6 +38,8 @@ POINTS: Final = {
     "deliver.answered": "the service has accepted it, and the record is not marked as sent",
     "deliver.ended": "an outbox record is marked as sent, and the next one is not read",
     "drain.begun": "the program is shutting down, and runs are active",
+    "import.file": "an imported file is complete, and not under its name yet",
+    "import.item": "an item of an import is stored, and the next one is not read",
     "store.commit": "a transaction is about to be committed",
     "store.sync": "a transaction was committed, and the caller does not know it yet",
 }

@@ -1,8 +1,8 @@
 """How this program was installed, and the commands that extend and remove it."""
 
-import shlex
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -49,13 +49,23 @@ def find_installation() -> Installation:
     return Installation("pip", prefix)
 
 
+@cache
+def find_docs() -> Path | None:
+    """Return the folder of the program's documentation: in the package, else in the checkout."""
+    package = Path(__file__).resolve().parents[1]
+    folders = [package / "docs"]
+    if (package.parents[1] / "dev.py").is_file():
+        folders.append(package.parents[1] / "docs")
+    return next((folder for folder in folders if (folder / "index.md").is_file()), None)
+
+
 def extra_command(extra: str) -> str:
     """Return the command that adds the packages of an extra to this installation."""
     match find_installation().tool:
         case "pipx":
             return f"pipx inject {_PACKAGE} {_requirements(extra)}"
         case "uv":
-            python = shlex.quote(sys.executable)
+            python = _quote(sys.executable)
             return f"uv pip install --python {python} {_requirements(extra)}"
         case "uvx":
             return f"uvx --with {_requirements(extra).replace(' ', ' --with ')} {_PACKAGE}"
@@ -71,7 +81,7 @@ def _requirements(extra: str) -> str:
     except PackageNotFoundError:
         listed = []
     mine = [one.partition(";")[0].strip() for one in listed if f"extra == '{extra}'" in one]
-    return " ".join(shlex.quote(one) for one in mine) or f"'{_PACKAGE}[{extra}]'"
+    return " ".join(_quote(one) for one in mine) or f"'{_PACKAGE}[{extra}]'"
 
 
 def _pip() -> str:
@@ -79,4 +89,10 @@ def _pip() -> str:
     found = shutil.which("pip")
     if found and Path(found).parent == Path(sys.prefix) / "bin":
         return "pip"
-    return f"{shlex.quote(sys.executable)} -m pip"
+    return f"{_quote(sys.executable)} -m pip"
+
+
+def _quote(text: str) -> str:
+    from shlex import quote  # the gateway needs this module at start, and shlex never
+
+    return quote(text)

@@ -8,7 +8,7 @@ refuses backreferences and look-arounds. Patterns are case-insensitive.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from homarus.core.errors import UserError
@@ -32,16 +32,38 @@ def compile_search(pattern: str) -> Search:
     return lambda text: compiled.search(repair_surrogates(text[:MAX_TEXT_CHARS])) is not None
 
 
-def compile_redaction(pattern: str) -> Callable[[str], str]:
-    """Return a function that replaces every match by `***`.
+def compile_redactions(patterns: Sequence[str]) -> Callable[[str], str]:
+    """Return a function that replaces every match of any of the patterns by `***`.
 
-    The pattern may be written `/…/flags`; without flags it is case-insensitive. Raises UserError
-    for an invalid pattern.
+    All patterns are searched in the original text, and matches that touch are replaced together:
+    no pattern finds another's replacement, so that the text cannot grow with their number. A
+    pattern may be written `/…/flags`; without flags it is case-insensitive. Raises UserError for
+    an invalid pattern.
     """
+    compiled = [_compile_delimited(each) for each in patterns]
+
+    def replace_matches(text: str) -> str:
+        text = repair_surrogates(text)
+        found = (match.span() for each in compiled for match in each.finditer(text))
+        parts, end = list[str](), 0
+        for start, stop in sorted(span for span in found if span[0] < span[1]):
+            if start > end or not parts:
+                parts += (text[end:start], "***")
+            end = max(end, stop)
+        return "".join((*parts, text[end:]))
+
+    return replace_matches
+
+
+def check_redaction(pattern: str) -> None:
+    """Raise UserError for a pattern that `compile_redactions` does not accept."""
+    _compile_delimited(pattern)
+
+
+def _compile_delimited(pattern: str) -> Any:
     written = _DELIMITED.fullmatch(pattern)
     body, flags = (written[1], written[2]) if written else (pattern, "i")
-    compiled = _compile(body, case_sensitive="i" not in flags)
-    return lambda text: str(compiled.sub("***", repair_surrogates(text)))
+    return _compile(body, case_sensitive="i" not in flags)
 
 
 def _compile(pattern: str, *, case_sensitive: bool) -> Any:

@@ -154,7 +154,7 @@ class ConfigWatcher:
 
     async def _read(self) -> ConfigChange:
         try:
-            loaded = await asyncio.to_thread(load_config, self._paths, self._env)
+            loaded = await asyncio.to_thread(self._load)
             self._files = self._sources()
             self._seen = self._stamps()
             self._check_not_deleted(loaded)
@@ -169,6 +169,14 @@ class ConfigWatcher:
         if change.action != "ignore" or not change.paths:
             self._loaded = loaded
         return change
+
+    def _load(self) -> LoadedConfig:
+        loaded = load_config(self._paths, self._env)
+        if loaded.config.env.shell_env.enabled:
+            from homarus.config.shell_env import preload_shell
+
+            preload_shell(loaded.env)
+        return loaded
 
     def _check_not_deleted(self, loaded: LoadedConfig) -> None:
         """Raise a ConfigError if a file is gone: that would remove the token, or a spend limit."""

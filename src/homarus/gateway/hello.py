@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from homarus import __version__
 from homarus.config.agent_settings import default_agent_id
 from homarus.core.message import Json
-from homarus.gateway.attachments import MAX_BYTES
+from homarus.gateway.attachments import max_image_bytes
 from homarus.gateway.frames import MAX_BUFFERED_BYTES, NEWEST_PROTOCOL, TICK_S
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def _add_newest(
     caller = accepted.caller
     payload.setdefault("auth", {"role": caller.role, "scopes": sorted(caller.scopes)})
     payload["features"]["capabilities"] = list(CAPABILITIES)
-    payload["policy"]["attachments"] = {"maxBytes": MAX_BYTES, "maxImageBytes": MAX_BYTES}
+    max_bytes = max_image_bytes(gateway.services.loaded.config)
+    payload["policy"]["attachments"] = {"maxBytes": max_bytes, "maxImageBytes": max_bytes}
     if caller.may("read"):
         payload["snapshot"]["appliedConfigHash"] = gateway.services.loaded.hash
 

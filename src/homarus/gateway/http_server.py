@@ -230,26 +230,41 @@ class GatewayAsgiApp:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
-            request = RequestInfo.from_scope(scope)
-            if self.tls is not None and scope["scheme"] in {"http", "ws"}:
-                await self._pages.redirect_to_https(request, scope, receive, send)
-                return
-            if listener := self._listener(scope):
-                self._gateway.authenticator.origin_policy.check_shape(request)
-                await self._webhooks.handle(listener, request, scope, receive, send)
-                return
-            self._gateway.authenticator.check_request(request)
-            if scope["type"] == "websocket":
-                wire = scope["extensions"][_WIRE]["wire"]
-                await Connection(self._gateway, wire, receive, send, scope).serve()
-            else:
-                await self._pages(scope, receive, send)
+            await self._route(RequestInfo.from_scope(scope), scope, receive, send)
         except RequestBlockedError as barred:
             self._gateway.counts.refused += 1
             await self._pages.send_error(barred, scope, receive, send)
             if scope["type"] == "websocket":
                 # uvicorn would log a refused upgrade as an unfinished handshake.
                 scope["extensions"][_WIRE]["wire"].handshake_complete = True
+
+    async def _route(
+        self, request: RequestInfo, scope: "Scope", receive: "Receive", send: "Send"
+    ) -> None:
+        """Serve one request; raises RequestBlockedError when it is refused."""
+        if self.tls is not None and scope["scheme"] in {"http", "ws"}:
+            await self._pages.redirect_to_https(request, scope, receive, send)
+            return
+        if listener := self._listener(scope):
+            await self._receive_webhook(listener, request, scope, receive, send)
+            return
+        self._gateway.authenticator.check_request(request)
+        if scope["type"] == "websocket":
+            wire = scope["extensions"][_WIRE]["wire"]
+            await Connection(self._gateway, wire, receive, send, scope).serve()
+        else:
+            await self._pages(scope, receive, send)
+
+    async def _receive_webhook(
+        self,
+        listener: "SupportsWebhook",
+        request: RequestInfo,
+        scope: "Scope",
+        receive: "Receive",
+        send: "Send",
+    ) -> None:
+        self._gateway.authenticator.origin_policy.check_shape(request)
+        await self._webhooks.handle(listener, request, scope, receive, send)
 
     def _listener(self, scope: "Scope") -> "SupportsWebhook | None":
         """Return the account that a webhook is for; its Host may be any name."""

@@ -43,6 +43,7 @@ from homarus.gateway.openclaw_process import check_no_openclaw_gateway
 from homarus.gateway.owner_token import load_or_create_token
 from homarus.gateway.server import Gateway
 from homarus.gateway.services import GatewayServices
+from homarus.gateway.webhook_listeners import WebhookListeners
 from homarus.policy.restrictions import check_start_allowed
 from homarus.store.lock import lock_holder_pid
 
@@ -174,6 +175,10 @@ def _prepare(options: ServeOptions) -> tuple[SharedSecretAuth, ListenAddress]:
     """Return the access rules and address of the config; raises ConfigError."""
     check_start_allowed(options.loaded.config)
     settings, env = options.loaded.config.gateway, options.loaded.env
+    if options.loaded.config.env.shell_env.enabled:
+        from homarus.config.shell_env import preload_shell
+
+        preload_shell(env)  # the first lookup in a run would block the event loop
     get_token = partial(load_or_create_token, options.paths.state)
     auth = resolve_auth(settings, env, mode=options.auth_mode, get_token=get_token)
     listen = resolve_listen_address(settings, env, auth, port=options.port, bind=options.bind)
@@ -205,6 +210,7 @@ async def _serve_clients(
         check_startable=lambda loaded: _check(options, loaded),
     )  # fmt: skip
     gateway.config_watcher = watcher
+    services.channels.set_webhook_server(WebhookListeners(gateway).serve)
     services.set_restart(lambda: shutdown.request("restart", "a person asked for a restart"))
     if options.problem:
         _reject(gateway, options.problem)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.preview import PreviewServices
 from homarus.agent.run import RunOutcome
-from homarus.channels.base import SupportsWebhook
+from homarus.channels.base import ServeWebhook, SupportsWebhook
 from homarus.config.load import LoadedConfig
 from homarus.config.paths import Paths
 from homarus.core.bus import Bus
@@ -44,7 +44,11 @@ class ChannelControl(Protocol):
         ...
 
     def find_webhook(self, path: str) -> SupportsWebhook | None:
-        """Return the account whose webhook has this path."""
+        """Return the account whose webhook has this path on the gateway's port."""
+        ...
+
+    def set_webhook_server(self, serve: ServeWebhook) -> None:
+        """Set what opens the listeners of webhooks with an address of their own."""
         ...
 
 

@@ -71,11 +71,20 @@ class HttpResponse:
 class HttpClient:
     """An HTTP client for one host, directly or through a proxy."""
 
-    def __init__(self, url: SplitResult, *, connect_s: float, idle_s: float, proxy: str) -> None:
+    def __init__(
+        self,
+        url: SplitResult,
+        *,
+        connect_s: float,
+        idle_s: float,
+        proxy: str,
+        tries_in_parallel: bool = True,
+    ) -> None:
         self._scheme, self._port = url.scheme, url.port or _PORTS[url.scheme]
         host = url.hostname or ""
         self._host = host if host.isascii() else host.encode("idna").decode("ascii")
         self._connect_s, self._idle_s = connect_s, idle_s
+        self._tries_in_parallel = tries_in_parallel  # the addresses of a host, by both families
         self._proxy = _split_proxy(proxy) if proxy else None
         self._own = [
             ("Host", _host_header(self._host, url.port, url.scheme)),
@@ -175,7 +184,9 @@ class HttpClient:
             server_hostname=host if context else None,
             # Not for localhost, where it gains nothing: CPython's staggered_race leaks the socket
             # when it is cancelled just after one attempt succeeded.
-            happy_eyeballs_delay=None if _is_loopback(host) else _HAPPY_EYEBALLS_S,
+            happy_eyeballs_delay=_HAPPY_EYEBALLS_S
+            if self._tries_in_parallel and not _is_loopback(host)
+            else None,
         )
         self._connections.add(connection)
         return connection

@@ -37,28 +37,6 @@ def start_refusals(config: Config) -> Iterator[ConfigError]:
             key="gateway.mode",
             fix="`homarus config set gateway.mode local` runs one here",
         )
-    if gateway.bind != "loopback":
-        for path in _loopback_webhooks(config):
-            yield ConfigError(
-                f"webhooks are served on the address of the gateway, which is not {path[1]}",
-                key=path[0],
-                fix="remove it, or set gateway.bind to loopback",
-            )
-
-
-def _loopback_webhooks(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield the accounts whose webhook must be reachable from this machine alone."""
-    section = config.channels.get("telegram")
-    telegram = section if isinstance(section, Mapping) else {}
-    accounts = telegram.get("accounts")
-    own = accounts if isinstance(accounts, Mapping) else {}
-    sections = {"channels.telegram": telegram} | {
-        f"channels.telegram.accounts.{name}": account for name, account in own.items()
-    }
-    for path, each in sections.items():
-        host = each.get("webhookHost") if isinstance(each, Mapping) else None
-        if isinstance(host, str) and (host == "localhost" or host.startswith(("127.", "::1"))):
-            yield f"{path}.webhookHost", host
 
 
 def check_run_allowed(config: Config, agent_id: str, session_key: str) -> None:

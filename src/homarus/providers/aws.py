@@ -10,6 +10,7 @@ first use.
 import importlib.util
 import logging
 from collections.abc import Mapping
+from functools import cache
 from threading import Lock
 from typing import Any, NoReturn
 from urllib.parse import urlsplit, urlunsplit
@@ -106,6 +107,7 @@ class Signer:
         # At DEBUG it logs complete requests, at INFO the source of the credentials.
         logging.getLogger("botocore").setLevel(logging.WARNING)
         core = botocore.session.Session()
+        core.register_component("data_loader", _data_loader(core.get_config_variable("data_path")))
         core.set_default_client_config(  # for the services that issue credentials
             Config(connect_timeout=LEND_S, read_timeout=LEND_S, retries={"total_max_attempts": 2})
         )
@@ -119,6 +121,14 @@ class Signer:
         )
         client.meta.events.register(f"before-send.{SERVICE}.ConverseStream", _seal)
         return client
+
+
+@cache
+def _data_loader(search_path: str | None) -> Any:
+    """Return the reader of the service descriptions, which keeps what it has read."""
+    from botocore.loaders import create_loader
+
+    return create_loader(search_path)
 
 
 class _RequestReady(Exception):

@@ -48,6 +48,7 @@ class EnvelopeOptions:
     own_zone: tzinfo | None = None
     timestamp: bool = True
     elapsed: bool = True
+    uses_12_hours: bool = False
 
 
 NO_RULES: Final = EnvelopeOptions()
@@ -60,16 +61,20 @@ def format_envelope(
     find_traits: FindTraits = no_traits,
     previous_ms: int = 0,
     group: bool = False,
+    prefix: str = "",
 ) -> str:
     """Return a message as the model reads it; `previous_ms` is the time of the one before.
 
-    In a group the header names the group, and the text starts with its sender.
+    In a group the header names the group, and the text starts with its sender. `prefix` stands
+    before the text of a chat service's message; it is the owner's and not escaped.
     """
     address = inbound.address
     if address.channel == "cli":
         return inbound.text
     if address.channel in _GATEWAY_CHANNELS:
-        return with_timestamp(inbound.text, inbound.at_ms, rules.own_zone)
+        return with_timestamp(
+            inbound.text, inbound.at_ms, rules.own_zone, uses_12_hours=rules.uses_12_hours
+        )
     line = header(
         channel_title(address.channel, find_traits(address.channel)),
         _describe_group(inbound) if group else _describe_sender(inbound, "{} id:{}"),
@@ -78,7 +83,8 @@ def format_envelope(
         previous_ms=previous_ms,
         rules=rules,
     )
-    text = f"{line} {message_body(inbound, group=group)}"
+    lead = prefix if not prefix or prefix[-1].isspace() else f"{prefix} "
+    text = f"{line} {lead}{message_body(inbound, group=group)}"
     return (
         f"{BEFORE}\n{escape_header_lines(inbound.group_history)}\n\n{CURRENT}\n{text}"
         if inbound.group_history
@@ -163,15 +169,26 @@ def header(
     if rules.elapsed and at_ms and previous_ms and at_ms >= previous_ms:
         parts.append(f"+{elapsed(at_ms - previous_ms)}")
     if rules.timestamp and at_ms:
-        parts.append(timestamp(at_ms, rules.zone))
+        parts.append(timestamp(at_ms, rules.zone, uses_12_hours=rules.uses_12_hours))
     return f"[{' '.join(part for part in parts if part)}]"
 
 
-def timestamp(at_ms: int, zone: tzinfo | None = None) -> str:
-    """Format a time as `Tue 2026-02-17 13:34 CET`; in UTC in ISO form."""
+def timestamp(at_ms: int, zone: tzinfo | None = None, *, uses_12_hours: bool = False) -> str:
+    """Format a time as `Tue 2026-02-17 13:34 CET`; in UTC in ISO form.
+
+    `uses_12_hours` formats it as `Tue 2026-02-17 01:34 PM CET`, in UTC too.
+    """
+    if zone is UTC and not uses_12_hours:
+        at = datetime.fromtimestamp(at_ms / 1000, zone)
+        return f"{WEEKDAYS[at.weekday()]} {at:%Y-%m-%dT%H:%MZ}"
+    return _local_time(at_ms, zone, uses_12_hours=uses_12_hours)
+
+
+def _local_time(at_ms: int, zone: tzinfo | None, *, uses_12_hours: bool) -> str:
     at = datetime.fromtimestamp(at_ms / 1000, zone).astimezone(zone)
-    day = WEEKDAYS[at.weekday()]
-    return f"{day} {at:%Y-%m-%dT%H:%MZ}" if zone is UTC else f"{day} {at:%Y-%m-%d %H:%M %Z}"
+    half = "PM" if at.hour >= 12 else "AM"  # `%p` is empty in some locales
+    clock = f"{at:%I:%M} {half}" if uses_12_hours else f"{at:%H:%M}"
+    return f"{WEEKDAYS[at.weekday()]} {at:%Y-%m-%d} {clock} {at:%Z}"
 
 
 def elapsed(span_ms: int) -> str:
@@ -197,12 +214,13 @@ _NAMELY: Final = str.maketrans(dict.fromkeys(":()[]\uff1a\uff08\uff09", " "))
 _PLAIN: Final = str.maketrans({"[": "(", "]": ")", "\r": " ", "\n": " "})
 
 
-def with_timestamp(text: str, at_ms: int, zone: tzinfo | None = None) -> str:
+def with_timestamp(
+    text: str, at_ms: int, zone: tzinfo | None = None, *, uses_12_hours: bool = False
+) -> str:
     """Prefix a text with the time, unless it has one; without `zone`, in local time."""
     if not text.strip() or DATED.match(text) or _KNOWS_TIME in text:
         return text
-    at = datetime.fromtimestamp(at_ms / 1000, zone).astimezone(zone)
-    return f"[{WEEKDAYS[at.weekday()]} {at:%Y-%m-%d %H:%M %Z}] {text}"
+    return f"[{_local_time(at_ms, zone, uses_12_hours=uses_12_hours)}] {text}"
 
 
 def prepend_notes(text: str, notes: str) -> str:

@@ -89,7 +89,10 @@ class _ResolvedPath:
 
 
 class RootedFs:
-    """The files and directories beneath one root. Without `links`, no link is followed."""
+    """The files and directories beneath one root.
+
+    Without `links`, no link is followed. With `hard_links`, files may have a second name.
+    """
 
     def __init__(
         self,
@@ -97,10 +100,11 @@ class RootedFs:
         open_root: Callable[[Path], Folder] = open_folder,
         *,
         links: bool = True,
+        hard_links: bool = False,
         access: WorkspaceAccess = FULL_ACCESS,
     ) -> None:
         self.root = root
-        self._open_root, self._links = open_root, links
+        self._open_root, self._links, self._hard_links = open_root, links, hard_links
         self._access = _AccessCheck(root, access)
 
     @contextmanager
@@ -111,11 +115,11 @@ class RootedFs:
                 raise ToolError(
                     f"{format_path(path)} is a folder", fix="use ls to see what is in it"
                 )
-            _check_plain(target.folder.stat(target.name), path)
+            _check_plain(target.folder.stat(target.name), path, hard_links=self._hard_links)
             fd = target.folder.open_read(target.name)
             with os.fdopen(fd, "rb") as file:
                 status = os.fstat(file.fileno())
-                _check_plain(status, path)
+                _check_plain(status, path, hard_links=self._hard_links)
                 yield OpenFile(file, status, target.path)
 
     def write_atomic(
@@ -344,12 +348,12 @@ class _PathWalk:
             folder.close()
 
 
-def _check_plain(status: os.stat_result, path: str) -> None:
+def _check_plain(status: os.stat_result, path: str, *, hard_links: bool = False) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise ToolError(f"{format_path(path)} is a folder", fix="use ls to see what is in it")
     if not stat.S_ISREG(status.st_mode):
         raise ToolDeniedError(f"{format_path(path)} is not a plain file")
-    if status.st_nlink > 1:
+    if status.st_nlink > 1 and not hard_links:
         raise ToolDeniedError(
             f"{format_path(path)} has a second name (a hard link), perhaps outside the workspace",
             fix="make a copy, and use that",

@@ -120,7 +120,8 @@ class ToolContext:
 
     `here` is the chat that is answered, `message_id` the message in it. `messenger` is None where
     no chat can be reached. `run_access` is what the senders of the run's messages may do with the
-    workspace; without it, the session key decides.
+    workspace; without it, the session key decides. `docs` is the folder of the program's
+    documentation, None where it may not be read.
     """
 
     session_key: str
@@ -134,6 +135,7 @@ class ToolContext:
     call_id: str = ""
     messenger: Messenger | None = None
     run_access: WorkspaceAccess | None = None
+    docs: Path | None = None
 
     @property
     def access(self) -> WorkspaceAccess:
@@ -145,6 +147,18 @@ class ToolContext:
         from homarus.tools.rooted_fs import RootedFs
 
         return RootedFs(self.workspace, access=self.access)
+
+    def folder_to_read(self, path: str) -> "tuple[RootedFs, str]":
+        """Return the folder that a path is read from, and what its paths start with in results.
+
+        It is the workspace, or for an absolute path in it the documentation of the program.
+        """
+        if self.docs is None or not f"{path}/".startswith(f"{self.docs}/"):
+            return self.files, ""
+        from homarus.tools.rooted_fs import RootedFs
+
+        # Installers link the files of a package to those of their cache.
+        return RootedFs(self.docs, links=False, hard_links=True), f"{self.docs}/"
 
 
 @dataclass(frozen=True, slots=True)

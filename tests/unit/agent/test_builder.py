@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from homarus.agent.reply.blocks import Block
 from homarus.agent.reply.builder import ReplyBuilder
 from homarus.agent.reply.reply_cleaner import clean_reply
-from homarus.agent.reply.settings import ReplySettings
+from homarus.agent.reply.settings import ReplySettings, ReplyTarget, resolve_reply_settings
 from homarus.agent.reply.typing_policy import TypingMode
 from homarus.agent.reply.wording import EMPTY
+from homarus.config.schema import Config
 from homarus.core.event import (
     MessageSaved,
     RunEnded,
@@ -272,3 +273,39 @@ def test_builder_restored_message_tool_text_is_not_repeated() -> None:
     builder.restore(Message("tool", (ToolResult("c", "message", (Text("Sent."),)),)))
     ending = builder.finish(said("The pump has failed."))
     assert (ending.blocks, ending.status) == ((), "answered")
+
+
+def finish_after(*results: ToolResult, suppress: bool = False, answer: str = "") -> list[str]:
+    config = Config.model_validate({"messages": {"suppressToolErrors": suppress}})
+    builder = ReplyBuilder(resolve_reply_settings(config, "main", ReplyTarget()))
+    for result in results:
+        builder.feed(ToolStarted(ToolCall(result.call_id, result.name, {"path": "private"})))
+        builder.feed(ToolEnded(result))
+    return [block.text for block in builder.finish(said(answer)).blocks]
+
+
+BROKEN = ToolResult("1", "write", (Text("no such folder"),), is_error=True)
+
+
+def test_failed_tool_before_empty_answer_is_named_without_its_output() -> None:
+    (shown,) = finish_after(BROKEN)
+    assert shown.startswith("⚠️ The tool write failed")
+    assert "private" not in shown and "no such folder" not in shown
+
+
+def test_failed_tool_is_not_named_with_suppressed_tool_errors() -> None:
+    assert finish_after(BROKEN, suppress=True) == [EMPTY]
+
+
+def test_failed_tool_is_not_named_when_repaired_or_answered() -> None:
+    repaired = ToolResult("2", "write", (Text("written"),))
+    assert finish_after(BROKEN, repaired) == [EMPTY]
+    assert finish_after(BROKEN, answer="It failed.") == ["It failed."]
+    assert finish_after(BROKEN, answer="NO_REPLY") == []
+
+
+def test_failed_tool_of_an_earlier_attempt_is_named_after_a_restart() -> None:
+    builder = ReplyBuilder(ReplySettings())
+    builder.restore(Message("tool", (BROKEN,), 0))
+    (block,) = builder.finish(said("")).blocks
+    assert "write" in block.text

@@ -70,6 +70,7 @@ async def run(
     *,
     is_requested: bool = False,
     focus: str = "",
+    is_safeguarded: bool = True,
 ) -> CompactionResult:
     made = compaction.compact_messages(
         lines(messages),
@@ -77,6 +78,7 @@ async def run(
         summarise=model,
         is_requested=is_requested,
         instructions=focus,
+        is_safeguarded=is_safeguarded,
     )
     return await made
 
@@ -170,6 +172,22 @@ async def test_compact_long_history_is_summarised_in_pieces_and_merged() -> None
     assert len(model.asks) > 3
     assert "Below are notes of consecutive parts" in model.asks[-1].text
     assert "step" in done.summary
+
+
+async def test_compact_mode_default_makes_one_request_without_lists() -> None:
+    turns = [*make_turns(150), said("", ToolCall("a", "read", {"path": "a.md"})), result("a", "ok")]
+    turns = [user_message("The code is 4417-B."), *turns, *make_turns(2)]
+    model = Model(8_000, "## Done\nstep 1")
+    done = await run(turns, budget(8_000, keep=800), model, is_safeguarded=False)
+    assert len(model.asks) == 1
+    assert tokens_in(model.asks[0].text) + model.asks[0].max_tokens < 8_000
+    assert done.summary == "## Done\nstep 1"
+    safe = await run(turns, budget(8_000, keep=800), Model(8_000))
+    assert "4417-B" in safe.summary and "read a.md" in safe.summary
+    failing = Model(10, "never")
+    fallback = await run(turns, budget(8_000, keep=800), failing, is_safeguarded=False)
+    assert len(failing.asks) == 1
+    assert "person: question" in fallback.summary and not fallback.by_model
 
 
 async def test_summarizer_large_messages_make_smaller_pieces() -> None:

@@ -1,6 +1,7 @@
 """Prompts composed from a workspace: which files they have, and that they are stable."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from homarus.agent.agent import Agent
+from homarus.agent.agent import Agent, make_agent
 from homarus.agent.prompt.chat_context import (
     NO_CHAT,
     ChatContext,
@@ -20,10 +21,14 @@ from homarus.agent.prompt.injection import WorkspaceFile
 from homarus.agent.prompt.report import ReportContext, format_report, read_report
 from homarus.agent.workspace import seed_workspace
 from homarus.channels.registry import find_traits
+from homarus.config.agent_settings import resolve_agent_settings
+from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
+from homarus.core.installation import find_docs
 from homarus.core.message import Address
 from homarus.policy.tool_policy import decide_tool_call
+from homarus.policy.workspace_access import FULL_ACCESS
 from homarus.providers.base import ToolSpec
 from homarus.providers.catalog import ModelInfo
 
@@ -64,6 +69,18 @@ def test_composer_name_from_config_else_identity_file(home: Path) -> None:
     assert composer.compose(agent(home), MAIN, LARGE, ()).text.startswith("You are Ada,")
     named = agent(home, is_named=True)
     assert composer.compose(named, MAIN, LARGE, ()).text.startswith("You are Homarus,")
+
+
+def test_composer_configured_identity_is_in_prompt(home: Path) -> None:
+    words = {"creature": "space\nlobster", "vibe": "sharp, precise", "emoji": "🦞"}
+    config = Config.model_validate({"agents": {"list": [{"id": "main", "identity": words}]}})
+    paths = Paths.find({"HOME": str(home)})
+    own = make_agent(resolve_agent_settings(config, paths, "main"), config.tools)
+    composer = PromptComposer()
+    line = "Your identity: creature: space lobster; vibe: sharp, precise; emoji: 🦞.\n"
+    own = replace(own, workspace=home)
+    assert line in composer.compose(own, MAIN, LARGE, ()).text
+    assert line not in composer.compose(own, "agent:main:subagent:1", LARGE, ()).text
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
@@ -240,6 +257,61 @@ def test_composer_message_tool_adds_reply_tags_and_reactions(home: Path) -> None
     assert "## Reply Tags" not in without and "## Reactions" not in without
     text = PromptComposer().compose(agent(home), MAIN, LARGE, (*TOOLS, spec), chat=chat).text
     assert "## Reply Tags" in text and "## Reactions" in text and "Use `message`" in text
+
+
+EXEC = ToolSpec("exec", "Run.", {"type": "object", "properties": {}})
+WRITE = ToolSpec("write", "Write.", {"type": "object", "properties": {}})
+
+
+def test_composer_notes_follow_session_files_and_tools(home: Path) -> None:
+    def notes(key: str, *tools: ToolSpec, chat: ChatContext = NO_CHAT) -> tuple[str, ...]:
+        return PromptComposer().compose(agent(home), key, LARGE, tools, chat=chat).facts.notes
+
+    (home / ".git").mkdir(exist_ok=True)
+    assert "commit what you change" in notes(MAIN, EXEC)[0]
+    assert notes(MAIN, WRITE) == () and "read-only" in notes(GROUP, WRITE)[0]
+    assert notes(GROUP, EXEC) == ()  # groups are not given BOOTSTRAP.md
+    assert notes(GROUP, WRITE, chat=ChatContext(access=FULL_ACCESS)) == ()
+    (home / "BOOTSTRAP.md").unlink()
+    assert notes(MAIN, EXEC) == ()
+
+
+def test_composer_levels_are_those_of_session(home: Path) -> None:
+    def facts(key: str = MAIN, **entry: Any) -> tuple[str, str]:
+        made = PromptComposer().compose(agent(home), key, LARGE, TOOLS, entry=entry).facts
+        return made.thinking, made.reasoning
+
+    assert facts() == (LARGE.default_thinking, "off")
+    assert facts(thinkingLevel="high", reasoningLevel="stream") == ("high", "stream")
+    assert facts(thinkingLevel="x\n## Safety", reasoningLevel=["on"]) == facts()
+    assert facts("agent:main:cron:backup")[1] == ""  # no person sets it there
+    low = replace(agent(home), thinking="low")
+    assert PromptComposer().compose(low, MAIN, LARGE, TOOLS).facts.thinking == "low"
+
+
+def test_composer_documentation_needs_tool_that_reads_it(home: Path) -> None:
+    def docs(maker: Agent, *tools: ToolSpec) -> str:
+        return PromptComposer().compose(maker, MAIN, LARGE, tools).facts.docs
+
+    free, folder = replace(agent(home), docs=find_docs()), str(find_docs())
+    assert docs(free, *TOOLS) == docs(agent(home), EXEC) == folder
+    assert docs(agent(home), *TOOLS) == docs(free, WRITE) == ""
+
+
+def test_composer_default_model_alias_is_resolved(home: Path) -> None:
+    maker = replace(agent(home), model="quick", aliases=(("quick", "mock/mock-2"),))
+    facts = PromptComposer().compose(maker, MAIN, LARGE, TOOLS).facts
+    assert (facts.model, facts.default_model) == ("mock/mock-1", "mock/mock-2")
+
+
+def test_agent_docs_are_unreadable_with_workspace_only(tmp_path: Path) -> None:
+    def docs(**tools: Any) -> Path | None:
+        config = Config.model_validate({"tools": tools})
+        settings = resolve_agent_settings(config, Paths.find({}, tmp_path), "main")
+        return make_agent(settings, config.tools).docs
+
+    assert docs() == docs(fs={"workspaceOnly": False}) == find_docs()
+    assert docs(fs={"workspaceOnly": True}) is None
 
 
 REMEMBERING = tuple(

@@ -1,10 +1,12 @@
 """Compaction of a session: on a person's request, and with the hooks around it."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from homarus.config.schema import CompactionConfig
 from homarus.core.errors import OverloadedError, UserError
 from homarus.core.message import Address, Inbound
 from homarus.plugins.hooks import hook
@@ -40,6 +42,22 @@ def test_compact_session_records_usage_and_calls_hooks(tmp_path: Path) -> None:
     assert (
         seen == [("before", 4), ("after", len(harness.messages()))] and harness.hooks.failures == ()
     )
+
+
+def test_compact_session_mode_default_adds_no_quotes_to_notes(tmp_path: Path) -> None:
+    summaries = []
+    for mode in ("default", "safeguard"):
+        folder = tmp_path / mode
+        folder.mkdir()
+        harness = Harness(folder, *map(assistant_message, ("one", "two", "notes")))
+        rules = CompactionConfig.model_validate({"mode": mode})
+        harness.window, harness.agent = 9_000, replace(harness.agent, compaction=rules)
+        for name in ("r1", "r2"):
+            text = f"The code is {name}-4417. " + "word " * 900
+            harness.run(Inbound(name, Address("t", "1"), "ann", text, run_id=name))
+        summaries.append(asyncio.run(harness.runs.compact_session(KEY)).summary)
+    assert summaries[0].startswith("notes") and "r1-4417" not in summaries[0]
+    assert "r1-4417" in summaries[1]
 
 
 def test_compact_session_passes_instructions_to_model(tmp_path: Path) -> None:

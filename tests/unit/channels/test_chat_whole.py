@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from homarus.providers.base import Provider
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelSelection
 from homarus.testing.fakes import ScriptedProvider, assistant_message
+from homarus.testing.telegram_server import TelegramServer
+from tests.waiting import until
 
 GUARD_S = 60.0
 HERE = Address("svc", "ann")
@@ -36,6 +39,7 @@ class Chat:
         self.words, self.sent, self.seen = words, list[Outbound](), list[str]()
         self.enough = asyncio.Event()
         self.wanted = 1
+        self.model = ScriptedProvider([])
 
     async def run(self, receive: InboundHandler) -> None:
         for number, text in enumerate(self.words):
@@ -72,10 +76,10 @@ async def talk(folder: Path, chat: Chat, script: Sequence[Message], **config: An
     (state / "workspace").mkdir()
     (state / "workspace" / "a.txt").write_text("a file")
     env = {"HOME": str(folder)}
-    provider: Provider = ScriptedProvider(script)
+    chat.model = ScriptedProvider(script)
 
     async def road(_wish: ModelSelection) -> tuple[Provider, ModelInfo]:
-        return provider, ModelInfo("p", "m")
+        return chat.model, ModelInfo("p", "m")
 
     loaded = load_config(Paths.find(env), env)
     async with (
@@ -129,3 +133,34 @@ async def test_chat_tool_message_to_unknown_chat_without_approver_is_denied(tmp_
     )
     assert [one.address.chat for one in chat.sent] == ["ann"]
     assert chat.sent[0].text == "I may not."
+
+
+async def test_message_prefix_of_config_is_in_what_the_model_reads(tmp_path: Path) -> None:
+    answers = [assistant_message("Hello.")]
+    chat = await talk(tmp_path, Chat("hi"), answers, messages={"messagePrefix": "[family]"})
+    (question,) = chat.model.requests[0].messages
+    assert question.text.endswith("] [family] hi")
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+async def test_migrated_telegram_group_is_written_to_the_config_if_allowed(
+    is_allowed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = tmp_path / ".openclaw"
+    state.mkdir()
+    file = state / "openclaw.json"
+    caplog.set_level(logging.WARNING)
+    ends = ("the config was changed", "configWrites is false")
+    async with TelegramServer() as telegram, asyncio.timeout(GUARD_S):
+        bot = {"botToken": telegram.token, "apiRoot": telegram.url, "groups": {"-77": {}}}
+        section = {"telegram": {**bot, "configWrites": is_allowed}}
+        file.write_text(json.dumps({"channels": section}))
+        telegram.world.chat(-77, "group", "Old")
+        telegram.say(chat=-77, migrate_to_chat_id=-10077)
+        env = {"HOME": str(tmp_path)}
+        loaded = load_config(Paths.find(env), env)
+        async with open_app(env, loaded=loaded) as app:
+            await app.recover()
+            await until(lambda: any(text in caplog.text for text in ends))
+    groups = json.loads(file.read_text())["channels"]["telegram"]["groups"]
+    assert groups == ({"-10077": {}} if is_allowed else {"-77": {}})

@@ -40,7 +40,9 @@ class Account:
     def __init__(self, place: ChannelContext, settings: Settings) -> None:
         self.name, self.account, self.token = place.channel, place.account, settings.token
         self.runs = 0
-        self.path = "/hook" if settings.token == "hook" else ""
+        self.path = "/hook" if settings.token in {"hook", "own hook"} else ""
+        is_apart = settings.token == "own hook"
+        self.webhook_address = ("127.0.0.1", 8787) if is_apart else None
         self.made.append(self)
 
     async def run(self, receive: InboundHandler) -> None:
@@ -241,6 +243,16 @@ async def test_controller_account_reports_probe_and_features(tmp_path: Path) -> 
         assert desk.board.find_webhook("/hook") is None and desk.board.find_webhook("") is None
 
     await at_desk(tmp_path, {"svc": {"token": "hook"}}, body)
+
+
+async def test_controller_webhook_with_own_address_is_not_on_the_gateways_port(
+    tmp_path: Path,
+) -> None:
+    async def body(desk: Desk) -> None:
+        assert Account.made[0].path == "/hook"
+        assert desk.board.find_webhook("/hook") is None
+
+    await at_desk(tmp_path, {"svc": {"token": "own hook"}}, body)
 
 
 async def test_controller_second_account_with_same_webhook_path_is_off(

@@ -185,6 +185,16 @@ async def test_messenger_unsendable_file_raises_tool_error(tmp_path: Path, file:
     assert channel.sent == []
 
 
+async def test_messenger_file_over_media_limit_raises_tool_error(tmp_path: Path) -> None:
+    async def act(stage: Harness) -> None:
+        with pytest.raises(ToolError, match="takes 50"):
+            await stage.mail.send(HERE, "a", Extras(media=(Media(name="x", size=51),)), "k")
+
+    channel = Sender()
+    await play(tmp_path, channel, act, mediaMaxMb=0.00005)
+    assert channel.sent == []
+
+
 async def test_messenger_unsupported_action_raises_tool_error(tmp_path: Path) -> None:
     async def act(stage: Harness) -> None:
         mail = stage.mail

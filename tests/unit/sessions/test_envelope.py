@@ -94,6 +94,16 @@ def test_envelope_has_channel_sender_and_time() -> None:
     )
 
 
+def test_envelope_time_format_12_shows_half_of_day() -> None:
+    rules = EnvelopeOptions(zone=UTC, own_zone=ZoneInfo("Asia/Tokyo"), uses_12_hours=True)
+    told = envelope(message(), rules)
+    assert told == "[Telegram ann Tue 2026-02-17 12:34 PM UTC] hello"
+    page = envelope(message(channel="webchat"), rules)
+    assert page == "[Tue 2026-02-17 09:34 PM JST] hello"
+    assert strip_envelope(told) == strip_envelope(page) == "hello"
+    assert with_timestamp(page, SENT_MS, UTC, uses_12_hours=True) == page
+
+
 def test_envelope_in_group_prefixes_text_with_sender() -> None:
     said = envelope(message(), EnvelopeOptions(zone=UTC), group=True)
     assert said == "[Telegram chat-9 Tue 2026-02-17T12:34Z] ann: hello"
@@ -236,3 +246,25 @@ def test_strip_envelope_restores_any_text(
 def test_strip_envelope_of_untrusted_text_is_linear() -> None:
     for text in ("[" * 300_000, "[ " * 200_000, "\n[" * 200_000, "\\" * 300_000, "\n" * 300_000):
         assert strip_envelope(formatted(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("channel", "group", "formatted"),
+    [
+        ("telegram", False, "[Telegram ann] [family] hi"),
+        ("telegram", True, "[Telegram 7] [family] ann: hi"),
+        ("cli", False, "hi"),
+    ],
+)
+def test_message_prefix_stands_before_the_text_of_chat_services(
+    channel: str, group: bool, formatted: str
+) -> None:
+    inbound = Inbound("1", Address(channel, "7"), "ann", "hi", at_ms=AT_MS)
+    rules = EnvelopeOptions(timestamp=False)
+    assert envelope(inbound, rules, group=group, prefix="[family]") == formatted
+
+
+def test_message_prefix_is_not_escaped_and_the_text_behind_it_is() -> None:
+    inbound = Inbound("1", Address("telegram", "7"), "ann", "[Telegram bob] hi", at_ms=AT_MS)
+    shown = envelope(inbound, EnvelopeOptions(timestamp=False), prefix="[x] ")
+    assert shown == "[Telegram ann] [x] \\[Telegram bob] hi"

@@ -179,9 +179,12 @@ async def compact_messages(
     summarise: "Summarise",
     instructions: str = "",
     is_requested: bool = False,
+    is_safeguarded: bool = True,
 ) -> CompactionResult:
     """Summarise the old turns.
 
+    `is_safeguarded` is `compaction.mode` `safeguard`: in pieces that surely fit a request, with
+    what must not be lost added to what the model wrote. Else one request makes the summary.
     Raises ContextOverflowError when that cannot help, and UserError when it is not needed.
     """
     from homarus.agent.context import summary_text
@@ -193,7 +196,12 @@ async def compact_messages(
     before = summary_in(entries[0].message)
     messages = [entry.message for entry in entries[_first_replaceable(entries) : plan.first_kept]]
     summarizer = Summarizer(
-        summarise, window=budget.window, tokens=plan.summary, scale=budget.scale, focus=instructions
+        summarise,
+        window=budget.window,
+        tokens=plan.summary,
+        scale=budget.scale,
+        focus=instructions,
+        is_staged=is_safeguarded,
     )
     notes = await summarizer.summarize(messages, before)
     summary = summary_text.compose_summary(
@@ -202,6 +210,7 @@ async def compact_messages(
         before=before,
         open_question=_split_question(entries, plan.first_kept),
         max_bytes=int((plan.summary - _FRAME_TOKENS) * BYTES_PER_TOKEN / budget.scale),
+        has_lists=is_safeguarded,
     )
     files = summary_text.files_in(messages)
     after = budget.fixed + plan.kept + round((tokens_in(summary) + _FRAME_TOKENS) * budget.scale)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
 
+from homarus.agent.context.image_scaling import fit_parts
 from homarus.core.errors import ToolError
 from homarus.core.message import Image, Message, Text
 from homarus.policy.workspace_access import WorkspaceAccess
@@ -39,7 +40,9 @@ _FILE_URL = re.compile(r"file://(?:localhost)?(?=/)", re.IGNORECASE)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 Read: TypeAlias = Callable[[str], Image | None]  # None: the path is no readable image
-NamedImages: TypeAlias = Mapping[tuple[int, str], tuple[Image, ...]]  # by a message's time and text
+NamedImages: TypeAlias = Mapping[
+    tuple[int, str], tuple[Image | Text, ...]
+]  # by a message's time, text
 
 
 def workspace_reader(workspace: Path, access: WorkspaceAccess) -> Read:
@@ -79,15 +82,17 @@ def attach_named_images(question: Message, read: Read) -> Message:
     return replace(question, parts=(*question.parts, *images)) if images else question
 
 
-def load_named_images(history: Sequence[Message], read: Read) -> NamedImages:
-    """Load the images that older messages name. Reads files: not for the event loop."""
-    named: dict[tuple[int, str], tuple[Image, ...]] = {}
+def load_named_images(
+    history: Sequence[Message], read: Read, max_px: int | None = None
+) -> NamedImages:
+    """Load the images that older messages name, scaled. Reads files: not for the event loop."""
+    named: dict[tuple[int, str], tuple[Image | Text, ...]] = {}
     left = MAX_RESTORED
     for message in reversed(history):
         if not left:
             break
         if _may_name(message) and (images := tuple(islice(_read(message, read), left))):
-            named[name_of(message)] = images
+            named[name_of(message)] = fit_parts(images, max_px)
             left -= len(images)
     return named
 

@@ -23,6 +23,7 @@ from homarus.agent.context.image_refs import (
     load_named_images,
     workspace_reader,
 )
+from homarus.agent.context.image_scaling import fit_message, has_images
 from homarus.agent.context.pruning import is_pruned_provider
 from homarus.agent.context.render import (
     NOT_RENDERED,
@@ -111,13 +112,20 @@ class ModelContext:
             log.info("%s: %s", self.model.ref, fit.reason)
 
     async def attach_images(self, question: Message) -> Message:
-        """Return the question with the images it names, for a model with vision."""
-        if not self.model.sees_images:
+        """Return the question with the images it names, for a model with vision, and scaled."""
+        if self.model.sees_images:
+            question = await self._attach_named(question)
+        if not has_images(question):
             return question
+        return await asyncio.to_thread(fit_message, question, self.agent.image_max_px)
+
+    async def _attach_named(self, question: Message) -> Message:
         read = workspace_reader(self.agent.workspace, self._access)
         if self._params.images is None:
             history = tuple(self.session.messages)
-            images = await asyncio.to_thread(load_named_images, history, read)
+            images = await asyncio.to_thread(
+                load_named_images, history, read, self.agent.image_max_px
+            )
             self._params = replace(self._params, images=images)
         return await asyncio.to_thread(attach_named_images, question, read)
 
@@ -166,6 +174,7 @@ class ModelContext:
             summarise=self._summarise,
             instructions=instructions,
             is_requested=is_requested,
+            is_safeguarded=self.agent.compaction.mode == "safeguard",
         )
         await self.session.apply_compaction(
             done.to_entry(), done.fields(self.session.record.data), extra_writes

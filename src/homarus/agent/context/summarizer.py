@@ -2,6 +2,7 @@
 
 A long history is summarised piece by piece, and the summaries are merged. A piece that turns out
 too large is halved. A model that fails is not called again: the rest is summarised without it.
+With `is_staged` False (`compaction.mode` is `default`) there is one request with as much as fits.
 """
 
 import logging
@@ -68,15 +69,24 @@ class Summarizer:
     """Makes summaries of at most so many tokens. `scale` turns estimates into counts."""
 
     def __init__(
-        self, ask: Summarise, *, window: int, tokens: int, scale: float, focus: str = ""
+        self,
+        ask: Summarise,
+        *,
+        window: int,
+        tokens: int,
+        scale: float,
+        focus: str = "",
+        is_staged: bool = True,
     ) -> None:
         self._ask, self._window, self._tokens = ask, window, tokens
-        self._scale, self._focus = scale, focus
+        self._scale, self._focus, self._is_staged = scale, focus, is_staged
         self._overflows = 0
         self.failed = False  # then the model is not called again
 
     async def summarize(self, messages: Sequence[Message], before: str = "") -> str:
         """Return the summary of these messages and of the summary before them."""
+        if not self._is_staged:
+            return await self._summarize_at_once(messages, before)
         pieces = list(self._pieces(messages, text_bytes(before)))
         summaries = [await self._summarize_piece(pieces[0], before)] if pieces else [before]
         newest = (
@@ -85,6 +95,17 @@ class Summarizer:
         for number, piece in enumerate(pieces[1:], 1):
             summaries.append(await self._summarize_piece(piece, "", ask=number > newest))
         return await self._merge(summaries)
+
+    async def _summarize_at_once(self, messages: Sequence[Message], before: str) -> str:
+        """Return the summary by one request; of a longer text, it has the start and the end."""
+        limit = self._piece_bytes(1.0, text_bytes(before))
+        text = clip_bytes("\n\n".join(self._format_messages(messages)), limit)
+        prompt = _piece_prompt(text, notes=before, focus=self._focus, words=self._words)
+        try:
+            summary = await self._call_model(prompt)
+        except ContextOverflowError:
+            self.failed, summary = True, ""
+        return summary or self._summarize_without_model(messages, before)
 
     async def _summarize_piece(
         self, messages: Sequence[Message], notes: str, *, ask: bool = True

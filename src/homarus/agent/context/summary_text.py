@@ -80,15 +80,24 @@ class TouchedFiles:
 
 
 def compose_summary(
-    notes: str, messages: Sequence[Message], *, before: str, open_question: str, max_bytes: int
+    notes: str,
+    messages: Sequence[Message],
+    *,
+    before: str,
+    open_question: str,
+    max_bytes: int,
+    has_lists: bool = True,
 ) -> str:
     """Return a summary of at most so many bytes: the notes, and what must not be lost.
 
-    `before` is the previous summary, `open_question` one that is still being answered.
+    `before` is the previous summary, `open_question` one that is still being answered. Without
+    `has_lists` there are no quotes and no lists of files and failed tools.
     """
     question = one_line(open_question, 1_000) if open_question else ""
     tail = f"{_OPEN_QUESTION}\n{question}" if question else ""
     max_bytes -= text_bytes(tail) + 8
+    if not has_lists:
+        return "\n\n".join(block for block in (clip_bytes(_body(notes), max_bytes), tail) if block)
     notes = clip_bytes(_body(notes), max_bytes * 6 // 10)
     files = files_in(messages)
     touched = [f"read {path}" for path in files.read] + [f"changed {p}" for p in files.changed]

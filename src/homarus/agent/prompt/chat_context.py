@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
+from homarus.agent.prompt.chat_surface import NO_SURFACE, ChatSurface, resolve_surface
 from homarus.agent.prompt.facts import Citations
 from homarus.agent.prompt.injection import session_kind
 from homarus.config.schema import Config
@@ -28,6 +29,7 @@ class ChatContext:
     rules: tuple[ToolRules, ...] = ()
     citations: Citations = "auto"
     access: WorkspaceAccess = NO_ACCESS
+    surface: ChatSurface = NO_SURFACE
 
     def with_rules(self, rules: tuple[ToolRules, ...]) -> "ChatContext":
         """Return the chat with more rules, each once."""
@@ -54,6 +56,8 @@ class ChatContext:
 
 
 NO_CHAT: Final = ChatContext()
+# Channels of messages that no person reads an answer to: the session's last chat may get it.
+_PROGRAMS: Final = frozenset({"agent", "boot", "wake"})
 _NO_MEMORY: Final = ToolRules(deny=("memory_*",))
 
 
@@ -145,7 +149,10 @@ def session_chat_context(
         is_owner=all(_is_by_owner(config, one, find_traits) for one in inbounds),
         can_everyone_write=config.agents.defaults.prompt_file_writers == "everyone",
     )
-    chat = replace(chat, access=access)
+    is_shown = inbounds and inbounds[0].address.channel not in _PROGRAMS
+    shown = inbounds[0].address if is_shown else address
+    surface = resolve_surface(config, shown, find_traits=find_traits, group=group)
+    chat = replace(chat, access=access, surface=surface)
     return with_memory(chat, config, session.key, address.channel, group=group)
 
 

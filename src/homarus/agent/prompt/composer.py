@@ -8,10 +8,14 @@ With hooks that may replace files:
     prompt = composer.compose(agent, key, model, tools, files=files)
 """
 
+import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
+from homarus import __version__
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import (
     Prompt,
@@ -26,27 +30,35 @@ from homarus.agent.prompt.chat_context import NO_CHAT, ChatContext
 from homarus.agent.prompt.facts import GroupInfo, PromptFacts
 from homarus.agent.prompt.identity_file import FILE, parse_identity
 from homarus.agent.prompt.injection import (
+    RITUAL,
     SessionKind,
     WorkspaceFile,
     file_names_for,
     inject,
+    is_private,
     session_kind,
     texts_of,
     with_texts,
 )
+from homarus.agent.prompt.repo_root import find_repo_root
 from homarus.agent.prompt.report import PromptReport, ReportContext
 from homarus.agent.prompt.workspace_files import WorkspaceFileReader
 from homarus.agent.reply.reply_parser import uses_final_tag
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.installation import find_docs
 from homarus.core.message import Json
 from homarus.core.session_keys import parse_agent_key
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import HookContext
 from homarus.providers.base import ToolSpec
 from homarus.providers.catalog import ModelInfo
+from homarus.sessions.levels import reasoning_level, think_level
 
 _MAX_CACHED = 256
 _NO_ENTRY: Mapping[str, Json] = {}
+_SHELL: Final = "/bin/sh"  # of the `exec` tool
+_COMMIT: Final = "The folder is a git repository: commit what you change."
+_READ_ONLY: Final = "From this conversation the files under Project Context are read-only."
 
 
 @dataclass(slots=True)
@@ -64,7 +76,11 @@ class PromptComposer:
         self._by_session: dict[str, _ComposedPrompt] = {}  # by session
         self._latest: dict[tuple[str, SessionKind], _ComposedPrompt] = {}
         self._host = platform.node()
-        self._system = f"{platform.system()} {platform.machine()}".strip()
+        self._system = f"{platform.system()} {platform.release()} ({platform.machine()})"
+        self._python = platform.python_version()
+        self._shell = Path(os.path.realpath(_SHELL)).name
+        self._docs = str(find_docs() or "")
+        self._cwd = _current_dir()
 
     def files(self, agent: Agent, key: str) -> tuple[WorkspaceFile, ...]:
         """Return the workspace files for a session as they are on disk."""
@@ -98,25 +114,42 @@ class PromptComposer:
             profile, agent.max_file_chars, agent.max_total_chars, model.window
         )
         given = tools if model.calls_tools else ()
-        writes = any(spec.name == "message" for spec in given)
+        names = {spec.name for spec in given}
+        writes, surface, mode = "message" in names, chat.surface, mode_for(kind)
+        repo = find_repo_root(agent.repo_root, agent.workspace, self._cwd)
         facts = PromptFacts(
             name=_name(agent, found),
             agent=agent.id,
             workspace=str(agent.workspace),
-            mode=mode_for(kind),
+            persona=agent.persona,
+            mode=mode,
             tools=fitting_tools(given, profile, model.window),
             files=inject(found, *limits),
             citations=chat.citations,
             aliases=agent.aliases,
+            notes=_notes(agent, kind, found, names, chat),
+            docs=self._docs if "exec" in names or (agent.docs and "read" in names) else "",
+            owners=surface.owners,
             timezone=agent.timezone,
             reasoning_tags=uses_final_tag(model.provider),
             reply_tags=writes,
             reactions=chat.reactions if writes else "",
             group=_group(key, entry) if kind == "group" else None,
             extra="\n\n".join(part for part in (chat.prompt_text, extra) if part),
+            buttons=surface.buttons,
+            hints=surface.hints,
             model=model.ref,
+            default_model=dict(agent.aliases).get(agent.model or "", agent.model or ""),
+            thinking=_thinking(agent, model, entry),
+            reasoning=_reasoning(entry) if mode == "full" else "",
+            channel=surface.channel,
+            capabilities=surface.capabilities,
             host=self._host,
             system=self._system,
+            python=self._python,
+            version=__version__,
+            shell=self._shell,
+            repo=str(repo or ""),
         )
         for composed in (self._by_session.get(key), self._latest.get((agent.id, kind))):
             if composed and composed.prompt.profile == profile and composed.prompt.facts == facts:
@@ -155,6 +188,46 @@ def _name(agent: Agent, files: Sequence[WorkspaceFile]) -> str:
         return agent.name
     own = next((file.text for file in files if file.name == FILE and not file.missing), "")
     return parse_identity(own).name or agent.name
+
+
+def _notes(
+    agent: Agent,
+    kind: SessionKind,
+    files: Sequence[WorkspaceFile],
+    tools: Set[str],
+    chat: ChatContext,
+) -> tuple[str, ...]:
+    """Return what to know of the workspace besides its path.
+
+    The reminder to commit is for the first conversations, which change most of the files.
+    """
+    is_new = any(file.name == RITUAL and not file.missing for file in files)
+    should_commit = is_new and "exec" in tools and os.path.lexists(agent.workspace / ".git")
+    is_read_only = not is_private(kind) and not chat.access.can_write_prompts
+    notes = (
+        _COMMIT if should_commit else "",
+        _READ_ONLY if is_read_only and tools & {"write", "edit"} else "",
+    )
+    return tuple(note for note in notes if note)
+
+
+def _thinking(agent: Agent, model: ModelInfo, entry: Mapping[str, Json]) -> str:
+    """Return the session's thinking level. One message may ask for another, which is not here."""
+    stored = entry.get("thinkingLevel")
+    chosen = (stored if isinstance(stored, str) else None) or agent.thinking
+    return think_level(chosen) or model.default_thinking
+
+
+def _reasoning(entry: Mapping[str, Json]) -> str:
+    stored = entry.get("reasoningLevel")
+    return (reasoning_level(stored) if isinstance(stored, str) else None) or "off"
+
+
+def _current_dir() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:  # it was deleted
+        return None
 
 
 def _group(key: str, entry: Mapping[str, Json]) -> GroupInfo:

@@ -8,6 +8,7 @@ from homarus.providers.base import ToolSpec
 
 PromptMode: TypeAlias = Literal["full", "minimal", "none"]
 Citations: TypeAlias = Literal["auto", "on", "off"]
+Buttons: TypeAlias = Literal["", "on", "off"]  # "": the service has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class PromptFacts:
     name: str
     agent: str
     workspace: str
+    persona: str = ""  # creature, vibe, theme and emoji of the config
     mode: PromptMode = "full"
     tools: tuple[ToolSpec, ...] = ()
     files: tuple[InjectedFile, ...] = ()
@@ -61,9 +63,20 @@ class PromptFacts:
     heartbeat: bool = False
     reactions: Literal["", "minimal", "extensive"] = ""
     reasoning_tags: bool = False
+    buttons: Buttons = ""
+    hints: tuple[str, ...] = ()  # about messages on the chat's service
     model: str = ""
+    default_model: str = ""
+    thinking: str = ""  # the session's level; that of one message would change the prompt
+    reasoning: str = ""  # whether the session shows reasoning: off, on or stream
+    channel: str = ""
+    capabilities: tuple[str, ...] = ()
     host: str = ""
     system: str = ""
+    python: str = ""
+    version: str = ""  # of this program
+    shell: str = ""
+    repo: str = ""
 
     def has(self, *names: str) -> bool:
         """Return whether one of these tools is available."""

@@ -92,14 +92,9 @@ def read_identity(workspace: Path) -> AgentIdentity:
 
 def find_identity(settings: AgentSettings) -> AgentIdentity:
     """Return the identity by the config, and by the file where the config has no value."""
-    own, configured = read_identity(settings.workspace), settings.identity
-    return replace(
-        own,
-        name=configured.name or own.name,
-        theme=configured.theme or own.theme,
-        emoji=configured.emoji or own.emoji,
-        avatar=configured.avatar or own.avatar,
-    )
+    own = read_identity(settings.workspace)
+    configured = settings.identity.model_dump(include=set(KEYS))
+    return replace(own, **{key: value for key, value in configured.items() if value})
 
 
 def write_identity(workspace: Path, **values: str | None) -> None:

@@ -22,6 +22,8 @@ TOOL_ORDER: Final = (
     "sessions_list", "sessions_history", "sessions_send", "subagents", "session_status", "image",
 )  # fmt: skip
 _MAX_SUMMARY = 120
+_MAX_OWNERS = 20
+_MAX_HINTS = 5
 _WRITE_DOWN = ("Write down with memory_write what should outlast this conversation.",)
 
 
@@ -29,7 +31,11 @@ Write: TypeAlias = Callable[[PromptFacts], str]
 
 
 def _identity(facts: PromptFacts) -> str:
-    return f"You are {facts.name}, a personal assistant that runs on your person's own machine."
+    name = one_line(facts.name)
+    line = f"You are {name}, a personal assistant that runs on your person's own machine."
+    if not facts.persona or facts.mode != "full":  # a sub-agent has a task and no persona
+        return line
+    return f"{line}\nYour identity: {facts.persona}."
 
 
 def _tooling(facts: PromptFacts) -> str:
@@ -137,10 +143,11 @@ def _workspace(facts: PromptFacts) -> str:
 def _documentation(facts: PromptFacts) -> str:
     if not facts.docs:
         return ""
-    folder = one_line(facts.docs, 300)
+    folder = one_line(facts.docs, 400)
     return _section(
         "Documentation",
-        f"How this program works stands in {folder}. Look there first when you are asked about it.",
+        f"The documentation of this program is in {folder}: index.md lists its pages. When you are "
+        "asked how it works or is configured, look there before you answer.",
     )
 
 
@@ -167,8 +174,10 @@ def _sandbox(facts: PromptFacts) -> str:
 def _owners(facts: PromptFacts) -> str:
     if not facts.owners:
         return ""
-    known = ", ".join(one_line(owner, 60) for owner in facts.owners)
-    return _section("Your Person", f"Messages from these are your person's own: {known}.")
+    ids = [one_line(owner, 60).replace(",", " ") for owner in facts.owners]
+    known = ", ".join(ids[:_MAX_OWNERS])
+    more = f" and {len(ids) - _MAX_OWNERS} more" if len(ids) > _MAX_OWNERS else ""
+    return _section("Your Person", f"Messages from these are your person's own: {known}{more}.")
 
 
 def _date_and_time(facts: PromptFacts) -> str:
@@ -205,11 +214,26 @@ def _messaging(facts: PromptFacts) -> str:
             f"Use `message` to write elsewhere or unasked. If that was your whole answer, answer "
             f"{SILENT_WORD}."
         )
+        lines += [_buttons(facts)] if facts.buttons else []
+        lines += [one_line(hint, 300) for hint in facts.hints[:_MAX_HINTS]]
     if facts.has("sessions_send"):
         lines.append("Use `sessions_send` to write to another conversation of yours.")
     if facts.has("sessions_spawn", "subagents"):
         lines.append("Long or separate work can go to a sub-agent; its result comes to you.")
     return _section("Messages", *lines) if len(lines) > 1 else ""
+
+
+def _buttons(facts: PromptFacts) -> str:
+    if facts.buttons == "on":
+        return (
+            "`message` can show buttons under its text: buttons=[[{text, callback_data}]], a list "
+            "of rows. What a person presses comes to you as their message."
+        )
+    channel = one_line(facts.channel, 40)
+    return (
+        f"Buttons are off on {channel}. If they would help, your person can set "
+        f"channels.{channel}.capabilities.inlineButtons to dm, group, all or allowlist."
+    )
 
 
 def _voice(facts: PromptFacts) -> str:
@@ -277,15 +301,30 @@ def _reasoning_format(facts: PromptFacts) -> str:
 
 
 def _runtime(facts: PromptFacts) -> str:
+    channel = facts.channel or (facts.group.channel if facts.group else "")
     known = {
         "agent": facts.agent,
         "host": facts.host,
+        "repo": facts.repo,
         "os": facts.system,
+        "python": facts.python,
+        "version": facts.version,
         "model": facts.model,
-        "channel": facts.group.channel if facts.group else "",
+        "default_model": facts.default_model,
+        "shell": facts.shell if facts.has("exec") else "",
+        "channel": channel,
+        "capabilities": (",".join(facts.capabilities) or "none") if facts.channel else "",
+        "thinking": facts.thinking,
     }
-    text = " | ".join(f"{name}={one_line(value, 200)}" for name, value in known.items() if value)
-    return _section("Runtime", text) if text else ""
+    # A value cannot end its field: neither a line break nor a bar stays in it.
+    fields = {name: one_line(value, 400).replace("|", "/") for name, value in known.items()}
+    lines = [" | ".join(f"{name}={value}" for name, value in fields.items() if value)]
+    if facts.reasoning:
+        lines.append(
+            f"Reasoning: {one_line(facts.reasoning)}. What you think is shown when it is on or "
+            "stream; your person sets it with /reasoning."
+        )
+    return _section("Runtime", *lines) if any(lines) else ""
 
 
 def _group_intro(group: GroupInfo | None) -> str:

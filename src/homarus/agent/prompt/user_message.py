@@ -12,11 +12,18 @@ from homarus.sessions.envelope import format_envelope, prepend_notes
 
 
 def format_user_message(
-    agent: Agent, key: str, inbound: Inbound, last_ms: int | None, find_traits: FindTraits
+    agent: Agent,
+    key: str,
+    inbound: Inbound,
+    last_ms: int | None,
+    find_traits: FindTraits,
+    *,
+    prefix: str = "",
 ) -> str:
     """Return the text for the transcript.
 
     `last_ms` is the time of the session's last message; None: the session starts with this one.
+    `prefix` is `messages.messagePrefix`.
     """
     is_group = inbound.metadata.kind != "direct" or session_kind(key) == "group"
     text = format_envelope(
@@ -25,6 +32,7 @@ def format_user_message(
         find_traits=find_traits,
         previous_ms=last_ms or 0,
         group=is_group,
+        prefix=prefix,
     )
     if last_ms is not None:
         return text

@@ -27,6 +27,7 @@ from homarus.agent.reply.wording import (
     COMPACTED,
     EMPTY,
     add_prefix,
+    failed_tool_notice,
     fill_prefix,
     new_session_notice,
     prefix_names,
@@ -74,6 +75,7 @@ class ReplyBuilder:
         self._texts: list[str] = []  # of the message being written
         self._thoughts: list[str] = []
         self._calls: dict[str, ToolCall] = {}
+        self._failed_tool = ""  # the last that failed, until a call of it succeeds
         self._pending: list[Block] = []
         self._answered = 0  # so many of them, up to an answer, are sent also before a silent reply
         self._has_sent_text = False
@@ -156,6 +158,7 @@ class ReplyBuilder:
                 self._sent_texts.start(part)
             elif isinstance(part, ToolResult):
                 self._sent_texts.end(part)
+                self._track_failure(part)
 
     def finish(self, reply: Message) -> ReplyEnd:
         """Read the last message of the run, before it is saved, and return what is left to send."""
@@ -168,7 +171,9 @@ class ReplyBuilder:
         has_sent = self._has_sent_text or self._sent_texts.has_any
         has_text = has_sent or any(block.kind == "text" for block in blocks)
         if not has_text and not self._is_silent:
-            blocks.append(self._decorated(Block(EMPTY, "notice")))
+            failed = self._failed_tool if self._settings.reports_tool_error else ""
+            notice = failed_tool_notice(failed) if failed else EMPTY
+            blocks.append(self._decorated(Block(notice, "notice")))
         if blocks or self._has_sent_text:
             self._add_usage(blocks)
         return ReplyEnd(tuple(blocks), "answered" if blocks or has_sent else "silent")
@@ -235,9 +240,16 @@ class ReplyBuilder:
         else:
             self._sent_texts.end(data.result)
             call = self._calls.pop(data.result.call_id, None)
+            self._track_failure(data.result)
             text = format_output(call, data.result) if call and verbose == "full" else ""
         if text:
             self._add(Block(text, "tool"))
+
+    def _track_failure(self, result: ToolResult) -> None:
+        if result.is_error:
+            self._failed_tool = result.name
+        elif self._failed_tool == result.name:
+            self._failed_tool = ""
 
     def _add_notice(self, data: EventData) -> None:
         """Add a notice about the run, where the chat wants to know."""

@@ -25,7 +25,8 @@ class ReplySettings:
     `streams`: the text of each message is sent when the message is saved. `ack_max_chars` is set
     for the run of a heartbeat: text no longer than this next to `HEARTBEAT_OK` is ignored.
     `unasked`: no person waits for the reply, so the silent word counts anywhere in it.
-    `delay_ms` is the range of the delay between two blocks.
+    `delay_ms` is the range of the delay between two blocks. `reports_tool_error`: a run without
+    any text for the chat names the tool that failed.
     """
 
     streams: bool = False
@@ -43,6 +44,7 @@ class ReplySettings:
     new_session: str = ""  # the id of a session that starts with this run
     ack_max_chars: int | None = None
     unasked: bool = False
+    reports_tool_error: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ def resolve_reply_settings(config: Config, agent_id: str, at: ReplyTarget) -> Re
         new_session=at.new_session,
         ack_max_chars=at.heartbeat_chars,
         unasked=at.unasked or heartbeat,
+        reports_tool_error=not config.messages.suppress_tool_errors,
     )
 
 

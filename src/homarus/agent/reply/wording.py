@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from homarus.core.message import Usage
+from homarus.core.text import one_line
 from homarus.sessions.levels import UsageDisplay
 
 EMPTY = "The model gave an empty answer. Ask again, or choose another model."
@@ -16,6 +17,15 @@ _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
 def new_session_notice(session_id: str) -> str:
     """Return the notice that a new session starts."""
     return f"🧠 New session: {session_id}"
+
+
+def failed_tool_notice(name: str) -> str:
+    """Return the warning of a run whose tool failed and whose model then wrote nothing.
+
+    It has the tool's name alone: arguments and output may not be for everyone in the chat.
+    """
+    shown = one_line(name, 60)
+    return f"⚠️ The tool {shown} failed, and the model gave an empty answer. Ask again."
 
 
 def fill_prefix(template: str, names: Mapping[str, str]) -> str:

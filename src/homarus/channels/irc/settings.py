@@ -76,7 +76,6 @@ class IrcSettings(ChannelSettings):
     channels: Annotated[StrTuple, AfterValidator(_rooms)] = ()
     # Keys of OpenClaw that are accepted and not used.
     capabilities: StrTuple = ()
-    config_writes: bool = True
     heartbeat: Mapping[str, Any] = {}
 
     @property

@@ -10,4 +10,8 @@ TRAITS: Final = ChannelTraits(
     has_caseless_ids=True,
     group_id_prefixes=("#", "&", "+", "!"),
     has_named_rooms=True,
+    message_hints=(
+        "On IRC a target is #channel or a nick.",
+        "IRC shows lines without markup, and floods are refused: write little, and no tables.",
+    ),
 )

@@ -64,7 +64,6 @@ class MatrixSettings(ChannelSettings):
     proxy: NonEmptyStr | None = Field(None, repr=False)  # it may contain a password
     # Keys of OpenClaw that are accepted and not used.
     capabilities: StrTuple = ()
-    config_writes: bool = True
     heartbeat: Mapping[str, Any] = {}
 
     def completed(self, channel: str, env: Mapping[str, str]) -> "MatrixSettings":

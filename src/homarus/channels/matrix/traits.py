@@ -18,5 +18,7 @@ TRAITS: Final = ChannelTraits(
     title="Matrix",
     dialect="matrix",
     normalize_id=_normalize_id,
+    abilities=("deleteMessage", "editMessage", "files", "reactions"),
+    message_hints=("On Matrix a target is a room (!id:server, #name:server) or @person:server.",),
     address_forms=(("@", ":"), ("!", ""), ("#", ":")),
 )

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -85,8 +86,9 @@ class TelegramChannel:
             find_token(settings, context.account, context.env),
             timeout_s=float(settings.timeout_seconds),
             proxy=settings.proxy or "",
+            tries_in_parallel=settings.network.auto_select_family is not False,
         )
-        self._sender = CallSender(self._api, settings.media_max_bytes)
+        self._sender = CallSender(self._api, settings.media_max_bytes, context.on_chat_moved)
         self._translator: UpdateTranslator | None = None
         self._receive: InboundHandler | None = None  # while Telegram may send webhooks
         self._listed: list[dict[str, str]] | None = None  # the commands that were set
@@ -242,16 +244,23 @@ class TelegramChannel:
     def path(self) -> str:
         return self._settings.path
 
+    @property
+    def webhook_address(self) -> tuple[str, int] | None:
+        return self._settings.webhook_address
+
     async def _serve_webhook(self, receive: InboundHandler) -> None:
         params = {
             "url": self._settings.public_url,
             "secret_token": self._secret,
             "allowed_updates": self._wanted(),
         }
+        own = self.webhook_address
+        listener = self._context.serve_webhook(self, own) if own else nullcontext()
         self._receive = receive  # it may send a webhook before it has responded
         try:
-            await self._api.call("setWebhook", params)
-            await asyncio.Event().wait()
+            async with listener:
+                await self._api.call("setWebhook", params)
+                await asyncio.Event().wait()
         finally:
             self._receive = None
 

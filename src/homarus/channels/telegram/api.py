@@ -58,8 +58,18 @@ class TelegramRefusedError(SendError):
 class BotApiClient:
     """The calls of one bot."""
 
-    def __init__(self, root: str, token: str, *, timeout_s: float, proxy: str = "") -> None:
-        self._api = ServiceClient("Telegram", root, proxy=proxy)
+    def __init__(
+        self,
+        root: str,
+        token: str,
+        *,
+        timeout_s: float,
+        proxy: str = "",
+        tries_in_parallel: bool = True,
+    ) -> None:
+        self._api = ServiceClient(
+            "Telegram", root, proxy=proxy, tries_in_parallel=tries_in_parallel
+        )
         self._calls, self._files = f"/bot{token}/", f"/file/bot{token}"
         self._timeout_s = max(timeout_s, MIN_RESPONSE_S)
         self._users = 0

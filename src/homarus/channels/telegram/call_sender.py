@@ -5,6 +5,7 @@ Telegram cannot parse it, a group's new id, an image as a plain file.
 """
 
 import logging
+from collections.abc import Callable
 
 from homarus.channels.base import BeforeWrite
 from homarus.channels.service_client import UploadFile, load_upload
@@ -18,8 +19,10 @@ log = logging.getLogger(__name__)
 class CallSender:
     """Send the calls of one bot to its chats."""
 
-    def __init__(self, api: BotApiClient, max_bytes: int) -> None:
-        self._api, self._max_bytes = api, max_bytes
+    def __init__(
+        self, api: BotApiClient, max_bytes: int, on_chat_moved: Callable[[str, str], None]
+    ) -> None:
+        self._api, self._max_bytes, self._on_chat_moved = api, max_bytes, on_chat_moved
         self._moved: dict[str, str] = {}  # groups that became supergroups
 
     async def send(self, call: BotApiCall, before_write: BeforeWrite | None = None) -> Json:
@@ -41,8 +44,10 @@ class CallSender:
 
     def record_migration(self, chat: str, to: str) -> None:
         """Record the new id of a group that became a supergroup."""
-        log.warning("the group %s is %s now: change it in the config", chat, to)
-        self._moved[chat] = to
+        if self._moved.get(chat) != to:
+            log.warning("the group %s is %s now", chat, to)
+            self._moved[chat] = to
+            self._on_chat_moved(chat, to)
 
     async def _ask(
         self, call: BotApiCall, file: UploadFile | None, before_write: BeforeWrite | None

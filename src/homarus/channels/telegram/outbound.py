@@ -155,16 +155,12 @@ def _preview(settings: TelegramSettings) -> dict[str, Json]:
 def _keyboard(message: Outbound, settings: TelegramSettings) -> dict[str, Json]:
     if not message.extras.buttons:
         return {}
-    if not _shows_buttons(message.address.chat, settings):
+    is_group = not is_private(message.address.chat)
+    if not settings.capabilities.shows_buttons(group=is_group):
         log.info("buttons are off here (channels.telegram.capabilities.inlineButtons)")
         return {}
     rows = [row for buttons in message.extras.buttons if (row := _row(buttons))]
     return {"reply_markup": {"inline_keyboard": rows}} if rows else {}
-
-
-def _shows_buttons(chat: str, settings: TelegramSettings) -> bool:
-    scope = settings.capabilities.inline_buttons
-    return scope in {"all", "allowlist"} or scope == ("dm" if is_private(chat) else "group")
 
 
 def _row(buttons: Sequence[Button]) -> list[Json]:

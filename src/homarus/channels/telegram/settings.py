@@ -4,13 +4,13 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 
 from homarus.channels.base import SendRetryPolicy
-from homarus.config.channels import ChannelSettings
+from homarus.config.channels import ChannelFeatures, ChannelSettings
 from homarus.config.section import ConfigSection, PositiveInt
 from homarus.core.errors import ConfigError
 
@@ -22,25 +22,11 @@ WEBHOOK_PATH: Final = "/telegram-webhook"
 MAX_TEXT_UNITS: Final = 4_096
 DEFAULT_TEXT_UNITS: Final = 4_000
 DEFAULT_MEDIA_MB: Final = 50.0
+WEBHOOK_HOST, WEBHOOK_PORT = "127.0.0.1", 8787  # of a listener of its own, as OpenClaw's
+_HOST: Final = re.compile(r"[0-9A-Za-z.:_-]{1,253}(?:%[0-9A-Za-z.]{1,20})?")
 _TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,200}")
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _COMMAND: Final = re.compile(r"[a-z0-9_]{1,32}")
-
-Buttons = Literal["off", "dm", "group", "all", "allowlist"]
-
-
-class Features(ConfigSection):
-    """Where buttons are shown; `allowlist` leaves it to who may press them."""
-
-    inline_buttons: Buttons = "allowlist"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_list(cls, value: Any) -> Any:
-        if not isinstance(value, list | tuple):
-            return value
-        has = any(isinstance(word, str) and word.lower() == "inlinebuttons" for word in value)
-        return {"inlineButtons": "all" if has else "off"}
 
 
 class CommandLists(ConfigSection):
@@ -65,6 +51,15 @@ class DraftChunk(ConfigSection):
     break_preference: Literal["paragraph", "newline", "sentence"] | None = None
 
 
+class NetworkSettings(ConfigSection):
+    """How Telegram's server is reached.
+
+    Unless `auto_select_family` is false, its IPv4 and IPv6 addresses are tried in parallel.
+    """
+
+    auto_select_family: bool | None = None
+
+
 class TelegramSettings(ChannelSettings):
     """One bot."""
 
@@ -75,17 +70,17 @@ class TelegramSettings(ChannelSettings):
     webhook_secret: SecretStr | None = None
     webhook_path: str | None = None
     webhook_host: str | None = None
-    capabilities: Features = Features.model_construct()
+    webhook_port: int | None = Field(None, ge=1, le=65_535)
+    capabilities: ChannelFeatures = ChannelFeatures.model_construct()
     commands: CommandLists = CommandLists.model_construct()
     custom_commands: tuple[CustomCommand, ...] = Field((), strict=False)
     draft_chunk: DraftChunk | None = None
     link_preview: bool | None = None
     timeout_seconds: PositiveInt = 30
-    network: Mapping[str, bool] = {}  # addresses of both families are always tried
+    network: NetworkSettings = NetworkSettings.model_construct()
     proxy: str | None = Field(None, repr=False)  # it may contain a password
     reaction_level: Literal["off", "ack", "minimal", "extensive"] | None = None
     reaction_notifications: Literal["off", "own", "all"] = "off"
-    config_writes: bool | None = None
     heartbeat: Mapping[str, bool] = {}
 
     @field_validator("proxy")
@@ -94,6 +89,20 @@ class TelegramSettings(ChannelSettings):
         if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
             raise ValueError("only http:// and https:// proxies can be used")
         return proxy
+
+    @field_validator("webhook_host")
+    @classmethod
+    def _is_host(cls, host: str | None) -> str | None:
+        if host is not None and not _HOST.fullmatch(host):
+            raise ValueError("an address of this machine is expected, such as 127.0.0.1")
+        return host
+
+    @property
+    def webhook_address(self) -> tuple[str, int] | None:
+        """The address of the webhook's own listener; None: the gateway's port serves it."""
+        if not self.webhook_url or not (self.webhook_host or self.webhook_port):
+            return None
+        return self.webhook_host or WEBHOOK_HOST, self.webhook_port or WEBHOOK_PORT
 
     @property
     def text_limit(self) -> int:

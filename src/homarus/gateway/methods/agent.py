@@ -25,7 +25,7 @@ from homarus.core.errors import (
 from homarus.core.message import Address, Json, Usage
 from homarus.core.session_keys import agent_id_of, key_form, normalize_agent_id, parse_agent_key
 from homarus.core.text import one_line
-from homarus.gateway.attachments import read_images
+from homarus.gateway.attachments import max_image_bytes, read_images
 from homarus.gateway.avatars import avatar_url
 from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.methods.chat import clean
@@ -117,7 +117,8 @@ async def agent(call: MethodCall, params: AgentParams) -> Json:
         await runs.prepared(key)
     if (cached := call.gateway.answers.get(f"agent:{run_id}")) is not None:
         return cached
-    text, images = clean(params.message), read_images(params.attachments or ())
+    max_bytes = max_image_bytes(call.services.loaded.config)
+    text, images = clean(params.message), read_images(params.attachments or (), max_bytes)
     options = parse_run_options(params.thinking, params.timeout)
     options = replace(options, model=_model(call, params.model))
     if params.deliver:

@@ -11,7 +11,7 @@ from homarus.agent.commands.catalog import ParsedCommand, is_abort_request_text,
 from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Image, Json
 from homarus.core.session_keys import agent_id_of
-from homarus.gateway.attachments import decode_image, read_images
+from homarus.gateway.attachments import decode_image, max_image_bytes, read_images
 from homarus.gateway.frames import NEWEST_PROTOCOL
 from homarus.gateway.history import (
     MAX_TEXT_CHARS,
@@ -66,7 +66,8 @@ class ChatSendParams(Params):
 @method("chat.send", scope="write", params=ChatSendParams)
 async def send(call: MethodCall, params: ChatSendParams) -> Json:
     """Send a message. Answered at once; the reply comes in `chat` events of the same run."""
-    text, images = clean(params.message), read_images(params.attachments or ())
+    max_bytes = max_image_bytes(call.services.loaded.config)
+    text, images = clean(params.message), read_images(params.attachments or (), max_bytes)
     if not text.strip() and not images:
         raise InvalidRequestError("message or attachment required")
     key, _ = resolve_run_session(call, params.session_key, params.agent_id)

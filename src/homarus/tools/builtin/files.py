@@ -40,7 +40,8 @@ async def read(
 
     Long files come in parts: at most 2000 lines or 50 KB, and where to go on.
     """
-    return await asyncio.to_thread(_read, ctx.files, path, offset or 1, limit)
+    folder, _ = ctx.folder_to_read(path)
+    return await asyncio.to_thread(_read, folder, path, offset or 1, limit)
 
 
 @tool(group="fs", serial=True, aliases=("file_write",))

@@ -45,7 +45,8 @@ async def ls(
     limit: Annotated[int, Field(ge=1, le=5000, description="How many names at most")] = 500,
 ) -> str:
     """List a folder, hidden names included; folders end in /, links in @."""
-    listing = await asyncio.to_thread(ctx.files.listdir, path, limit)
+    folder, _ = ctx.folder_to_read(path)
+    listing = await asyncio.to_thread(folder.listdir, path, limit)
     lines = [_marked(entry) for entry in listing.entries]
     if listing.left_out:
         lines.append(f"\n[{listing.left_out} more names. Use a higher limit to see them.]")
@@ -61,7 +62,8 @@ async def find(
 ) -> str:
     """Find files and folders by name. Does not look into .git, node_modules and the like."""
     wanted = compile_glob(pattern)
-    return await _in_thread(lambda stop: _find(ctx.files, wanted, path, limit, stop))
+    folder = ctx.folder_to_read(path)
+    return await _in_thread(lambda stop: _find(folder, wanted, path, limit, stop))
 
 
 @tool(group="fs", idempotent=True)
@@ -81,11 +83,12 @@ async def grep(
     Does not look into .git, node_modules and the like, nor into binary files.
     """
     wanted = compile_glob(glob) if glob else lambda _path: True
+    folder, prefix = ctx.folder_to_read(path)
 
     def work(stop: threading.Event) -> str:
         matcher = make_matcher(pattern, literal=literal, ignore_case=ignore_case, stop=stop)
         try:
-            search = _GrepSearch(ctx.files, matcher, wanted, context, limit, stop)
+            search = _GrepSearch(folder, prefix, matcher, wanted, context, limit, stop)
             return search.run(path)
         finally:
             matcher.close()
@@ -109,14 +112,19 @@ def _marked(entry: DirEntry) -> str:
 
 
 def _find(
-    beneath: RootedFs, wanted: Callable[[str], bool], path: str, limit: int, stop: threading.Event
+    folder: tuple[RootedFs, str],
+    wanted: Callable[[str], bool],
+    path: str,
+    limit: int,
+    stop: threading.Event,
 ) -> str:
+    beneath, prefix = folder
     due_s = time.monotonic() + SEARCH_S
     lines: list[str] = []
     note = ""
     for count, (relative, found) in enumerate(_relative(beneath, path), 1):
         if wanted(relative):
-            lines.append(_marked(DirEntry(found.path, found.kind)))
+            lines.append(_marked(DirEntry(prefix + found.path, found.kind)))
         if len(lines) == limit:
             note = f"[stopped at {limit}. Use a higher limit or a narrower pattern.]"
         elif count == MAX_ENTRIES or time.monotonic() > due_s or stop.is_set():
@@ -140,6 +148,7 @@ class _GrepSearch:
     """One search through many files."""
 
     beneath: RootedFs
+    prefix: str  # of the paths in the result
     matcher: Matcher
     wanted: Callable[[str], bool]
     context: int
@@ -180,7 +189,8 @@ class _GrepSearch:
         self.left -= len(numbers)
         if numbers:
             lines = text.split("\n")
-            self.blocks.extend(_blocks(escape_invisible(path), lines, numbers, self.context))
+            shown = escape_invisible(self.prefix + path)
+            self.blocks.extend(_blocks(shown, lines, numbers, self.context))
 
     def _text(self, path: str) -> str | None:
         """A file's text; None for what is no text, too big, or not ours to read."""

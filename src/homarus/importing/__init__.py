@@ -1,0 +1,1 @@
+"""`homarus import`: copies sessions, memory, cron jobs and credentials from another home."""
