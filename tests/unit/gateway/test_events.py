@@ -25,7 +25,7 @@ from homarus.core.event import (
     ToolProgressed,
     ToolStarted,
 )
-from homarus.core.message import Json, Message, Text, ToolCall, ToolResult
+from homarus.core.message import Json, Message, Origin, Text, ToolCall, ToolResult
 from homarus.gateway.events import DELTA_S, EventBroadcaster
 from homarus.testing.clock import FakeClock
 from tests.unit.agent.builders import streamed_events
@@ -480,3 +480,25 @@ def test_newest_protocol_late_client_gets_full_text_then_deltas() -> None:
         assert who == "*" or told["replace"] is True
         screen.show(told)
     assert screen.text == "".join(f"w{n} " for n in range(20))
+
+
+def test_thinking_is_sent_as_a_stream_of_its_own() -> None:
+    words = [ThinkingAdded(f"t{n} ") for n in range(50)]
+    sent = play(RunStarted(), *words, TextAdded("a"), TextAdded("b"), said("ab"), RunEnded())
+    thoughts = [one for one in sent.of("agent") if one["stream"] == "thinking"]
+    assert len(thoughts) == 1, "buffered pieces are one frame"
+    assert thoughts[0]["data"]["text"] == "".join(word.delta for word in words)
+    assert [one["seq"] for one in sent.of("agent")] == [1, 2, 3, 4]
+    assert [chat["message"]["content"][0]["text"] for chat in sent.of("chat")] == ["ab", "ab"]
+
+
+def test_final_event_of_cut_answer_has_stop_reason() -> None:
+    origin = Origin("a", "p", "m", "length")
+    saved = MessageSaved(Message("assistant", (Text("Half"),), 1, origin))
+    (final,) = play(RunStarted(), saved, RunEnded()).of("chat")
+    assert (final["state"], final["stopReason"]) == ("final", "length")
+
+
+def test_final_event_names_files_of_answer_without_text() -> None:
+    (final,) = play(RunStarted(), said("MEDIA:./a.png"), RunEnded()).of("chat")
+    assert final["message"]["content"] == [{"type": "media", "path": "./a.png"}]

@@ -433,6 +433,7 @@ class DirectiveFilter:
 
     def _read_media(self, end: int) -> None:
         """Read a `MEDIA:` line; what it has besides files is text."""
+        voice: list[bool]
         text, media, *voice = split_media(self._text[self._at : end])
         if not media:
             return
