@@ -34,6 +34,20 @@ def test_agent_answers_one_question(home: Home, model_url: str) -> None:
     assert plain.out == "Hello from the mock model.\n"
 
 
+def test_agent_prints_cleaned_answer_and_names_its_files(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    text = "<think>plan</think>[[reply_to:7]] Look:\nMEDIA:./a.png\n[Tool Call: x]\nBye."
+    message = f"MOCK:bytes:7 MOCK:say:{text}§"
+    plain = home.run("agent", "--message", message)
+    assert plain.out == "Look:\nBye.\n" and "./a.png" in plain.err
+    payload = home.run("agent", "--message", message, "--json").json["result"]["payloads"][0]
+    assert (payload["text"], payload["mediaUrls"], payload["replyToId"]) == (
+        "Look:\nBye.",
+        ["./a.png"],
+        "7",
+    )
+
+
 def test_agent_next_question_continues_session(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     for text in ("MOCK:short one", "MOCK:short two"):

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_snake
 from homarus.agent.commands import catalog as commands
 from homarus.agent.context import memory_flush, pruning
 from homarus.agent.prompt import injection
-from homarus.agent.reply import blocks, typing_policy
+from homarus.agent.reply import blocks, reply_cleaner, typing_policy
 from homarus.agent.reply import reply_parser as replies
 from homarus.channels import chunk, markup
 from homarus.channels.registry import find_traits
@@ -349,7 +349,8 @@ def _limit(config: Json, channel: str, account: str | None = None) -> Json:
 
 
 def _reply(raw: str, options: Json = None) -> Json:
-    found = replies.parse_reply(raw, (options or {}).get("silentToken", silent_reply.SILENT_WORD))
+    word = (options or {}).get("silentToken", silent_reply.SILENT_WORD)
+    found = reply_cleaner.clean_reply(raw, silent_word=word)
     return {
         "text": found.text,
         "mediaUrls": found.media or None,
@@ -714,7 +715,7 @@ TABLE: dict[str, Adapter] = {
     # reply_text
     "parse_reply_directives": _reply,
     "split_media_from_output": _media,
-    "strip_reasoning_tags": replies.strip_reasoning_tags,
+    "strip_reasoning_tags": lambda text: reply_cleaner.clean_reply(text).text,
     "is_abort_trigger": commands.is_abort_trigger,
     "is_abort_request_text": _abort_request,
     "normalize_command_body": commands.normalize_command_body,

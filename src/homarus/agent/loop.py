@@ -8,6 +8,7 @@ message that comes later is left for another run.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from homarus.core.errors import AnswerTooLongError, ContextOverflowError, ProviderError
 from homarus.core.event import (
@@ -33,6 +34,9 @@ from homarus.core.message import (
 )
 from homarus.core.text import clip_middle
 from homarus.providers.base import AttemptRetried, ModelRequest, Provider, TextDelta, ThinkingDelta
+
+if TYPE_CHECKING:  # imported with the first answer
+    from homarus.agent.reply.reply_cleaner import CleanedText, ReplyCleaner
 
 MAX_SAVED_CHARS = 8_000  # of an answer that did not end
 SKIPPED = "Skipped due to queued user message."  # clients match this text
@@ -88,22 +92,29 @@ def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
 
 
 async def _call_model(context: LoopContext, request: ModelRequest) -> Message:
-    """Call the model once. Text before an error or a stop is saved, with how it ended."""
+    """Call the model once. Text before an error or a stop is saved, with how it ended.
+
+    Messages are saved as the model wrote them; the events have its text for readers.
+    """
+    from homarus.agent.reply.reply_cleaner import make_reply_cleaner
+
     texts, thoughts = list[str](), list[str]()
     answer: Message | None = None
+    cleaner = make_reply_cleaner(context.origin.provider)
     try:
         async for piece in context.provider.stream(request):
             fault_point("provider.streaming")
             match piece:
                 case TextDelta(text):
                     texts.append(text)
-                    context.emit(TextAdded(text))
+                    _emit_cleaned(context, cleaner.feed(text))
                 case ThinkingDelta(text):
                     thoughts.append(text)
                     context.emit(ThinkingAdded(text))
                 case AttemptRetried():
                     texts.clear()
                     thoughts.clear()
+                    cleaner = make_reply_cleaner(piece.then.partition("/")[0])
                     context.emit(_failed(piece))
                 case Message():  # the last piece; to leave here would end the stream in a task
                     answer = piece if piece.at_ms else replace(piece, at_ms=context.now_ms())
@@ -117,7 +128,25 @@ async def _call_model(context: LoopContext, request: ModelRequest) -> Message:
         raise
     if answer is None:
         raise AssertionError("a provider must end its stream with a Message")
+    _emit_rest(context, cleaner, "".join(texts), answer)
     return answer
+
+
+def _emit_rest(
+    context: LoopContext, cleaner: "ReplyCleaner", streamed: str, answer: Message
+) -> None:
+    """Emit what was not streamed of an answer, and what was held back."""
+    if len(answer.text) > len(streamed) and answer.text.startswith(streamed):
+        _emit_cleaned(context, cleaner.feed(answer.text[len(streamed) :]))
+    _emit_cleaned(context, cleaner.finish())
+
+
+def _emit_cleaned(context: LoopContext, cleaned: "CleanedText") -> None:
+    visible, reasoning, media = cleaned
+    if reasoning:
+        context.emit(ThinkingAdded(reasoning))
+    if visible or media:
+        context.emit(TextAdded(visible, media))
 
 
 def _failed(retried: AttemptRetried) -> AttemptFailed:

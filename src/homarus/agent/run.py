@@ -93,7 +93,7 @@ INTERRUPTED = "the run broke off"  # the error of a run that ends with the progr
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended. Every run has exactly one."""
+    """How a run ended, with its reply as readers get it. Every run has exactly one."""
 
     run_id: str
     session_key: str
@@ -105,6 +105,10 @@ class RunOutcome:
     attempts: tuple[AttemptFailed, ...] = ()
     duration_ms: int = 0
     error: HomarusError | None = None
+    media: tuple[str, ...] = ()
+    reply_to: str = ""
+    stop: str = ""
+    has_compaction_failed: bool = False
 
 
 class Run:
@@ -176,16 +180,23 @@ class Run:
             self._scope = None
 
     async def _prepare_and_loop(self) -> RunOutcome:
+        from homarus.agent.reply.reply_cleaner import clean_message
+
         # Returns the outcome instead of setting it: a run that was abandoned must not change it.
         self._loop_context = await self.prepare()
         reply = await self.loop(self._loop_context)
         origin = reply.origin
         assert origin is not None  # noqa: S101 - a provider's Message says who wrote it
+        cleaned = clean_message(reply)
+        current = self._inbounds[-1].id if cleaned.reply_to_current and self._inbounds else ""
         return RunOutcome(
             self.id,
             self.key,
             "answered",
-            text=reply.text,
+            text=cleaned.text,
+            media=cleaned.media,
+            reply_to=cleaned.reply_to or current,
+            stop=origin.stop,
             model=f"{origin.provider}/{origin.model}",
             session_id=self._context.session.session_id,
             usage=origin.usage,
@@ -527,7 +538,11 @@ class Run:
             except ContextOverflowError:
                 if not context.agent.compaction.enabled:
                     raise
-                await self._compact()
+                try:
+                    await self._compact()
+                except ContextOverflowError:
+                    self._outcome = replace(self._outcome, has_compaction_failed=True)
+                    raise
         return await run_loop(loop_context, list(context.session.messages))
 
     async def _compact(self) -> None:

@@ -26,6 +26,7 @@ from homarus.cli.options import (
 from homarus.cli.session_client import ChatAnswer, open_session_client
 from homarus.core.errors import UserError
 from homarus.core.message import Json, RunOptions
+from homarus.core.text import escape_controls
 
 STDIN = "-"  # the message that stands for what is piped in
 INPUT_S = 3.0
@@ -102,7 +103,12 @@ def command(
         warn(line)
     if answer.aborted:
         raise click.Abort
-    click.echo(json.dumps(answer.payload, ensure_ascii=False) if as_json else answer.text)
+    if as_json:
+        click.echo(json.dumps(answer.payload, ensure_ascii=False))
+        return
+    click.echo(answer.text)
+    for path in _media_paths(answer.payload):
+        warn(f"homarus: the answer names a file: {path}")
 
 
 def _read_message(words: tuple[str, ...], option: str | None) -> str:
@@ -136,6 +142,14 @@ def _has_input() -> bool:
 
 def _read_stdin() -> str:
     return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def _media_paths(payload: Mapping[str, Json]) -> list[str]:
+    """Return the paths and URLs of the files that an answer names."""
+    result = payload.get("result")
+    payloads = result.get("payloads") if isinstance(result, dict) else None
+    named = [path for reply in payloads or () for path in reply.get("mediaUrls") or ()]
+    return [escape_controls(str(path)) for path in named]
 
 
 def fallback_lines(payload: Mapping[str, Json]) -> list[str]:

@@ -32,7 +32,6 @@ from homarus.core.event import (
     TextAdded,
     ToolEnded,
     ToolStarted,
-    encode_attempt,
 )
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import (
@@ -219,7 +218,10 @@ class LocalSessionClient:
         is_merged = outcome.run_id != record.id
         if outcome.error and not is_merged:
             raise outcome.error
-        is_aborted, payload = outcome.status == "aborted", result_json(outcome)
+        from homarus.agent.reply.payloads import encode_result
+
+        is_aborted, payload = outcome.status == "aborted", encode_result(outcome.run_id, outcome)
+        payload["result"]["meta"]["agentMeta"]["sessionKey"] = outcome.session_key
         return ChatAnswer(outcome.text, is_aborted, is_merged, payload)
 
     async def status(self) -> SessionStatus:
@@ -350,6 +352,8 @@ class GatewaySessionClient:
         result = response.get("result") or {}
         result.setdefault("meta", {}).setdefault("attempts", [])
         payloads = result.get("payloads") or ()
+        if isinstance(error := result["meta"].get("error"), dict):
+            raise UnavailableError(str(error.get("message") or "the run failed"))
         text = "\n".join(str(payload.get("text") or "") for payload in payloads)
         return ChatAnswer(text, bool((result.get("meta") or {}).get("aborted")), payload=response)
 
@@ -533,7 +537,9 @@ def decode_event(payload: Mapping[str, Json]) -> EventData | None:
         return None
     match payload.get("stream"), data.get("phase"):
         case "assistant", _:
-            return TextAdded(str(data.get("delta") or ""))
+            media = data.get("mediaUrls")
+            files = tuple(map(str, media)) if isinstance(media, list) else ()
+            return TextAdded(str(data.get("delta") or ""), files)
         case "tool", "start":
             args = data.get("args")
             name, call_id = str(data.get("name")), str(data.get("toolCallId"))
@@ -576,35 +582,3 @@ def _result_text(result: Json) -> str:
     content = result.get("content") if isinstance(result, dict) else None
     texts = [str(part.get("text") or "") for part in content or () if isinstance(part, dict)]
     return "\n".join(texts)
-
-
-def result_json(outcome: "RunOutcome") -> dict[str, Json]:
-    """Return an outcome in the format that OpenClaw's command prints."""
-    provider, _, model = outcome.model.partition("/")
-    usage = outcome.usage
-    return {
-        "runId": outcome.run_id,
-        "status": "ok",
-        "summary": "completed",
-        "result": {
-            "payloads": [{"text": outcome.text, "mediaUrl": None}],
-            "meta": {
-                "durationMs": outcome.duration_ms,
-                "agentMeta": {
-                    "sessionId": outcome.session_id,
-                    "sessionKey": outcome.session_key,
-                    "provider": provider,
-                    "model": model,
-                    "usage": {
-                        "input": usage.input,
-                        "output": usage.output,
-                        "cacheRead": usage.cache_read,
-                        "cacheWrite": usage.cache_write,
-                        "total": usage.total,
-                    },
-                },
-                "attempts": [encode_attempt(failed) for failed in outcome.attempts],
-                "aborted": False,
-            },
-        },
-    }

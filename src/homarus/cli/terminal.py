@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from queue import SimpleQueue
 from typing import Final, TextIO
@@ -130,8 +130,8 @@ class TerminalView:
             self._held.append(event)
             return
         match event.data:
-            case TextAdded(delta):
-                self._write(delta)
+            case TextAdded(delta, media):
+                self._show_text(delta, media)
             case ToolStarted(call):
                 self._running[call.id] = call, event.ts_ms / 1000 - self._asked_s
                 self._end_line()
@@ -152,6 +152,12 @@ class TerminalView:
                 self._end_line()
             case _:
                 pass
+
+    def _show_text(self, text: str, media: Sequence[str]) -> None:
+        if text:
+            self._write(text)
+        for path in media:
+            self._line(f"📎 {one_line(path, 200)}")
 
     def _show_ended(self, result: ToolResult, at_ms: int) -> None:
         now_s = at_ms / 1000 - self._asked_s  # the time of a question is not the call's

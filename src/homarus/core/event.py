@@ -22,14 +22,15 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextAdded:
-    """The model streamed more text."""
+    """The model streamed more text for readers; `media` are files that the text named."""
 
     delta: str
+    media: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingAdded:
-    """The model streamed more reasoning."""
+    """The model streamed more reasoning, in a field for it or in tags of its text."""
 
     delta: str
 
@@ -128,7 +129,7 @@ EventData: TypeAlias = (
 )
 
 # Event data that the protocol has no stream for.
-_WITHOUT_STREAM = (ThinkingAdded, MessageSaved, CommandAnswered)
+_WITHOUT_STREAM = (MessageSaved, CommandAnswered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class EventEncoder:
     """
 
     def __init__(self) -> None:
-        self._text = ""
+        self._text = self._thinking = ""
         self._started_ms = 0
 
     def encode(self, event: Event) -> dict[str, Json] | None:
@@ -192,9 +193,8 @@ class EventEncoder:
 
     def _encode(self, event: Event) -> tuple[str, dict[str, Json]] | None:
         match event.data:
-            case TextAdded(delta):
-                self._text += delta
-                return "assistant", {"text": self._text, "delta": delta}
+            case TextAdded() | ThinkingAdded() as added:
+                return self._added(added)
             case RunStarted():
                 self._started_ms = event.ts_ms
                 return "lifecycle", {"phase": "start", "startedAt": event.ts_ms}
@@ -203,17 +203,25 @@ class EventEncoder:
             case ToolStarted() | ToolProgressed() | ToolEnded() as data:
                 return "tool", _tool_data(data)
             case MessageSaved():
-                self._text = ""  # the next assistant message starts with an empty text
+                self._text = self._thinking = ""  # the next assistant message starts empty
                 return None
             case AttemptFailed() as failed:
-                self._text = ""
+                self._text = self._thinking = ""
                 return "lifecycle", {"phase": "fallback", **encode_attempt(failed)}
             case CompactionStarted() | CompactionEnded() as data:
                 return "compaction", _compaction_data(data)
             case ErrorNoted(message):
                 return "error", {"message": message}
-            case ThinkingAdded() | CommandAnswered():
+            case CommandAnswered():
                 return None
+
+    def _added(self, added: TextAdded | ThinkingAdded) -> tuple[str, dict[str, Json]]:
+        if isinstance(added, ThinkingAdded):
+            self._thinking += added.delta
+            return "thinking", {"text": self._thinking, "delta": added.delta}
+        self._text += added.delta
+        files: dict[str, Json] = {"mediaUrls": list(added.media)} if added.media else {}
+        return "assistant", {"text": self._text, "delta": added.delta, **files}
 
     def _ended(self, ts_ms: int, ended: RunEnded) -> dict[str, Json]:
         attempts = [encode_attempt(failed) for failed in ended.attempts]

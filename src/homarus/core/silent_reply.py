@@ -33,10 +33,10 @@ def is_silent_text(text: str, word: str = SILENT_WORD) -> bool:
     return bool(word) and word in text and _edges(word).search(text) is not None
 
 
-def may_be_silent(text: str) -> bool:
+def may_be_silent(text: str, word: str = SILENT_WORD) -> bool:
     """Return whether a partly streamed text could become one of the tokens alone."""
     bare = text.strip(DECORATION)
-    return SILENT_WORD.startswith(bare) or ACK_WORD.startswith(bare)
+    return word.startswith(bare) or ACK_WORD.startswith(bare)
 
 
 def strip_heartbeat_ack(

@@ -1,16 +1,16 @@
 """Broadcast the events of runs to clients; one subscriber of the bus serves all connections.
 
 A run becomes `agent` events, one for each event of the bus, and `chat` events: the text so far at
-most once per 150 ms, then exactly one `final`, `aborted` or `error`. Buffered pieces of text are
-sent together: a client gets the same text in fewer frames, numbered without a gap. Tool events go
-only to connections that started or joined the run and asked for them.
+most once per 150 ms, then exactly one `final`, `aborted` or `error`. Buffered pieces of text, or
+of reasoning, are sent together: a client gets the same text in fewer frames, numbered without a
+gap. Tool events go only to connections that started or joined the run and asked for them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
-from homarus.agent.reply.reply_parser import parse_reply
+from homarus.agent.reply.reply_parser import ParsedReply
 from homarus.core.bus import Subscription
 from homarus.core.clock import Clock
 from homarus.core.event import (
@@ -22,10 +22,10 @@ from homarus.core.event import (
     RunEnded,
     RunStarted,
     TextAdded,
+    ThinkingAdded,
 )
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Message, Text
-from homarus.core.silent_reply import SILENT_WORD
 from homarus.gateway.session_subscriptions import SessionSubscriptions
 from homarus.sessions.transcript import encode_message
 
@@ -34,6 +34,7 @@ DELTA_S = 0.150
 BUS_SIZE = 100_000
 # Bounded: a run whose message steered another run never starts, and its waiters stay.
 _MAX_JOINED = 2_000
+_PIECES = (TextAdded, ThinkingAdded)
 _ONLY_VERBOSE = ("result", "partialResult")
 # Each frame repeats the complete text: the longer it is, the fewer frames are sent.
 _SLOW_TEXT_CHARS = 4_000
@@ -64,11 +65,13 @@ class LiveRun:
     run_id: str
     session_key: str
     text: str = ""  # of the message being streamed
-    last_message: str = ""  # the last complete message
+    reply: ParsedReply | None = None  # the last complete message that has text
+    stop: str = ""  # why it ended
     seq: int = 0  # of the last event sent
     last_seq: int = 0  # the bus's number of the last event processed
     started_ms: int = 0
-    buffered: list[Event] = field(default_factory=list)  # pieces of text that are not sent yet
+    buffered: list[Event] = field(default_factory=list)  # pieces of one kind, not sent yet
+    frame_chars: int = 0  # of the text that the last frame repeated
     payloads: EventEncoder = field(default_factory=EventEncoder)
     text_at_s: float = float("-inf")  # when text was last sent, in `agent` and in `chat`
     delta_at_s: float = float("-inf")
@@ -104,7 +107,9 @@ class EventBroadcaster:
                 await self._send_session_events(event)
                 continue
             run = self._runs.get(event.run_id) or self._start(event)
-            if isinstance(event.data, TextAdded):
+            if isinstance(event.data, _PIECES):
+                if run.buffered and type(run.buffered[-1].data) is not type(event.data):
+                    self._send_text(run, immediately=True)
                 run.buffered.append(event)
                 unsent[run.run_id] = run
             else:
@@ -155,7 +160,11 @@ class EventBroadcaster:
             self._sender.broadcast("agent", self._numbered(run, payload))
         match event.data:
             case MessageSaved(message) if message.role == "assistant":
-                run.last_message = message.text or run.last_message
+                if message.text:
+                    from homarus.agent.reply.reply_cleaner import clean_message
+
+                    run.reply = clean_message(message)
+                    run.stop = message.origin.stop if message.origin else ""
             case AttemptFailed():
                 run.text = run.delta_text = ""
             case RunStarted():
@@ -186,14 +195,16 @@ class EventBroadcaster:
     def _send_text(self, run: LiveRun, *, immediately: bool = False) -> None:
         """Send the buffered pieces as one event, and the text so far when it is due."""
         at_s = self._clock.monotonic()
-        if run.buffered and (immediately or at_s >= run.text_at_s + _interval_s(run.text)):
+        if run.buffered and (immediately or at_s >= run.text_at_s + _interval_s(run.frame_chars)):
             last = run.buffered[-1]
             self._check_order(run, last, last.seq - run.last_seq == len(run.buffered))
-            delta = "".join([e.data.delta for e in run.buffered if isinstance(e.data, TextAdded)])
-            payload = run.payloads.encode(replace(last, data=TextAdded(delta)))
+            payload = run.payloads.encode(replace(last, data=_join(run.buffered)))
             run.buffered.clear()
             if payload and isinstance(data := payload["data"], dict):
-                run.text, run.text_at_s = str(data["text"]), at_s
+                text = str(data["text"])
+                run.frame_chars, run.text_at_s = len(text), at_s
+                if isinstance(last.data, TextAdded):
+                    run.text = text
                 self._sender.broadcast("agent", self._numbered(run, payload), drop_if_slow=True)
         if run.text != run.delta_text and at_s >= run.delta_at_s + DELTA_S:
             self._send_delta(run)
@@ -209,18 +220,17 @@ class EventBroadcaster:
     def _send_delta(self, run: LiveRun) -> None:
         run.delta_at_s = self._clock.monotonic()
         run.delta_text = run.text
-        if not _may_be_silent(run.text):
-            continues = run.text.startswith(run.sent_text)
-            piece = run.text[len(run.sent_text) :] if continues else run.text
-            newest = _newest(piece, replaces=not continues)
-            run.sent_text = run.text
-            self._sender.broadcast("chat", self._delta(run), drop_if_slow=True, newest=newest)
+        continues = run.text.startswith(run.sent_text)
+        piece = run.text[len(run.sent_text) :] if continues else run.text
+        newest = _newest(piece, replaces=not continues)
+        run.sent_text = run.text
+        self._sender.broadcast("chat", self._delta(run), drop_if_slow=True, newest=newest)
 
     def _delta(self, run: LiveRun) -> dict[str, Json]:
         return {**_chat(run, "delta"), "message": _message(run.text, self._clock.now_ms())}
 
     def _catch_up(self, run: LiveRun, conn_id: str) -> None:
-        if run.text and not _may_be_silent(run.text):
+        if run.text:
             newest = _newest(run.sent_text, replaces=True)  # the next piece continues from there
             self._sender.send(conn_id, "chat", self._delta(run), newest=newest)
 
@@ -283,28 +293,38 @@ def _newest(delta: str, *, replaces: bool) -> dict[str, Json]:
     return {**fields, "replace": True} if replaces else fields
 
 
-def _message(text: str, at_ms: int) -> dict[str, Json]:
-    return {"role": "assistant", "content": [{"type": "text", "text": text}], "timestamp": at_ms}
+def _join(events: Sequence[Event]) -> TextAdded | ThinkingAdded:
+    """Return event data with the text of all these events, which are of one kind."""
+    pieces = [event.data for event in events if isinstance(event.data, _PIECES)]
+    delta = "".join([piece.delta for piece in pieces])
+    if isinstance(pieces[-1], ThinkingAdded):
+        return ThinkingAdded(delta)
+    return TextAdded(
+        delta, tuple(p for one in pieces if isinstance(one, TextAdded) for p in one.media)
+    )
+
+
+def _message(text: str, at_ms: int, media: Sequence[str] = ()) -> dict[str, Json]:
+    content: list[Json] = [{"type": "text", "text": text}] if text else []
+    content += [{"type": "media", "path": path} for path in media]
+    return {"role": "assistant", "content": content, "timestamp": at_ms}
 
 
 def _end_event(run: LiveRun, ended: RunEnded, at_ms: int) -> dict[str, Json]:
     """Return the one chat event that ends a run."""
     if ended.error:
         return {**_chat(run, "error"), "errorMessage": ended.error}
-    text = run.last_message or run.text
+    reply = run.reply or ParsedReply(run.text)
     body: dict[str, Json] = {}
-    if text and not parse_reply(text).silent:
-        body = {"message": _message(text, at_ms)}
+    if reply.text or reply.media:
+        body = {"message": _message(reply.text, at_ms, reply.media)}
     if ended.aborted:
         return {**_chat(run, "aborted"), "stopReason": "rpc", **body}
+    if run.stop not in {"", "stop"}:
+        body["stopReason"] = run.stop
     return {**_chat(run, "final"), **body}
 
 
-def _may_be_silent(text: str) -> bool:
-    """Return whether the text may still become the silence token, which is never shown."""
-    return SILENT_WORD.startswith(text.strip())
-
-
-def _interval_s(text: str) -> float:
-    """Return the seconds between two frames that repeat this text."""
-    return min(DELTA_S, len(text) * _INTERVAL_S_PER_CHAR) if len(text) > _SLOW_TEXT_CHARS else 0.0
+def _interval_s(chars: int) -> float:
+    """Return the seconds between two frames that repeat a text of this length."""
+    return min(DELTA_S, chars * _INTERVAL_S_PER_CHAR) if chars > _SLOW_TEXT_CHARS else 0.0

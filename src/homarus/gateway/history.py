@@ -8,7 +8,6 @@ pages through a transcript gets the id of every message, and can load one messag
 import json
 from collections.abc import Mapping, Sequence
 
-from homarus.agent.reply.reply_parser import split_media
 from homarus.core.envelope import strip_envelope
 from homarus.core.message import Json
 from homarus.core.text import utf16_len
@@ -30,6 +29,12 @@ _SHOWN_FIELDS = (
 _ABORT_FIELDS = {"aborted": bool, "origin": str, "runId": str}
 _PAGE_ENTRIES = 50  # entries read in addition to the requested messages
 _MAX_READ = 50_000
+
+
+class _File(str):
+    """The path or URL of a file that a reply names; a stored part cannot claim to be one."""
+
+    __slots__ = ()
 
 
 async def newest_path(
@@ -115,14 +120,18 @@ def show_entry(entry: TranscriptEntry, max_chars: int | None = None) -> dict[str
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return None
     role = message["role"][:40]
-    stored = _parts(message.get("content"))
-    if max_chars is None:
-        parts = [_show_part(part, role, MAX_TEXT_CHARS) for part in stored[:MAX_PARTS]]
-    else:
-        parts = _show_parts(stored, role, max_chars)
-        if len(stored) > MAX_PARTS or any(_is_cut(part, max_chars) for part in stored):
+    stored = list(enumerate(_parts(message.get("content"))))
+    is_cut = len(stored) > MAX_PARTS
+    if role == "assistant":
+        stored = _clean(stored, _str(message.get("provider")))
+    parts = _show_parts(stored[:MAX_PARTS], role, max_chars or MAX_TEXT_CHARS)
+    if max_chars is not None:
+        for index, part in parts:
+            if part["type"] == "image":
+                part["index"] = index
+        if is_cut or any(_is_cut(part, max_chars) for _, part in stored):
             marker["truncated"] = True
-    shown = {"role": role, "content": [part for part in parts if part]}
+    shown = {"role": role, "content": [part for _, part in parts]}
     if marker:
         shown["__openclaw"] = marker
     shown |= _fields(message)
@@ -130,15 +139,45 @@ def show_entry(entry: TranscriptEntry, max_chars: int | None = None) -> dict[str
     return shown
 
 
-def _show_parts(stored: list[Json], role: str, max_chars: int) -> list[dict[str, Json] | None]:
-    """Return the parts of a message, with what a client needs to load their files."""
-    parts = [_show_part(part, role, max_chars) for part in stored[:MAX_PARTS]]
-    for index, part in enumerate(parts):
-        if part and part["type"] == "image":
-            part["index"] = index
-    if role == "assistant":
-        parts += [media for part in parts if part for media in _move_media(part)]
-    return parts
+def _show_parts(
+    stored: Sequence[tuple[int, Json]], role: str, max_chars: int
+) -> list[tuple[int, dict[str, Json]]]:
+    """Return the parts of a message that are shown, by their index."""
+    parts = [(index, _show_part(part, role, max_chars)) for index, part in stored]
+    return [(index, part) for index, part in parts if part]
+
+
+def _clean(stored: list[tuple[int, Json]], provider: str) -> list[tuple[int, Json]]:
+    """Return the parts of a model's message with its texts as readers get them.
+
+    Reasoning in a text becomes a part before it, and the files that it names become parts.
+    """
+    from homarus.agent.reply.reply_cleaner import has_markup, make_reply_cleaner
+
+    texts = [at for at, (_, part) in enumerate(stored) if _text(part) is not None]
+    if not any(has_markup(_text(stored[at][1]) or "") for at in texts):
+        return stored
+    cleaner, cleaned = make_reply_cleaner(provider), list[tuple[int, Json]]()
+    for at, (index, part) in enumerate(stored):
+        if (text := _text(part)) is None:
+            cleaned.append((index, part))
+            continue
+        found = [cleaner.feed(text), *([cleaner.finish()] if at == texts[-1] else [])]
+        visible = "".join(piece.visible for piece in found)
+        reasoning = "".join(piece.reasoning for piece in found).strip()
+        parts: list[Json] = [{"type": "thinking", "thinking": reasoning}] if reasoning else []
+        parts += [{"type": "text", "text": visible}] if visible else []
+        parts += [_File(path) for piece in found for path in piece.media[:MAX_PARTS]]
+        cleaned += [(index, part) for part in parts]
+    return cleaned
+
+
+def _text(part: Json) -> str | None:
+    """Return the text of a part that has one."""
+    if isinstance(part, str):
+        return part
+    is_text = isinstance(part, dict) and part.get("type") == "text"
+    return _str(part.get("text")) if is_text else None
 
 
 def _fields(message: Mapping[str, Json]) -> dict[str, Json]:
@@ -199,6 +238,8 @@ def _parts(content: Json) -> list[Json]:
 
 
 def _show_part(part: Json, role: str, max_chars: int) -> dict[str, Json] | None:
+    if isinstance(part, _File):
+        return {"type": "media", "path": part}
     if isinstance(part, str):
         part = {"type": "text", "text": part}
     if not isinstance(part, dict):
@@ -220,14 +261,6 @@ def _show_part(part: Json, role: str, max_chars: int) -> dict[str, Json] | None:
             return _show_call(part)
         case _:
             return None
-
-
-def _move_media(part: dict[str, Json]) -> list[dict[str, Json]]:
-    """Remove the `MEDIA:` lines of a text, and return the files that they name."""
-    if part["type"] != "text" or "MEDIA:" not in part["text"]:
-        return []
-    part["text"], paths = split_media(part["text"])
-    return [{"type": "media", "path": path} for path in paths[:MAX_PARTS]]
 
 
 def _show_call(part: Mapping[str, Json]) -> dict[str, Json]:
@@ -264,10 +297,8 @@ def _cut(text: str, max_chars: int) -> str:
 
 
 def _is_cut(part: Json, max_chars: int) -> bool:
-    """Return whether a stored part has a text that is longer than is shown."""
-    if isinstance(part, str):
-        return len(part) > max_chars
-    return isinstance(part, dict) and len(_str(part.get("text"))) > max_chars
+    """Return whether a part has a text that is longer than is shown."""
+    return len(_text(part) or "") > max_chars
 
 
 def _str(value: Json) -> str:

@@ -21,11 +21,13 @@ RunStatus: TypeAlias = Literal["ok", "error", "timeout"]
 
 
 class RunFailedError(UnavailableError):
-    """A run ended without an answer; `payload` is sent with the error."""
+    """A run ended without an answer; `payload` is sent with the error, and has its `result`."""
 
-    def __init__(self, run_id: str, message: str) -> None:
+    def __init__(self, run_id: str, message: str, result: Json = None) -> None:
         super().__init__(message)
         self.payload: Json = {"runId": run_id, "status": "error", "summary": message}
+        if result is not None:
+            self.payload["result"] = result
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
 """Builders for tests: messages in short form, their wire bytes, texts cut anywhere."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from homarus.agent.reply.reply_cleaner import CleanedText, ReplyCleaner
+from homarus.core.event import EventData, TextAdded, ThinkingAdded
 from homarus.core.message import Image, Message, Origin, Part, Text, ToolResult, Usage
 from homarus.providers.anthropic_request import AnthropicMessageRenderer, turn_json
 from homarus.sessions.transcript import compaction, decode_message
@@ -44,3 +46,19 @@ def cut(text: str, steps: Sequence[int]) -> list[str]:
         pieces.append(text[at : at + step])
         at += step
     return pieces
+
+
+def streamed_events(pieces: Iterable[str]) -> Iterator[EventData]:
+    """Yield the events of an answer that a model writes in these pieces."""
+    cleaner = ReplyCleaner()
+    for piece in pieces:
+        yield from cleaned_events(cleaner.feed(piece))
+    yield from cleaned_events(cleaner.finish())
+
+
+def cleaned_events(cleaned: CleanedText) -> Iterator[EventData]:
+    """Yield the events for newly clear text."""
+    if cleaned.reasoning:
+        yield ThinkingAdded(cleaned.reasoning)
+    if cleaned.visible or cleaned.media:
+        yield TextAdded(cleaned.visible, cleaned.media)

@@ -12,6 +12,7 @@ from typing import Any
 
 from homarus.agent.reply.blocks import Block
 from homarus.agent.reply.builder import ReplyBuilder, ReplyEnd
+from homarus.agent.reply.reply_cleaner import ReplyCleaner
 from homarus.agent.reply.settings import ReplySettings
 from homarus.core.event import (
     AttemptFailed,
@@ -22,7 +23,6 @@ from homarus.core.event import (
     MessageSaved,
     RunEnded,
     RunStarted,
-    TextAdded,
     ThinkingAdded,
     ToolEnded,
     ToolStarted,
@@ -38,6 +38,7 @@ from homarus.core.message import (
     ToolResult,
     Usage,
 )
+from tests.unit.agent.builders import cleaned_events
 
 FOLDER = Path(__file__).parent / "golden"
 ADDRESS = Address("telegram", "42")
@@ -49,9 +50,13 @@ class ScenarioRun:
     def __init__(self, fields: dict[str, Any]) -> None:
         settings = ReplySettings(address=ADDRESS, **fields)
         self._builder = ReplyBuilder(settings, sends_on_save=settings.streams)
-        self._text = self._thinking = ""
+        self._start_message()
         self._calls: list[ToolCall] = []
         self._typing = False
+
+    def _start_message(self) -> None:
+        self._text = self._thinking = ""
+        self._cleaner = ReplyCleaner()
 
     def run_step(self, step: dict[str, Any]) -> list[str]:
         """Run one step; return what the chat gets."""
@@ -67,19 +72,20 @@ class ScenarioRun:
                 message = self._message(value)
                 sent = [_describe_block("send", block) for block in self._builder.save(message)]
                 return [*sent, *self._feed(MessageSaved(message))]
+            case "text":
+                self._text += value
+                events = cleaned_events(self._cleaner.feed(value))
+                return [line for data in events for line in self._feed(data)]
             case _:
                 return self._feed(self._event_data(name, value))
 
     def _event_data(self, name: str, value: Any) -> EventData:
         match name:
-            case "text":
-                self._text += value
-                return TextAdded(value)
             case "thinking":
                 self._thinking += value
                 return ThinkingAdded(value)
             case "failed":
-                self._text = self._thinking = ""
+                self._start_message()
                 return AttemptFailed("p", "m", "provider.overloaded", "busy", value)
             case "tool":
                 call = ToolCall(value.get("id", "c1"), value["name"], value.get("args", {}))
@@ -103,7 +109,7 @@ class ScenarioRun:
             parts.append(Text(text))
         usage = Usage(**value.get("usage", {}))
         origin = Origin("scripted", "p", "m", value.get("stop", "stop"), usage)
-        self._text = self._thinking = ""
+        self._start_message()
         return Message("assistant", tuple(parts), 0, origin)
 
     def _feed(self, data: EventData) -> list[str]:

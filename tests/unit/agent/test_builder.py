@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from homarus.agent.reply.blocks import Block
 from homarus.agent.reply.builder import ReplyBuilder
-from homarus.agent.reply.reply_parser import parse_reply, strip_reasoning_tags
+from homarus.agent.reply.reply_cleaner import clean_reply
 from homarus.agent.reply.settings import ReplySettings, ReplyTarget, resolve_reply_settings
 from homarus.agent.reply.typing_policy import TypingMode
 from homarus.agent.reply.wording import EMPTY
@@ -23,7 +23,7 @@ from homarus.core.event import (
 )
 from homarus.core.message import Address, Message, Origin, Text, ToolCall, ToolResult
 from homarus.sessions.levels import ReasoningLevel
-from tests.unit.agent.builders import cut
+from tests.unit.agent.builders import cut, streamed_events
 
 WORDS = st.sampled_from(
     [
@@ -62,9 +62,14 @@ def said(text: str, stop: str = "stop") -> Message:
 def tell(text: str, steps: list[int], *, sends_on_save: bool) -> list[Block]:
     """Return the blocks of an answer that comes in pieces."""
     builder = ReplyBuilder(ReplySettings(), sends_on_save=sends_on_save)
-    for piece in cut(text, steps):
-        builder.feed(TextAdded(piece))
+    for data in streamed_events(cut(text, steps)):
+        builder.feed(data)
     return [*builder.finish(said(text)).blocks]
+
+
+def feed_text(builder: ReplyBuilder, text: str) -> None:
+    for data in streamed_events([text]):
+        builder.feed(data)
 
 
 def bare(text: str) -> str:
@@ -77,7 +82,7 @@ def test_builder_any_text_sends_all_of_it_once(
     text: str, steps: list[int], sends_on_save: bool
 ) -> None:
     blocks = tell(text, steps, sends_on_save=sends_on_save)
-    reply = parse_reply(strip_reasoning_tags(text))
+    reply = clean_reply(text)
     text = "".join(block.text for block in blocks if block.kind == "text")
     if reply.silent or not bare(reply.text):
         assert not text
@@ -114,9 +119,9 @@ def test_builder_message_differing_from_deltas_is_sent() -> None:
 
 def test_builder_each_message_resets_reasoning_and_directives() -> None:
     builder = ReplyBuilder(ReplySettings(), sends_on_save=True)
-    builder.feed(TextAdded("<think>never closed"))
+    feed_text(builder, "<think>never closed")
     assert builder.save(said("<think>never closed")) == ()
-    builder.feed(TextAdded("[[reply_to:7]] One."))
+    feed_text(builder, "[[reply_to:7]] One.")
     assert builder.save(said("[[reply_to:7]] One.")) == (Block("One.", reply_to="7"),)
     builder.feed(TextAdded("Two."))
     assert builder.finish(said("Two.")).blocks == (Block("Two."),)
@@ -180,19 +185,21 @@ def test_builder_typing_follows_mode() -> None:
 
     def signs(mode: TypingMode) -> list[bool | None]:
         builder = ReplyBuilder(ReplySettings(typing=mode))
-        facts = (RunStarted(), TextAdded("NO"), TextAdded("t me"), ToolProgressed(call, "x"))
+        written = [*streamed_events(["NO", "t me"])]  # text that may be silent is no event
+        facts = (RunStarted(), *written, ToolProgressed(call, "x"))
         return [builder.feed(data) for data in facts]
 
-    assert signs("never") == [None, None, None, None]
-    assert signs("instant") == [True, None, True, True]
-    assert signs("message") == signs("thinking") == [None, None, True, True]
+    assert signs("never") == [None, None, None]
+    assert signs("instant") == [True, True, True]
+    assert signs("message") == signs("thinking") == [None, True, True]
 
 
 def test_builder_live_reasoning_only_with_reasoning_stream() -> None:
     levels: dict[ReasoningLevel, str] = {"off": "", "on": "", "stream": "hm"}
     for level, seen in levels.items():
         builder = ReplyBuilder(ReplySettings(reasoning=level))
-        builder.feed(TextAdded("<think>hm</think>x"))
+        for data in streamed_events(["<think>hm</th", "ink>x"]):
+            builder.feed(data)
         assert builder.reasoning == seen
 
 
@@ -201,11 +208,11 @@ def sent_texts(builder: ReplyBuilder, texts: list[str], *, saves: bool) -> list[
     blocks: list[Block] = []
     for text in texts[:-1]:
         message = said(text, "toolUse")
-        builder.feed(TextAdded(text))
+        feed_text(builder, text)
         if saves:
             blocks += builder.save(message)
         builder.feed(MessageSaved(message))
-    builder.feed(TextAdded(texts[-1]))
+    feed_text(builder, texts[-1])
     blocks += builder.finish(said(texts[-1])).blocks
     return [block.text for block in blocks]
 
@@ -214,7 +221,7 @@ def sent_texts(builder: ReplyBuilder, texts: list[str], *, saves: bool) -> list[
 def test_builder_sends_on_save_gives_same_blocks_as_at_end(texts: list[str]) -> None:
     at_end = sent_texts(ReplyBuilder(ReplySettings()), texts, saves=True)
     posted = sent_texts(ReplyBuilder(ReplySettings(), sends_on_save=True), texts, saves=True)
-    if not parse_reply(strip_reasoning_tags(texts[-1])).silent:  # else interim text is dropped
+    if not clean_reply(texts[-1]).silent:  # else interim text is dropped
         assert posted == at_end
 
 
@@ -234,18 +241,18 @@ def test_builder_restored_run_sends_only_unsent_blocks(texts: list[str], cut_at:
 @given(TEXTS, TEXTS, STEPS)
 def test_builder_preview_is_prefix_of_sent_text(one: str, two: str, steps: list[int]) -> None:
     builder = ReplyBuilder(ReplySettings())
-    builder.feed(TextAdded(one))
+    feed_text(builder, one)
     builder.feed(MessageSaved(said(one, "toolUse")))
     previews = []
-    for piece in cut(two, steps):
-        builder.feed(TextAdded(piece))
+    for data in streamed_events(cut(two, steps)):
+        builder.feed(data)
         previews.append(builder.preview)
     sent = "".join("\n\n".join(block.text for block in builder.finish(said(two)).blocks).split())
     assert builder.preview == ""
     for preview in previews:
         shown = "".join(preview.split())
         assert not shown or "secret" not in shown
-        if shown and not parse_reply(strip_reasoning_tags(two)).silent:
+        if shown and not clean_reply(two).silent:
             assert sent.startswith(shown[: max(0, len(shown) - 12)]) or "NO_REPLY" in one + two
 
 

@@ -351,3 +351,11 @@ def test_composer_citations_follow_chat(home: Path) -> None:
     assert "Name your source with each" in composed(ChatContext(citations="on"))
     assert "Name no file" in composed(ChatContext(citations="off"))
     assert "where that helps" in composed(NO_CHAT)
+
+
+def test_composer_final_tag_hint_depends_on_provider(home: Path) -> None:
+    hint = "answer inside <final>…</final>"
+    composer = PromptComposer()
+    assert hint not in composer.compose(agent(home), MAIN, LARGE, ()).text
+    for key in (MAIN, "agent:main:subagent:1"):
+        assert hint in composer.compose(agent(home), key, ModelInfo("minimax", "m1"), ()).text

@@ -1,13 +1,20 @@
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 import pytest
 
 from homarus.agent.loop import SKIPPED, LoopContext, run_loop
 from homarus.core.errors import OverloadedError, ProviderError
-from homarus.core.event import EventData, MessageSaved, TextAdded, ToolEnded, ToolStarted
+from homarus.core.event import (
+    EventData,
+    MessageSaved,
+    TextAdded,
+    ThinkingAdded,
+    ToolEnded,
+    ToolStarted,
+)
 from homarus.core.message import Message, Origin, Text, Thinking, ToolCall, ToolResult, user_message
-from homarus.providers.base import ModelRequest
+from homarus.providers.base import AttemptRetried, Delta, ModelRequest, TextDelta
 from homarus.testing.fakes import Hang, ScriptedProvider, assistant_message
 
 ORIGIN = Origin("scripted", "scripted", "scripted-1")
@@ -159,3 +166,35 @@ def test_loop_partial_answer_separates_thinking_from_text() -> None:
     table = LoopHarness(assistant_message(Thinking("hm"), "yes"))
     reply = table.run()
     assert (reply.thinking, reply.text) == ("hm", "yes")
+
+
+def test_loop_events_are_cleaned_and_messages_are_not() -> None:
+    raw = "<think>\nplan</think>\n[[reply_to_current]] Look:\nMEDIA:./a.png\nBye."
+    table = LoopHarness(assistant_message(raw))
+    assert table.run().text == table.saved[0].text == raw
+    texts = [data for data in table.events if isinstance(data, TextAdded)]
+    assert "".join(data.delta for data in texts) == "Look:\nBye."
+    assert [path for data in texts for path in data.media] == ["./a.png"]
+    thoughts = [data.delta for data in table.events if isinstance(data, ThinkingAdded)]
+    assert "".join(thoughts) == "\nplan"
+
+
+def test_loop_silent_answer_emits_no_text() -> None:
+    table = LoopHarness(assistant_message("NO_REPLY"))
+    table.run()
+    assert not [data for data in table.events if isinstance(data, TextAdded)]
+
+
+def test_loop_final_tag_is_enforced_for_the_fallback_provider() -> None:
+    class Failing(ScriptedProvider):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
+            yield TextDelta("<think>never closed")
+            yield AttemptRetried("scripted", "a", "overloaded", "busy", "minimax/m1 (key k)")
+            async for piece in super().stream(request):
+                yield piece
+
+    table = LoopHarness()
+    table.provider = Failing([assistant_message("plan <final>answer</final>")])
+    table.run()
+    texts = [data.delta for data in table.events if isinstance(data, TextAdded)]
+    assert "".join(texts) == "answer"

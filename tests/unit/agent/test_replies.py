@@ -6,12 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.reply.reply_parser import (
-    ParsedReply,
-    parse_reply,
-    split_media,
-    strip_reasoning_tags,
-)
+from homarus.agent.reply.reply_cleaner import clean_reply
+from homarus.agent.reply.reply_parser import ParsedReply, split_media
 
 TEXTS = st.text(st.sampled_from("[]reply_to:current <>/think`~\n MEDIA.x"), max_size=80)
 PROSE = st.text(st.sampled_from("abc .\n*_`<>[]"), max_size=40).filter(
@@ -19,27 +15,27 @@ PROSE = st.text(st.sampled_from("abc .\n*_`<>[]"), max_size=40).filter(
 )
 
 
-def test_parse_reply_tag_is_removed_alone() -> None:
+def test_clean_reply_tag_is_removed_alone() -> None:
     code = "\n\n```py\nif x:\n    y  =  1\n```"
-    assert parse_reply(f"[[reply_to_current]] Here:{code}") == ParsedReply(
+    assert clean_reply(f"[[reply_to_current]] Here:{code}") == ParsedReply(
         f"Here:{code}", reply_to_current=True
     )
 
 
-def test_parse_reply_tags_in_code_stay_text() -> None:
+def test_clean_reply_tags_in_code_stay_text() -> None:
     text = "`[[reply_to_current]]` and [[a wiki link]] and [[reply_to:]] and [[tts:hi]]\n\n"
     text += "```\n[[audio_as_voice]]\nMEDIA:./a.png\nNO_REPLY\n```"
-    assert parse_reply(text) == ParsedReply(text)
+    assert clean_reply(text) == ParsedReply(text)
 
 
-def test_parse_reply_last_reply_to_wins() -> None:
-    assert parse_reply("a [[reply_to:1]] b [[REPLY_TO: 2 ]] c") == ParsedReply(
+def test_clean_reply_last_reply_to_wins() -> None:
+    assert clean_reply("a [[reply_to:1]] b [[REPLY_TO: 2 ]] c") == ParsedReply(
         "a b c", reply_to="2"
     )
 
 
-def test_parse_reply_media_tag_is_media() -> None:
-    found = parse_reply("look [[media:./a.png]] [[media:nothing here]]\nMEDIA:b.ogg")
+def test_clean_reply_media_tag_is_media() -> None:
+    found = clean_reply("look [[media:./a.png]] [[media:nothing here]]\nMEDIA:b.ogg")
     assert found == ParsedReply("look [[media:nothing here]]", media=("b.ogg", "./a.png"))
 
 
@@ -81,20 +77,20 @@ def test_split_media_other_lines_stay_text(line: str) -> None:
 @pytest.mark.parametrize(
     "text", ["NO_REPLY", " NO_REPLY\n", "**NO_REPLY**", "`NO_REPLY`.", "NO_REPLY!"]
 )
-def test_parse_reply_silent_word_alone_is_silent(text: str) -> None:
-    assert parse_reply(text) == ParsedReply("", silent=True)
+def test_clean_reply_silent_word_alone_is_silent(text: str) -> None:
+    assert clean_reply(text) == ParsedReply("", silent=True)
 
 
-def test_parse_reply_silent_word_with_answer_keeps_answer() -> None:
-    assert parse_reply("It is done.\n\nNO_REPLY") == ParsedReply("It is done.")
-    assert parse_reply("Say NO_REPLY to be silent") == ParsedReply("Say NO_REPLY to be silent")
-    assert parse_reply("MEDIA:./a.png\nNO_REPLY") == ParsedReply("", media=("./a.png",))
-    assert parse_reply("NO_REPLY_LATER") == ParsedReply("NO_REPLY_LATER")
+def test_clean_reply_silent_word_with_answer_keeps_answer() -> None:
+    assert clean_reply("It is done.\n\nNO_REPLY") == ParsedReply("It is done.")
+    assert clean_reply("Say NO_REPLY to be silent") == ParsedReply("Say NO_REPLY to be silent")
+    assert clean_reply("MEDIA:./a.png\nNO_REPLY") == ParsedReply("", media=("./a.png",))
+    assert clean_reply("NO_REPLY_LATER") == ParsedReply("NO_REPLY_LATER")
 
 
-def test_parse_reply_empty_text_is_not_silent() -> None:
-    assert parse_reply("") == ParsedReply("")
-    assert parse_reply("[[reply_to_current]]") == ParsedReply("", reply_to_current=True)
+def test_clean_reply_empty_text_is_not_silent() -> None:
+    assert clean_reply("") == ParsedReply("")
+    assert clean_reply("[[reply_to_current]]") == ParsedReply("", reply_to_current=True)
 
 
 @pytest.mark.parametrize(
@@ -116,29 +112,27 @@ def test_parse_reply_empty_text_is_not_silent() -> None:
     ],
 )
 def test_strip_reasoning_keeps_answer(text: str, shown: str) -> None:
-    assert strip_reasoning_tags(text) == shown
+    assert clean_reply(text).text == shown
 
 
 @given(PROSE, st.text(st.sampled_from("xyz`~\n ([<"), max_size=40), PROSE)
 def test_strip_reasoning_removes_all_reasoning(before: str, secret: str, after: str) -> None:
     lead = before.replace("`", "").replace("<", "")
-    shown = strip_reasoning_tags(f"{lead}<think>{secret}</think>{after.replace('<', '')}")
+    shown = clean_reply(f"{lead}<think>{secret}</think>{after.replace('<', '')}").text
     assert not set("xyz") & set(shown)
     assert "".join(shown.split()) == "".join((lead + after.replace("<", "")).split())
 
 
 @given(PROSE)
-def test_parse_reply_plain_text_is_unchanged(text: str) -> None:
-    assert strip_reasoning_tags(text) == text
-    assert parse_reply(text) == ParsedReply(text.strip())
+def test_clean_reply_plain_text_is_unchanged(text: str) -> None:
+    assert clean_reply(text) == ParsedReply(text.strip())
 
 
 @given(TEXTS)
-def test_parse_reply_any_text_adds_nothing(text: str) -> None:
-    reply = parse_reply(text)
+def test_clean_reply_any_text_adds_nothing(text: str) -> None:
+    reply = clean_reply(text)
     rest = iter(text)
     assert all(ch in rest for ch in reply.text if not ch.isspace())
-    strip_reasoning_tags(text)
 
 
 HOSTILE = [
@@ -162,8 +156,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:12]))
-def test_parse_reply_megabyte_is_linear(text: str) -> None:
+def test_clean_reply_megabyte_is_linear(text: str) -> None:
     started = time.process_time()
-    parse_reply(text)
-    strip_reasoning_tags(text)
+    clean_reply(text)
     assert time.process_time() - started < 10

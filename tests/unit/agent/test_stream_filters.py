@@ -1,14 +1,20 @@
 """Filtering a model's text while it is being written."""
 
-import re
 import time
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from homarus.agent.reply.reply_parser import parse_reply, strip_reasoning_tags
-from homarus.agent.reply.stream_filters import DirectiveFilter, ReasoningFilter
+from homarus.agent.reply.reply_cleaner import (
+    CleanedText,
+    ReplyCleaner,
+    clean_message,
+    clean_reply,
+)
+from homarus.agent.reply.reply_parser import uses_final_tag
+from homarus.agent.reply.stream_filters import ReasoningFilter
+from homarus.core.message import Message, Origin, Text, Thinking
 from tests.unit.agent.builders import cut
 
 PIECES = [
@@ -23,6 +29,8 @@ PIECES = [
     ),
     *("`", "``", "```", "~~~", "py", "<", "</", "thin", "k", ">", "antml:"),
     *("[[reply_to_current]]", "[[reply_to: 7]]", "[[", "]]", "[", "MEDIA:", "./a.png", "NO_REPLY"),
+    *("[Tool Call: x (ID: 1)]", "[Tool Result for ID 1]", "Arguments:", '{"a": "', '"}', "[tool "),
+    *("[[media:", "./b.png]]", "*", "NO", "_REPLY", "(", "\r"),
     *("\n", "\n\n", "a", "b ", "  ", "x", " ", "    "),
 ]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=16).map("".join)
@@ -35,29 +43,102 @@ def split(pieces: list[str]) -> tuple[str, str]:
     return "".join(one.visible for one in found), "".join(one.reasoning for one in found)
 
 
-def flat(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
+@example("x [[Tool Call: a]]", [1], False)
+@example("`" * 2_001 + "a" + "`" * 2_001 + "<think>b", [999], False)
+@example("``` " + "a" * 300 + " ` <think>b", [7], False)
+@example("*\nNO_REPLY\n*", [1], False)
+@example("plan <final>a</final> b <final>c", [3], True)
+@settings(max_examples=600)
+@given(TEXTS, STEPS, st.booleans())
+def test_reply_cleaner_any_deltas_equal_complete_text(
+    text: str, steps: list[int], final_only: bool
+) -> None:
+    whole, cleaner = clean_reply(text, final_only=final_only), ReplyCleaner(final_only=final_only)
+    shown = ""
+    found = [CleanedText()]
+    for piece in cut(text, steps):
+        found.append(cleaner.feed(piece))
+        shown += found[-1].visible
+        assert whole.text.startswith(shown), "nothing is shown that is removed later"
+    found.append(cleaner.finish())
+    assert "".join(piece.visible for piece in found) == whole.text == whole.text.strip()
+    assert "".join(piece.reasoning for piece in found) == whole.reasoning
+    assert sorted(path for piece in found for path in piece.media) == sorted(whole.media)
 
 
-@settings(max_examples=500)
-@given(TEXTS, STEPS)
-def test_reasoning_filter_any_cuts_equal_full_parse(text: str, steps: list[int]) -> None:
-    assert split(cut(text, steps))[0].strip() == strip_reasoning_tags(text).strip()
+@pytest.mark.parametrize("text", ["<think>", "[[reply_to_current]]", "[Tool Call: x]", "NO_REPLY"])
+def test_reply_cleaner_split_tag_is_never_shown(text: str) -> None:
+    for at in range(1, len(text)):
+        cleaner = ReplyCleaner()
+        assert cleaner.feed(text[:at]).visible == ""
+        assert cleaner.feed(text[at:]).visible + cleaner.finish().visible == ""
 
 
-@example("    ```[[reply_to_current]]", [1])
-@settings(max_examples=500)
-@given(TEXTS, STEPS)
-def test_directive_filter_any_cuts_equal_full_parse(text: str, steps: list[int]) -> None:
-    asides = DirectiveFilter()
-    shown = "".join([*(asides.feed(piece) for piece in cut(text, steps)), asides.finish()])
-    reply = parse_reply(text)
-    if reply.silent or "NO_REPLY" in shown:  # the complete text decides that
-        return
-    assert flat(shown) == flat(reply.text)
-    asked = asides.directives
-    assert (sorted(asked.media), asked.reply_to) == (sorted(reply.media), reply.reply_to)
-    assert asked.reply_to_current == reply.reply_to_current
+def test_reply_cleaner_text_after_tag_is_shown_at_once() -> None:
+    cleaner = ReplyCleaner()
+    assert cleaner.feed("[[reply_to_current]] Good ").visible == "Good"
+    assert cleaner.feed("day, ").visible == " day,"
+    assert cleaner.feed("Ann").visible == " Ann"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('a\n[Tool Call: read (ID: x)]\nArguments: {"p": "}\\"{"}\nb', "a\nb"),
+        ("a [tool call: read] b", "a b"),
+        ("[Tool Call: read]\nArguments:\n{\n}\n\nDone.", "Done."),
+        ("[Tool Call: read]\nArguments: {never closed", ""),
+        ("[Tool Call: a]\n[Tool Result for ID 1]\nx\ny\n[Tool Call: b]\nDone.", "Done."),
+        ("Said.\n[Tool Result for ID 1]\nx\ny", "Said."),
+        (
+            "`[Tool Call: x]`\n```\n[Tool Call: y]\n```",
+            "`[Tool Call: x]`\n```\n[Tool Call: y]\n```",
+        ),
+        ("[Tool Call: docs](https://a.example)", "[Tool Call: docs](https://a.example)"),
+        ("[Tool Call: never closed", "[Tool Call: never closed"),
+    ],
+)
+def test_reply_cleaner_removes_tool_calls_written_as_text(text: str, shown: str) -> None:
+    assert clean_reply(text).text == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plan\n<final>The answer.</final>\nmore", "The answer."),
+        ("<think>x</think>plan <final>a ", "a"),
+        ("<final>a</final> x <final> b</final>", "a b"),
+        ("<think>x</think>The model ignored the hint.", "The model ignored the hint."),
+        ("use `<final>` here", "use `<final>` here"),
+        ("stray</final> text", "stray text"),
+    ],
+)
+def test_reply_cleaner_final_only_shows_final_text_alone(text: str, shown: str) -> None:
+    assert clean_reply(text, final_only=True).text == shown
+
+
+@pytest.mark.parametrize(
+    ("provider", "is_used"),
+    [
+        ("google-gemini-cli", True),
+        ("google-generative-ai", True),
+        ("my-google-antigravity", True),
+        (" MiniMax-portal", True),
+        ("google", False),
+        ("ollama", False),
+        ("", False),
+    ],
+)
+def test_uses_final_tag_depends_on_provider(provider: str, is_used: bool) -> None:
+    assert uses_final_tag(provider) is is_used
+    text = "plan <final>a</final>"
+    message = Message("assistant", (Text(text),), 0, Origin("x", provider, "m"))
+    assert clean_message(message).text == ("a" if is_used else "plan a")
+
+
+def test_clean_message_reasoning_is_complete() -> None:
+    message = Message("assistant", (Thinking("one"), Text("<think>two</think>a")), 0)
+    assert clean_message(message).reasoning == "one\n\ntwo"
 
 
 def test_reasoning_filter_returns_reasoning_separately() -> None:
@@ -90,15 +171,31 @@ def test_reasoning_filter_unclosed_inline_code_is_released() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["word ", "< a ", "`a <", "[[ab", "<think ", "<thin", "<", "[", " ", ".", "\n", "`"]
+    "piece",
+    [
+        "word ",
+        "< a ",
+        "`a <",
+        "[[ab",
+        "<think ",
+        "<thin",
+        "<",
+        "[",
+        " ",
+        ".",
+        "\n",
+        "`",
+        "MEDIA:",
+        "{",
+    ],
 )
 def test_stream_filters_time_is_linear(piece: str) -> None:
     def spent_s(count: int) -> float:
         begun = time.process_time()
-        tags, asides = ReasoningFilter(), DirectiveFilter()
+        cleaner = ReplyCleaner()
         for _ in range(count):
-            asides.feed(tags.feed(piece).visible)
-        asides.finish()
+            cleaner.feed(piece)
+        cleaner.finish()
         return time.process_time() - begun
 
     spent_s(100)

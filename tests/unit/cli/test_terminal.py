@@ -85,3 +85,8 @@ def test_view_failed_attempts_are_shown_and_kept_until_next_run() -> None:
     assert out.getvalue() == "↻ p/m: busy; next: p/n in 3 s\n" and view.attempts == [failed]
     view.show(Event("next", "session", 1, 0, RunStarted()))
     assert view.attempts == []
+
+
+def test_view_files_of_answer_are_printed_as_lines() -> None:
+    out = shown(TextAdded("Look:", ("./a\x1b[2J.png",)), TextAdded("", ("./b.png",)), RunEnded())
+    assert out == "Look:\n📎 ./a\\u{1b}[2J.png\n📎 ./b.png\n"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from homarus.core.event import (
     AttemptFailed,
+    CommandAnswered,
     CompactionEnded,
     CompactionStarted,
     Emitter,
@@ -160,12 +161,29 @@ def test_encoder_failed_attempt_discards_its_text() -> None:
 def test_emitter_data_without_stream_leaves_no_gap_in_seq() -> None:
     seen = wire(
         RunStarted(),
-        ThinkingAdded("hm"),
         TextAdded("a"),
+        CommandAnswered("b"),
         MessageSaved(user_message("x")),
         RunEnded(),
     )
     assert [one["seq"] for one in seen] == [1, 2, 3]
+
+
+def test_encoder_thinking_is_a_stream_of_its_own() -> None:
+    seen = wire(ThinkingAdded("h"), TextAdded("a"), ThinkingAdded("m"), TextAdded("b"))
+    assert [(one["stream"], one["data"]) for one in seen] == [
+        ("thinking", {"text": "h", "delta": "h"}),
+        ("assistant", {"text": "a", "delta": "a"}),
+        ("thinking", {"text": "hm", "delta": "m"}),
+        ("assistant", {"text": "ab", "delta": "b"}),
+    ]
+    saved = MessageSaved(user_message("x"))
+    assert wire(ThinkingAdded("h"), saved, ThinkingAdded("m"))[-1]["data"]["text"] == "m"
+
+
+def test_encoder_text_that_names_files_has_media_urls() -> None:
+    (seen,) = wire(TextAdded("Look:", ("./a.png",)))
+    assert seen["data"] == {"text": "Look:", "delta": "Look:", "mediaUrls": ["./a.png"]}
 
 
 anything = st.one_of(
@@ -192,6 +210,7 @@ def test_emitter_any_run_has_seq_from_one_and_json_payloads(all_data: list[Event
     assert {one["stream"] for one in seen} <= {
         "lifecycle",
         "assistant",
+        "thinking",
         "tool",
         "compaction",
         "error",

@@ -25,9 +25,10 @@ from homarus.core.event import (
     ToolProgressed,
     ToolStarted,
 )
-from homarus.core.message import Json, Message, Text, ToolCall, ToolResult
+from homarus.core.message import Json, Message, Origin, Text, ToolCall, ToolResult
 from homarus.gateway.events import DELTA_S, EventBroadcaster
 from homarus.testing.clock import FakeClock
+from tests.unit.agent.builders import streamed_events
 from tests.waiting import settle
 
 FRAMES = Path(__file__).parents[2] / "data" / "frames"
@@ -236,7 +237,7 @@ def test_failed_run_ends_with_error_and_stopped_one_with_its_text() -> None:
 
 
 def test_silent_reply_sends_final_without_message() -> None:
-    sent = play(RunStarted(), TextAdded("NO_"), TextAdded("REPLY"), said("NO_REPLY"), RunEnded())
+    sent = play(RunStarted(), *streamed_events(["NO_", "REPLY"]), said("NO_REPLY"), RunEnded())
     assert [(c["state"], "message" in c) for c in sent.of("chat")] == [("final", False)]
 
 
@@ -454,7 +455,7 @@ def test_newest_protocol_restarted_answer_replaces_the_text() -> None:
 
 @pytest.mark.parametrize("silent", ["NO", "NO_REPLY"])
 def test_newest_protocol_possible_silence_comes_with_the_next_delta(silent: str) -> None:
-    sent = play(RunStarted(), TextAdded(silent), TextAdded(" way"), gap_s=0.2)
+    sent = play(RunStarted(), *streamed_events([silent, " way"]), gap_s=0.2)
     assert [told for _, told in sent.newest] == [{"deltaText": f"{silent} way"}]
 
 
@@ -479,3 +480,25 @@ def test_newest_protocol_late_client_gets_full_text_then_deltas() -> None:
         assert who == "*" or told["replace"] is True
         screen.show(told)
     assert screen.text == "".join(f"w{n} " for n in range(20))
+
+
+def test_thinking_is_sent_as_a_stream_of_its_own() -> None:
+    words = [ThinkingAdded(f"t{n} ") for n in range(50)]
+    sent = play(RunStarted(), *words, TextAdded("a"), TextAdded("b"), said("ab"), RunEnded())
+    thoughts = [one for one in sent.of("agent") if one["stream"] == "thinking"]
+    assert len(thoughts) == 1, "buffered pieces are one frame"
+    assert thoughts[0]["data"]["text"] == "".join(word.delta for word in words)
+    assert [one["seq"] for one in sent.of("agent")] == [1, 2, 3, 4]
+    assert [chat["message"]["content"][0]["text"] for chat in sent.of("chat")] == ["ab", "ab"]
+
+
+def test_final_event_of_cut_answer_has_stop_reason() -> None:
+    origin = Origin("a", "p", "m", "length")
+    saved = MessageSaved(Message("assistant", (Text("Half"),), 1, origin))
+    (final,) = play(RunStarted(), saved, RunEnded()).of("chat")
+    assert (final["state"], final["stopReason"]) == ("final", "length")
+
+
+def test_final_event_names_files_of_answer_without_text() -> None:
+    (final,) = play(RunStarted(), said("MEDIA:./a.png"), RunEnded()).of("chat")
+    assert final["message"]["content"] == [{"type": "media", "path": "./a.png"}]

@@ -1,12 +1,24 @@
 """The methods `agent`, `agent.wait` and `agent.identity.get`."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from homarus.core.errors import BadRequestError, HomarusError, InvalidRequestError, UnavailableError
+from homarus.agent.reply.payloads import encode_result
+from homarus.agent.run import RunOutcome
+from homarus.core.errors import (
+    AuthError,
+    BadRequestError,
+    ContextOverflowError,
+    HomarusError,
+    ImageTooLargeError,
+    InvalidRequestError,
+    ProviderError,
+    UnavailableError,
+)
 from homarus.gateway.run_tracker import RunFailedError
 from homarus.testing.fakes import Hang
 from tests.unit.gateway.app_harness import Harness, answer, run
@@ -183,3 +195,54 @@ async def test_agent_identity_is_read_from_file(tmp_path: Path) -> None:
             await it.ask("agent.identity.get", agentId="nobody")
         with pytest.raises(InvalidRequestError, match="does not match"):
             await it.ask("agent.identity.get", agentId="ops", sessionKey="agent:main:x")
+
+
+async def test_agent_result_has_media_and_reply_target(tmp_path: Path) -> None:
+    text = "<think>x</think>[[reply_to: 7]] Look:\nMEDIA:./a.png\nMEDIA:./b.png"
+    async with run(tmp_path, answer(text), answer("[[reply_to_current]]hi")) as it:
+        final = await it.ask("agent", asks("hi"))
+        payload = {"text": "Look:", "mediaUrl": "./a.png", "mediaUrls": ["./a.png", "./b.png"]}
+        assert final["result"]["payloads"] == [{**payload, "replyToId": "7"}]
+        quoted = await it.ask("agent", asks("hi", "s"))
+        assert quoted["result"]["payloads"][0]["replyToId"] == "s"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ContextOverflowError("too long"), "compaction_failure"),
+        (ImageTooLargeError("a picture"), "image_size"),
+        (BadRequestError("messages: roles must alternate"), "role_ordering"),
+    ],
+)
+async def test_agent_error_of_known_kind_is_an_answer(
+    error: ProviderError, kind: str, tmp_path: Path
+) -> None:
+    async with run(tmp_path, *[error] * 9) as it:
+        final = await it.ask("agent", asks("hi"))
+        assert final["status"] == "ok"
+        (payload,) = final["result"]["payloads"]
+        assert payload["isError"] is True and payload["text"]
+        assert final["result"]["meta"]["error"]["kind"] == kind
+        assert final["result"]["meta"]["error"]["message"]
+
+
+async def test_agent_other_error_has_its_result(tmp_path: Path) -> None:
+    async with run(tmp_path, AuthError("no key")) as it:
+        with pytest.raises(RunFailedError) as failed:
+            await it.ask("agent", asks("hi"))
+        result = failed.value.payload["result"]
+        assert result["payloads"][0]["isError"] is True
+        assert result["meta"]["error"]["kind"] == "provider.auth"
+
+
+def test_encode_result_has_stop_reason_of_incomplete_answer() -> None:
+    outcome = RunOutcome("r", "k", "answered", text="Half", stop="length")
+    assert encode_result("r", outcome)["result"]["meta"]["stopReason"] == "length"
+    complete = encode_result("r", replace(outcome, stop="stop"))
+    assert "stopReason" not in complete["result"]["meta"]
+
+
+def test_encode_result_overflow_without_compaction_is_of_its_own_kind() -> None:
+    outcome = RunOutcome("r", "k", "failed", error=ContextOverflowError("too long"))
+    assert encode_result("r", outcome)["result"]["meta"]["error"]["kind"] == "context_overflow"

@@ -481,3 +481,71 @@ async def test_chat_message_get_returns_images_of_user_and_agent(tmp_path: Path)
         for path in ("/etc/passwd", "other.png"):  # no image of the workspace; not in the message
             refused = await it.ask("chat.message.get", {**found, "media": path})
             assert refused == {"ok": False, "unavailableReason": "not_visible"}
+
+
+MARKED = "<think>plan</think>[[reply_to:7]] Look:\n[Tool Call: x]\nMEDIA:./a.png\nBye."
+
+
+def show_assistant(*parts: Any, provider: str = "p", max_chars: int | None = None) -> Any:
+    message = {"role": "assistant", "content": [*parts], "provider": provider}
+    stored = TranscriptEntry("a", None, "message", 5, {"message": message})
+    return show_history([stored], 10, max_chars)[0]
+
+
+@pytest.mark.parametrize("max_chars", [None, 4_000])
+def test_chat_history_reply_is_cleaned(max_chars: int | None) -> None:
+    shown = show_assistant({"type": "text", "text": MARKED}, max_chars=max_chars)
+    assert shown["content"] == [
+        {"type": "thinking", "thinking": "plan"},
+        {"type": "text", "text": "Look:\nBye."},
+        {"type": "media", "path": "./a.png"},
+    ]
+    kept = show_assistant(MARKED.replace("think>", "b>").partition("[[")[0] + "x ")
+    assert kept["content"] == [{"type": "text", "text": "<b>plan</b>x "}], "as it is stored"
+
+
+def test_chat_history_reasoning_over_several_parts_is_cleaned() -> None:
+    call = {"type": "toolCall", "id": "c", "name": "read", "arguments": {}}
+    image = {"type": "image", "data": "QUJD", "mimeType": "image/png"}
+    shown = show_assistant("<think>a", call, "b</think>Done.", image, max_chars=100)
+    kinds = [part["type"] for part in shown["content"]]
+    assert kinds == ["thinking", "toolCall", "thinking", "text", "image"]
+    assert shown["content"][3]["text"] == "Done."
+    assert shown["content"][4]["index"] == 3, "the index of the stored part loads it"
+
+
+def test_chat_history_text_is_cut_after_it_is_cleaned() -> None:
+    shown = show_assistant(f"<think>{'x' * 500}</think>Short.", max_chars=20)
+    assert shown["content"][-1]["text"] == "Short."
+    assert "truncated" not in shown["__openclaw"]
+
+
+def test_chat_history_final_tag_is_enforced_by_provider() -> None:
+    text = "plan <final>answer</final>"
+    assert show_assistant(text, provider="minimax")["content"][0]["text"] == "answer"
+    assert show_assistant(text)["content"][0]["text"] == "plan answer"
+
+
+def test_chat_history_stored_part_cannot_name_a_file() -> None:
+    shown = show_assistant({"type": "media", "path": "/etc/passwd"}, "Hello.", "[[x]]")
+    assert [part["type"] for part in shown["content"]] == ["text", "text"]
+
+
+async def test_reply_is_cleaned_for_events_and_previews(tmp_path: Path) -> None:
+    async with run(tmp_path, answer(MARKED)) as it:
+        await it.send("hi", "a")
+        final = it.gateway.chats("a")[-1]
+        assert [part.get("text", part.get("path")) for part in final["message"]["content"]] == [
+            "Look:\nBye.",
+            "./a.png",
+        ]
+        seen = [payload for name, payload, *_ in it.gateway.broadcasts if name == "agent"]
+        pieces = [one["data"] for one in seen if one["stream"] == "assistant"]
+        assert "".join(one["delta"] for one in pieces) == "Look:\nBye."
+        assert [path for one in pieces for path in one.get("mediaUrls", ())] == ["./a.png"]
+        thoughts = [one["data"]["delta"] for one in seen if one["stream"] == "thinking"]
+        assert "".join(thoughts) == "plan"
+        preview = await it.ask("sessions.preview", keys=["main"])
+        assert preview["previews"][0]["items"][-1]["text"] == "Look:\nBye."
+        stored = (await it.app.control.load("agent:main:main")).messages[-1]
+        assert stored.text == MARKED, "the transcript keeps what the model wrote"

@@ -43,6 +43,7 @@ from homarus.agent.prompt.injection import (
 from homarus.agent.prompt.repo_root import find_repo_root
 from homarus.agent.prompt.report import PromptReport, ReportContext
 from homarus.agent.prompt.workspace_files import WorkspaceFileReader
+from homarus.agent.reply.reply_parser import uses_final_tag
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.installation import find_docs
 from homarus.core.message import Json
@@ -130,6 +131,7 @@ class PromptComposer:
             docs=self._docs if "exec" in names or (agent.docs and "read" in names) else "",
             owners=surface.owners,
             timezone=agent.timezone,
+            reasoning_tags=uses_final_tag(model.provider),
             reply_tags=writes,
             reactions=chat.reactions if writes else "",
             group=_group(key, entry) if kind == "group" else None,

@@ -19,7 +19,7 @@ from typing import Literal
 
 from homarus.agent.reply.blocks import Block
 from homarus.agent.reply.duplicate_filter import SentTexts
-from homarus.agent.reply.message_stream import MessageStream
+from homarus.agent.reply.reply_cleaner import clean_message
 from homarus.agent.reply.reply_parser import ParsedReply
 from homarus.agent.reply.settings import ReplySettings, ReplyTarget, resolve_reply_settings
 from homarus.agent.reply.typing_policy import is_activity
@@ -72,7 +72,8 @@ class ReplyBuilder:
         self._settings, self._sends_on_save = settings, sends_on_save
         self._is_heartbeat = settings.ack_max_chars is not None
         self._sent_texts = SentTexts(settings.address)
-        self._stream = MessageStream()
+        self._texts: list[str] = []  # of the message being written
+        self._thoughts: list[str] = []
         self._calls: dict[str, ToolCall] = {}
         self._failed_tool = ""  # the last that failed, until a call of it succeeds
         self._pending: list[Block] = []
@@ -87,7 +88,7 @@ class ReplyBuilder:
     @property
     def visible(self) -> str:
         """The visible text of the message being written; "" while it may become silent."""
-        return self._stream.visible
+        return "".join(self._texts)
 
     @property
     def preview(self) -> str:
@@ -109,15 +110,16 @@ class ReplyBuilder:
     @property
     def reasoning(self) -> str:
         """The model's reasoning so far, where it is to be shown live."""
-        return self._stream.reasoning if self._settings.reasoning == "stream" else ""
+        return "".join(self._thoughts) if self._settings.reasoning == "stream" else ""
 
     def feed(self, data: EventData) -> bool | None:
         """Read one event; return whether typing is switched on or off, None for no change."""
         match data:
             case TextAdded(delta):
-                self._stream.add_text(delta)
+                if delta:
+                    self._texts.append(delta)
             case ThinkingAdded(delta):
-                self._stream.add_reasoning(delta)
+                self._thoughts.append(delta)
             case MessageSaved(message):
                 if message.role == "assistant" and message is not self._read:
                     self._add_message(message)
@@ -125,13 +127,13 @@ class ReplyBuilder:
                 self._add_tool(data)
             case AttemptFailed(then=then):
                 provider, _, model = then.partition(" ")[0].partition("/")
-                self._stream = MessageStream()
+                self._start_message()
                 self._set_prefix(provider, model)
             case _:
                 self._add_notice(data)
         if isinstance(data, RunEnded):
             return False
-        mode, has_text = self._settings.typing, self._stream.has_visible_text
+        mode, has_text = self._settings.typing, bool(self._texts)
         return is_activity(mode, data, has_text=has_text) or None
 
     def save(self, message: Message) -> tuple[Block, ...]:
@@ -178,24 +180,24 @@ class ReplyBuilder:
 
     def fail(self, error: str) -> tuple[Block, ...]:
         """Return what is left to send of a run without an answer, and the error for its user."""
-        self._stream = MessageStream()
+        self._start_message()
         pending, self._pending = self._pending, []
         return (*pending, self._decorated(Block(error, "error"))) if error else tuple(pending)
 
     def _add_message(self, message: Message) -> None:
         """Add the blocks of a complete message."""
-        stream, origin = self._stream, message.origin
-        self._stream = MessageStream()
+        origin = message.origin
+        self._start_message()
         if origin:
             self._usage += origin.usage
         if origin and origin.stop == "aborted":  # a person stopped it: it is not sent
             return
-        reply = stream.end(message)
+        reply = clean_message(message)
         self._is_silent = self._is_silent_reply(reply) and not reply.media
         if self._is_silent:
             return
-        if self._settings.reasoning == "on" and stream.reasoning.strip():
-            self._add(Block(reasoning_text(stream.reasoning), "reasoning"))
+        if self._settings.reasoning == "on" and reply.reasoning.strip():
+            self._add(Block(reasoning_text(reply.reasoning), "reasoning"))
         text = self._unsent_text(reply.text)
         if text or reply.media:
             block = Block(
@@ -208,6 +210,10 @@ class ReplyBuilder:
             self._add(block)
         if not message.calls:  # an answer; later messages answer a steering message
             self._answered = len(self._pending)
+
+    def _start_message(self) -> None:
+        self._texts.clear()
+        self._thoughts.clear()
 
     def _unsent_text(self, text: str) -> str:
         """Return the text without a heartbeat word; "" when it is empty or was sent by a tool."""

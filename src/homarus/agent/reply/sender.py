@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from homarus.agent.reply.reply_parser import parse_reply
 from homarus.core.message import Address, Extras, Inbound, Media, Message, Outbound
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import Refusal
@@ -113,7 +112,9 @@ class ReplySender:
     async def records_for_reply(self, reply: Message) -> tuple[ReplyStatus, list[OutboxRecord]]:
         """Return the status and the remaining records of a run by its last message."""
         if self._builder is None:
-            return "silent" if parse_reply(reply.text).silent else "answered", []
+            from homarus.agent.reply.reply_cleaner import clean_message
+
+            return "silent" if clean_message(reply).silent else "answered", []
         if self._is_muted:
             return "silent", []
         end = self._builder.finish(reply)

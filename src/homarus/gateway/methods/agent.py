@@ -9,7 +9,8 @@ from pydantic import Field
 from homarus import __version__
 from homarus.agent.commands.catalog import parse_reset
 from homarus.agent.prompt.identity_file import find_identity
-from homarus.agent.reply.reply_parser import parse_reply
+from homarus.agent.reply.payloads import encode_result, is_answered
+from homarus.agent.reply.reply_parser import ParsedReply
 from homarus.agent.run import RunOutcome
 from homarus.channels.registry import find_traits
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
@@ -21,7 +22,6 @@ from homarus.core.errors import (
     UnavailableError,
     UserError,
 )
-from homarus.core.event import encode_attempt
 from homarus.core.message import Address, Json, Usage
 from homarus.core.session_keys import agent_id_of, key_form, normalize_agent_id, parse_agent_key
 from homarus.core.text import one_line
@@ -101,7 +101,9 @@ def _answer_error(call: MethodCall, raw: Json, error: HomarusError) -> Json:
         return None
     run_id = raw.get("idempotencyKey") if isinstance(raw, dict) else None
     text = f"The gateway has no answer: {error}"
-    result = {"payloads": [{"text": text, "mediaUrl": None}], "meta": {"aborted": True}}
+    payload = {"text": text, "mediaUrl": None, "isError": True}
+    meta = {"aborted": True, "error": {"kind": error.code, "message": str(error)}}
+    result = {"payloads": [payload], "meta": meta}
     return {"runId": run_id, "status": "error", "summary": text, "result": result}
 
 
@@ -147,18 +149,22 @@ async def agent(call: MethodCall, params: AgentParams) -> Json:
 
 async def _duplicate_result(call: MethodCall, row: InboxRecord) -> Json:
     """Return the result of a message that an earlier process accepted."""
+    from homarus.agent.reply.reply_cleaner import clean_message
+
     if row.state in OPEN:
         raise UnavailableError(f"run {row.id} waits to be taken up; ask again in a moment")
     if row.state in {"reported", "parked"} and row.why != "aborted":
         raise RunFailedError(row.id, row.why or CRASHED)
     entries = await call.services.store.entries(row.session_id) if row.reply else ()
-    reply = next((decode_message(entry) for entry in entries if entry.id == row.reply), None)
-    origin = reply.origin if reply else None
+    message = next((decode_message(entry) for entry in entries if entry.id == row.reply), None)
+    reply = clean_message(message) if message else ParsedReply("")
+    origin = message.origin if message else None
     model = f"{origin.provider}/{origin.model}" if origin else ""
     status: Literal["answered", "aborted"] = "answered" if row.reply else "aborted"
     outcome = RunOutcome(
-        row.id, row.session, status, text=reply.text if reply else "", model=model,
+        row.id, row.session, status, text=reply.text, model=model,
         session_id=row.session_id, usage=origin.usage if origin else Usage(),
+        media=reply.media, reply_to=reply.reply_to, stop=origin.stop if origin else "",
     )  # fmt: skip
     return _result(row.id, outcome)
 
@@ -279,40 +285,12 @@ def _cache(call: MethodCall, run_id: str, outcome: RunOutcome | None) -> None:
 
 
 def _result(run_id: str, outcome: RunOutcome | None) -> Json:
-    """Return the final answer; raises RunFailedError for a run that failed."""
+    """Return the final answer; raises RunFailedError for a run that failed otherwise."""
     if outcome is None:
         raise RunFailedError(run_id, CRASHED)
-    if outcome.error is not None:
-        raise RunFailedError(run_id, str(outcome.error))
-    reply = parse_reply(outcome.text)
-    shown = [{"text": reply.text, "mediaUrl": None}] if reply.text else []
-    provider, _, model = outcome.model.partition("/")
-    meta: dict[str, Json] = {
-        "durationMs": outcome.duration_ms,
-        "agentMeta": {
-            "sessionId": outcome.session_id,
-            "provider": provider,
-            "model": model,
-            **_usage(outcome.usage),
-        },
-        "aborted": outcome.status == "aborted",
-    }
-    if outcome.attempts:
-        meta["attempts"] = [encode_attempt(failed) for failed in outcome.attempts]
-    result = {"payloads": shown, "meta": meta}
-    return {"runId": run_id, "status": "ok", "summary": "completed", "result": result}
-
-
-def _usage(usage: Usage) -> dict[str, Json]:
-    last = {
-        "input": usage.input,
-        "output": usage.output,
-        "cacheRead": usage.cache_read,
-        "cacheWrite": usage.cache_write,
-        "total": usage.total,
-    }
-    payload = {name: count for name, count in last.items() if count or not name.startswith("cache")}
-    return {"usage": payload, "lastCallUsage": last, "promptTokens": usage.prompt}
+    if not is_answered(outcome):
+        raise RunFailedError(run_id, str(outcome.error), encode_result(run_id, outcome)["result"])
+    return encode_result(run_id, outcome)
 
 
 class RunWaitParams(Params):

@@ -303,7 +303,7 @@ function receivedChat({ runId, state, message, errorMessage }) {
   });
   announce((shown.text || errorMessage || 'The answer was stopped.').slice(0, ANNOUNCED_CHARS));
   // Another client's question, and files that only the stored message has, are in the history.
-  if (shown.isOurs && !shown.hasTools && !hasFiles(shown.text)) showSessions();
+  if (shown.isOurs && !shown.hasTools && !hasFiles(message?.content)) showSessions();
   else refreshSoon();
 }
 

@@ -5,7 +5,6 @@ import { MarkdownView, element, markdown, plain, visible } from './markdown.js';
 const MAX_TOOL_CHARS = 200_000; // of one tool's output
 const MAX_BRIEF_CHARS = 160;
 const NEAR = '600px';
-const FILE = /^MEDIA:.*$/gm; // the file of an answer; it is shown when the answer is stored
 const CUT = '\n…(cut)…';
 const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
@@ -40,8 +39,8 @@ export function textOf(content) {
   return texts.filter(Boolean).join('\n');
 }
 
-export function hasFiles(text) {
-  return text.search(FILE) >= 0;
+export function hasFiles(content) {
+  return Array.isArray(content) && content.some((part) => part?.type === 'media');
 }
 
 /** The messages by what is shown together: a question, or an answer with its tools. */
@@ -332,7 +331,7 @@ export class Answer {
     clearTimeout(this.#frame);
     this.#frame = 0;
     const all = this.#text;
-    const part = (all.startsWith(this.#before) ? all.slice(this.#before.length) : all).replace(FILE, '');
+    const part = all.startsWith(this.#before) ? all.slice(this.#before.length) : all;
     if (!this.#view && !part.trim()) return;
     const startedAt = performance.now();
     if (!this.#view) {
