@@ -21,7 +21,7 @@ from homarus.config.paths import Paths
 from homarus.core.clock import Clock, ClockStepDetector
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
-from homarus.core.session_keys import main_key
+from homarus.core.session_keys import is_main
 from homarus.core.units import parse_byte_size, parse_duration_ms
 from homarus.sessions.session import SessionRepository
 from homarus.store.base import SessionRecord, Store
@@ -160,7 +160,7 @@ class SessionMaintenance:
             )  # fmt: skip
 
     def _stays(self, record: SessionRecord) -> bool:
-        return self._services.is_busy(record.key) or record.key == main_key(record.agent)
+        return self._services.is_busy(record.key) or is_main(record.key, record.agent)
 
     async def _prune(self, planned: SessionRecord) -> None:
         """Delete a session, unless it was used since it was listed."""
