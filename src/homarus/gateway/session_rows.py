@@ -10,7 +10,6 @@ from homarus.core.session_keys import main_key
 from homarus.gateway.params import MAX_INT
 from homarus.gateway.services import GatewayServices
 from homarus.store.base import SessionRecord
-from homarus.store.state_paths import INDEX
 
 # Fields of a record that a row shows unchanged, if they have the right type.
 _TEXTS = (
@@ -52,7 +51,7 @@ async def resolve_session_defaults(
 
 def index_path(services: GatewayServices, agent: str) -> str:
     """Return the file that lists an agent's sessions."""
-    return str(services.paths.sessions_dir(agent) / INDEX)
+    return str(services.paths.sessions_index(agent))
 
 
 def row_kind(record: SessionRecord) -> str:
