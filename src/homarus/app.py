@@ -39,7 +39,6 @@ from homarus.core.errors import HomarusError
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
 from homarus.core.session_keys import agent_id_of
-from homarus.core.tasks import run_contained
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
 from homarus.providers.model_router import ModelRouter, ModelSelection
@@ -149,13 +148,10 @@ class App:
         )
 
     def _move_group_settings(self, channel: str, account: str, old: str, new: str) -> None:
-        """Write the new id of a group to the config, next to what the channel is doing."""
-        from homarus.config.group_migration import move_group_settings  # rarely needed
+        from homarus.config.group_migration import run_move  # rarely needed
 
-        move = partial(move_group_settings, self.paths, self.loaded, (channel, account))
-        now_ms, name = self.clock.now_ms(), f"moving the settings of the group {old} to {new}"
-        write = partial(asyncio.to_thread, move, (old, new), now_ms)
-        self._group.create_task(run_contained(name, write, lambda _exc: None), name="group moved")
+        move = run_move(self.paths, self.loaded, (channel, account), (old, new), self.clock)
+        self._group.create_task(move, name="group moved")
 
     def _command_services(self) -> CommandServices:
         return CommandServices(
