@@ -61,6 +61,8 @@ def find_docs() -> Path | None:
 
 def extra_command(extra: str) -> str:
     """Return the command that adds the packages of an extra to this installation."""
+    import shlex
+
     match find_installation().tool:
         case "pipx":
             return f"pipx inject {_PACKAGE} {_requirements(extra)}"
@@ -74,6 +76,7 @@ def extra_command(extra: str) -> str:
 
 
 def _requirements(extra: str) -> str:
+    import shlex
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
@@ -86,6 +89,8 @@ def _requirements(extra: str) -> str:
 
 def _pip() -> str:
     """Return how the pip of this Python is run in the user's shell."""
+    import shlex
+
     found = shutil.which("pip")
     if found and Path(found).parent == Path(sys.prefix) / "bin":
         return "pip"
