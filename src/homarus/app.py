@@ -5,7 +5,7 @@ here; no module is given the `App` itself.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -218,11 +218,19 @@ class App:
             get_config=self._config,
             start_live_reply=self._channel_runtime.live.start,
             messenger=self.messenger,
+            start_task=self._start_task,
             is_fresh=lambda session, inbound: is_fresh(
                 self._config().session, session.record, inbound.address.channel, now_ms()
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
         )
+
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
+        """Start work of hooks, unless the program is ending."""
+        try:
+            self._group.create_task(work, name="hooks")
+        except RuntimeError:
+            work.close()
 
     def gateway_services(self) -> "GatewayServices":
         """Return the ports of this program that a gateway works with."""

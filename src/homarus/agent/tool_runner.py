@@ -41,6 +41,7 @@ class ToolRunner:
     hooks: Hooks
     emit: Callable[[EventData], None]
     now_ms: Callable[[], int]
+    session_name: str = ""
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run one call, unless an earlier attempt, loop detection or a hook forbids it."""
@@ -79,5 +80,6 @@ class ToolRunner:
             call_id=call.id,
             messenger=self.messenger,
             run_access=self.get_chat().file_access(self.agent.rules),
+            session_name=self.session_name,
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

@@ -9,7 +9,7 @@ import asyncio
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from pydantic import AliasChoices, Field
 
@@ -23,7 +23,13 @@ from homarus.tools.tool import Tool, ToolContext, tool
 
 if TYPE_CHECKING:
     from homarus.config.memory import MemoryConfig, QmdLimitsConfig
-    from homarus.memory.base import NoteExcerpt, NoteWrite, SearchOptions, SearchResponse
+    from homarus.memory.base import (
+        NoteExcerpt,
+        NoteWrite,
+        NoteWriteOptions,
+        SearchOptions,
+        SearchResponse,
+    )
     from homarus.memory.results import SearchResult
     from homarus.memory.spec import MemorySpec
 
@@ -52,7 +58,12 @@ class ToolMemory(Protocol):
     ) -> "NoteExcerpt": ...
 
     async def write(
-        self, text: str, *, to: str | None = None, audience: str = ...
+        self,
+        text: str,
+        *,
+        to: str | None = None,
+        audience: str = ...,
+        options: "NoteWriteOptions" = ...,
     ) -> "NoteWrite": ...
 
 
@@ -122,15 +133,28 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
         path: Annotated[
             str | None, Field(description="A note, as memory/people.md; without, today's")
         ] = None,
+        *,
+        mode: Literal["append", "replace", "insert"] = "append",
+        old_text: Annotated[
+            str | None,
+            Field(
+                validation_alias=AliasChoices("oldText", "old_text"),
+                description="For replace: the exact text that stands there once",
+            ),
+        ] = None,
+        line: Annotated[int | None, Field(ge=1, description="For insert: before this line")] = None,
     ) -> str:
         """Write down what should be remembered, at the end of today's note or of a named one.
 
-        Lines that stand there already are not added again.
+        Lines that stand there already are not added again. To correct a note, replace its old
+        text; with an empty text, that is forgotten.
         """
         agent_memory, audience = await get_memory(ctx), audience_of(ctx.session_key)
-        done = await agent_memory.write(text, to=path, audience=audience)
+        from homarus.memory.base import NoteWriteOptions
         from homarus.memory.serialize import written_json
 
+        options = NoteWriteOptions(mode, old_text or "", line, ctx.session_name, ctx.access)
+        done = await agent_memory.write(text, to=path, audience=audience, options=options)
         return _to_json(written_json(done))
 
     return [memory_search, memory_get, memory_write]

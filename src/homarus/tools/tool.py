@@ -120,7 +120,7 @@ class ToolContext:
 
     `here` is the chat that is answered, `message_id` the message in it. `messenger` is None where
     no chat can be reached. `run_access` is what the senders of the run's messages may do with the
-    workspace; without it, the session key decides.
+    workspace; without it, the session key decides. `session_name` is for headings.
     """
 
     session_key: str
@@ -134,6 +134,7 @@ class ToolContext:
     call_id: str = ""
     messenger: Messenger | None = None
     run_access: WorkspaceAccess | None = None
+    session_name: str = ""
 
     @property
     def access(self) -> WorkspaceAccess:
