@@ -140,9 +140,7 @@ class App:
             find_name=self._agents.display_name,
             submit=lambda key, record: self.control.submit(key, record),
             is_command=has_control_command,
-            on_sent=lambda *sent: self._group.create_task(
-                self.hooks.message_sent(*sent), name="hooks"
-            ),
+            on_sent=lambda *sent: self._start_task(self.hooks.message_sent(*sent)),
             commands=lambda: native_commands(self._config().commands),
         )
 

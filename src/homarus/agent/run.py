@@ -575,7 +575,8 @@ class Run:
         by_tool = any(spec.name == memory_flush.TOOL for spec in context.tools)
         folder = folder_of(audience_of(context.session.key))
         today = local_date(context.agent.timezone, now_ms)
-        name = session_name(context.session.record.data, self.key)
+        # Not the subject of a group: people who may not instruct the agent choose it.
+        name = context.session.label or session_name({}, self.key)
         prompt = memory_flush.prompt(rules, today, by_tool=by_tool, folder=folder, session=name)
         hidden = replace(
             loop_context,

@@ -78,15 +78,7 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
     async def get_memory(ctx: ToolContext) -> ToolMemory:
         # Some megabytes of code, once: they are imported beside the loop.
         await asyncio.to_thread(importlib.import_module, "homarus.memory.agent_memory")
-        agent_memory = memory()
-        channel = ctx.here.channel if ctx.here else ""
-        if not agent_memory.spec.search.enabled:
-            raise ToolDeniedError(
-                "memory is switched off", fix="agents.defaults.memorySearch.enabled"
-            )
-        if not is_search_allowed(agent_memory.spec.settings.qmd.scope, ctx.session_key, channel):
-            raise ToolDeniedError(_DENIED, fix="say so, if you were asked for it")
-        return agent_memory
+        return _check_allowed(memory(), ctx)
 
     @tool(group="memory", idempotent=True)
     async def memory_search(
@@ -158,6 +150,16 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
         return _to_json(written_json(done))
 
     return [memory_search, memory_get, memory_write]
+
+
+def _check_allowed(memory: ToolMemory, ctx: ToolContext) -> ToolMemory:
+    """Return the memory; raises ToolDeniedError where it may not be used."""
+    if not memory.spec.search.enabled:
+        raise ToolDeniedError("memory is switched off", fix="agents.defaults.memorySearch.enabled")
+    channel = ctx.here.channel if ctx.here else ""
+    if not is_search_allowed(memory.spec.settings.qmd.scope, ctx.session_key, channel):
+        raise ToolDeniedError(_DENIED, fix="say so, if you were asked for it")
+    return memory
 
 
 async def _search(

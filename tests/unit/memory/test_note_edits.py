@@ -13,7 +13,7 @@ from homarus.memory.base import NoteWriteOptions
 from homarus.memory.note_edits import append_lines, insert_lines, replace_text
 from homarus.memory.note_writer import MAX_FILE_BYTES, MAX_TEXT_CHARS, write_note
 from homarus.memory.spec import MemorySpec
-from homarus.policy.workspace_access import session_access
+from homarus.policy.workspace_access import FULL_ACCESS, WorkspaceAccess, session_access
 
 DAY = date(2026, 4, 15)
 NOTE = "memory/2026-04-15.md"
@@ -31,8 +31,8 @@ def text_of(spec: MemorySpec, name: str = NOTE) -> str:
     return (spec.workspace / name).read_text(encoding="utf-8")
 
 
-def replacing(old: str, **more: object) -> NoteWriteOptions:
-    return NoteWriteOptions("replace", old_text=old, **more)  # type: ignore[arg-type]
+def replacing(old: str, access: WorkspaceAccess = FULL_ACCESS) -> NoteWriteOptions:
+    return NoteWriteOptions("replace", old_text=old, access=access)
 
 
 def test_sessions_write_daily_note_under_their_headings(spec: MemorySpec) -> None:
