@@ -204,16 +204,22 @@ def paths(tmp_path: Path) -> Paths:
     return Paths.find({}, tmp_path)
 
 
-def test_config_of_a_newer_openclaw_is_named(paths: Paths) -> None:
-    meta = {"lastTouchedVersion": "2026.9.6"}
-    paths.config.write_text(json.dumps({"meta": meta}))
+@pytest.mark.parametrize("version", ["2026.5.2", "2026.10.1"])
+def test_config_of_a_newer_openclaw_is_named(paths: Paths, version: str) -> None:
+    paths.config.write_text(json.dumps({"meta": {"lastTouchedVersion": version}}))
     (warning,) = load_config(paths, {}).warnings
-    assert "OpenClaw 2026.9.6" in warning
+    assert f"OpenClaw {version}" in warning
     assert KEYS_VERSION in warning
+    paths.config.write_text(json.dumps({"meta": {"lastTouchedVersion": "2026.9.6"}}))
+    assert not load_config(paths, {}).warnings, "its settings are converted"
+
+
+def test_unknown_keys_of_a_newer_openclaw_name_its_version(paths: Paths) -> None:
+    meta = {"lastTouchedVersion": "2026.5.2"}
     text = json.dumps({"meta": meta, "brandNew": 1, "gateway": {"prot": 1}})
     first, second = examine_config(paths, {}, text).errors
     assert (first.key, first.reason) == ("brandNew", "unknown key")
-    assert "this config was last written by OpenClaw 2026.9.6" in first.fix
+    assert "this config was last written by OpenClaw 2026.5.2" in first.fix
     assert second.fix.startswith("did you mean port or remote? if it is a setting of a later")
 
 

@@ -28,7 +28,7 @@ from homarus.config.paths import Paths, shorten
 from homarus.config.schema import Config
 from homarus.config.unused_files import find_unused
 from homarus.core.clock import SystemClock
-from homarus.core.errors import ConfigError, HomarusError
+from homarus.core.errors import ConfigError, HomarusError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import escape_invisible
 from homarus.policy.restrictions import sandbox_mode, start_refusals, tool_list_refusals
@@ -265,7 +265,11 @@ def _restrictions(config: Config) -> Iterator[DoctorFinding]:
 
 
 def _state(paths: Paths, *, fix: bool) -> Iterator[DoctorFinding]:
-    count = count_sessions(paths.state)
+    try:
+        count = count_sessions(paths.state)
+    except StoreError as exc:  # a database of OpenClaw
+        yield DoctorFinding("state", "bad", exc.message, exc.fix)
+        count = 0
     shown = shorten(paths.state, paths.home)
     nearest = next(path for path in (paths.state, *paths.state.parents) if path.exists())
     if not os.access(nearest, os.W_OK):

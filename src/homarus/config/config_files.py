@@ -52,6 +52,7 @@ class ConfigFiles:
     files: tuple[ConfigFile, ...]
     own: ConfigFile | None = None  # homarus.json, whose values are in `tree` already
     shared: dict[str, Value] = field(default_factory=dict)  # `tree` without those values
+    is_newer: bool = False  # the files have the keys of OpenClaw 2026.9, the trees those we know
 
     @property
     def own_tree(self) -> dict[str, Value]:
@@ -61,10 +62,11 @@ class ConfigFiles:
     def error(self, path: Sequence[PathStep], message: str, fix: str = "") -> ConfigError:
         """Return the ConfigError for a key, with its file and line."""
         best, line, file = -1, 0, str(self.files[0].file)
+        written = self._to_written_path(tuple(path))
         for source in self.files:
-            if tuple(path[: len(source.mount)]) != source.mount:
+            if written[: len(source.mount)] != source.mount:
                 continue
-            position, found = locate(source.root, path[len(source.mount) :])
+            position, found = locate(source.root, written[len(source.mount) :])
             if found + len(source.mount) > best:
                 best = found + len(source.mount)
                 line, _ = line_and_column(source.text, position)
@@ -74,7 +76,14 @@ class ConfigFiles:
             if found == len(path) or found > best:
                 line, _ = line_and_column(self.own.text, position)
                 file = str(self.own.file)
-        return ConfigError(message, file=file, line=line, key=format_path(path), fix=fix)
+        return ConfigError(message, file=file, line=line, key=format_path(written), fix=fix)
+
+    def _to_written_path(self, path: KeyPath) -> KeyPath:
+        if not self.is_newer:
+            return path
+        from homarus.config.newer_config import to_written_path  # only for such a config
+
+        return to_written_path(path, self.tree)
 
 
 def read_text(file: Path, *, linked: bool = True) -> str | None:

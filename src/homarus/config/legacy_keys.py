@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from homarus.config.json5_document import KeyPath, Value
 
 KEYS_VERSION = "2026.2.17"  # of the OpenClaw whose keys `original_keys.txt` lists
+_CONVERTED = (2026, 9)  # the version whose config is converted: newer_config.py
 _CHANNELS = ("whatsapp", "telegram", "discord", "slack", "signal", "imessage", "msteams")
 # The legacy key, `*` for any list entry, and its new place.
 _MOVED = {
@@ -59,13 +60,32 @@ def legacy_paths(path: KeyPath, value: Value) -> list[KeyPath]:
 
 def newer_version(tree: Mapping[str, Value]) -> str:
     """Return the version of OpenClaw that wrote a config, if it is newer than the known keys."""
-    meta = tree.get("meta")
-    written = meta.get("lastTouchedVersion") if isinstance(meta, Mapping) else None
-    found = _VERSION.match(written) if isinstance(written, str) else None
+    found = _written_by(tree)
     known = _VERSION.match(KEYS_VERSION)
     if not found or not known or _numbers(found) <= _numbers(known):
         return ""
     return found[0]
+
+
+def is_unknown_version(tree: Mapping[str, Value]) -> bool:
+    """Return whether a config is of a newer OpenClaw than 2026.2, and not of 2026.9."""
+    found = _written_by(tree)
+    return bool(newer_version(tree) and found and _numbers(found)[:2] != _CONVERTED)
+
+
+def is_newer_config(tree: Mapping[str, Value]) -> bool:
+    """Return whether a config has the shape of OpenClaw 2026.9, by its keys or its version."""
+    for section, key in (("agents", "entries"), ("memory", "search"), ("meta", "migrations")):
+        if isinstance(inner := tree.get(section), Mapping) and key in inner:
+            return True
+    found = _written_by(tree)
+    return bool(found and _numbers(found)[:2] >= _CONVERTED)
+
+
+def _written_by(tree: Mapping[str, Value]) -> re.Match[str] | None:
+    meta = tree.get("meta")
+    written = meta.get("lastTouchedVersion") if isinstance(meta, Mapping) else None
+    return _VERSION.match(written) if isinstance(written, str) else None
 
 
 def _numbers(found: re.Match[str]) -> tuple[int, ...]:

@@ -18,7 +18,12 @@ from homarus.config.config_files import (
     read_text,
 )
 from homarus.config.json5_document import Value
-from homarus.config.legacy_keys import KEYS_VERSION, newer_version
+from homarus.config.legacy_keys import (
+    KEYS_VERSION,
+    is_newer_config,
+    is_unknown_version,
+    newer_version,
+)
 from homarus.config.own_config import overlay_own
 from homarus.config.paths import Paths, shorten
 from homarus.config.variables import (
@@ -32,6 +37,7 @@ from homarus.core.errors import ConfigError
 from homarus.core.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from homarus.config.check import ConfigCheck
     from homarus.config.known_keys import KeyProblem
     from homarus.config.schema import Config
 
@@ -100,16 +106,18 @@ def examine_config(
     With `need_variables` False an unset variable is no error: the process that edits the file may
     lack the secrets of the process that uses it.
     """
-    from homarus.config.check import (
-        check_config,  # imports pydantic, which `read_raw` does not need
-    )
-
     texts = text if isinstance(text, ConfigTexts) else _with_own_text(paths, text)
     sources = _gather(paths, texts)
     foreign = _check_own(sources) if sources.own else []
     env, warnings = resolve_env(paths, env, sources.tree)
-    unset = list(missing_variables(sources.tree, env)) if need_variables else []
-    checked = check_config(substitute(sources.shared if foreign else sources.tree, env))
+    used = sources.shared if foreign else sources.tree
+    if sources.is_newer:
+        from homarus.config.newer_config import translate
+
+        used, refused = translate(used)
+        foreign += refused
+    unset = list(missing_variables(used, env)) if need_variables else []
+    checked = _check(substitute(used, env), is_newer=sources.is_newer)
     errors = [
         sources.error(path, (e := missing_variable_error(path, name)).reason, e.fix)
         for path, name in unset
@@ -125,7 +133,7 @@ def examine_config(
         for problem in (*foreign, *checked.problems)
         if problem.path not in unset_paths
     ]
-    if newer:
+    if newer and is_unknown_version(sources.tree):
         warnings += (_describe_newer(newer),)
     if checked.unbuilt:
         from homarus.config.ignored_settings import describe_ignored
@@ -143,6 +151,22 @@ def examine_config(
         unbuilt=checked.unbuilt,
         env=env,
     )
+
+
+def _check(tree: dict[str, Value], *, is_newer: bool) -> "ConfigCheck":
+    """Check a tree; of a config of OpenClaw 2026.9, unknown keys may have no effect."""
+    from homarus.config.check import ConfigCheck, check_config  # imports pydantic
+
+    checked = check_config(tree)
+    if not is_newer or not checked.problems:
+        return checked
+    from homarus.config.newer_config import format_ignored, split_unknown, without_paths
+
+    _, ignored = split_unknown(checked.problems, tree)
+    again = check_config(without_paths(tree, [problem.path for problem in ignored]))
+    problems, _ = split_unknown(again.problems, tree)
+    unbuilt = sorted({*again.unbuilt, *map(format_ignored, ignored)})
+    return ConfigCheck(again.config, tuple(problems), tuple(unbuilt))
 
 
 def read_raw(paths: Paths) -> dict[str, Value]:
@@ -173,11 +197,17 @@ def _with_own_text(paths: Paths, text: str | None) -> ConfigTexts:
 
 def _gather(paths: Paths, texts: ConfigTexts) -> ConfigFiles:
     sources = read_config_files(paths.config, "{}" if texts.shared is None else texts.shared)
+    if is_newer := is_newer_config(sources.tree):
+        from homarus.config.newer_config import to_known_keys
+
+        tree = to_known_keys(sources.tree)
+        sources = ConfigFiles(tree, sources.files, shared=tree, is_newer=True)
     if texts.own is None:
         return sources
     root, own = parse_object(paths.own_config, texts.own)
     file = ConfigFile(paths.own_config, texts.own, root)
-    return ConfigFiles(overlay_own(sources.tree, own), sources.files, file, sources.tree)
+    merged = overlay_own(sources.tree, own)
+    return ConfigFiles(merged, sources.files, file, sources.tree, is_newer)
 
 
 def _as_written(path: tuple[str | int, ...], tree: Mapping[str, Value]) -> tuple[str | int, ...]:

@@ -17,6 +17,7 @@ from homarus.config.known_keys import (
     lookup,
     openclaw_root,
 )
+from homarus.config.legacy_keys import is_newer_config
 from homarus.config.own_config import agent_entries, as_list, entry_id, merge_own
 from homarus.config.tree_edit import format_path
 from homarus.core.fast_dataclass import dataclass
@@ -66,9 +67,12 @@ def split_own(
 
 def find_openclaw_problems(tree: Mapping[str, Value]) -> Iterator[KeyProblem]:
     """Yield what OpenClaw cannot read in a tree of `openclaw.json`."""
+    is_newer = is_newer_config(tree)
     for problem in check_value(dict(tree), openclaw_root(), ()):
         if problem.path[-1] == "$include" or problem.path[0] == "agent":
             continue
+        if is_newer and lookup(problem.path, own_root()) is None:
+            continue  # OpenClaw 2026.9 has settings and values that the list of keys lacks
         yield KeyProblem(problem.path, problem.message, _fix(tree, problem))
 
 

@@ -23,6 +23,7 @@ from homarus.config.config_files import (
 )
 from homarus.config.json5_document import KeyPath, Value
 from homarus.config.known_keys import join_path
+from homarus.config.legacy_keys import is_newer_config, newer_version
 from homarus.config.load import ConfigExamination, examine_config
 from homarus.config.own_config import overlay_own
 from homarus.config.own_keys import describe_openclaw_problems, find_openclaw_problems, split_own
@@ -75,18 +76,21 @@ def write_config(
         texts = read_config_texts(paths)
         if if_hash is not None and if_hash != texts.hash:
             raise ConflictError(f"{paths.config} was changed meanwhile", fix=_RELOAD)
-        shared, own = _trees(paths, texts)
+        shared, own, is_newer = _trees(paths, texts)
         merged = overlay_own(shared, own)
         new = restore_redacted(change(merged), merged)
         if not isinstance(new, dict):
             raise ConfigError("the config must be one object", file=str(paths.config))
+        new = _to_known_keys(new)
         parts = split_own(new, shared, own, move=move_own)
         is_shared_changed = not json_equal(parts.shared, shared)
         is_own_changed = not json_equal(parts.own, own)
         if not is_shared_changed and not is_own_changed:
             return ConfigWrite(target, texts.hash, (), kept_layout=True, unbuilt=())
         rewritten = _rewrite_if(
-            texts.shared, _with_meta(parts.shared, at_ms), is_changed=is_shared_changed
+            texts.shared,
+            _to_newer_keys(parts.shared) if is_newer else _with_meta(parts.shared, at_ms),
+            is_changed=is_shared_changed,
         )
         own_rewritten = _rewrite_if(texts.own, parts.own, is_changed=is_own_changed)
         written = ConfigTexts(rewritten.text, own_rewritten.text)
@@ -130,7 +134,7 @@ def move_own_settings(paths: Paths, env: Mapping[str, str]) -> list[str]:
     """Move settings that OpenClaw does not know to `homarus.json`; returns their paths."""
 
     def find_unread() -> list[str]:
-        shared, _ = _trees(paths, read_config_texts(paths))
+        shared, _, _ = _trees(paths, read_config_texts(paths))
         return [format_path(problem.path) for problem in find_openclaw_problems(shared)]
 
     before = find_unread()
@@ -142,13 +146,29 @@ def move_own_settings(paths: Paths, env: Mapping[str, str]) -> list[str]:
 def read_own_tree(paths: Paths) -> tuple[dict[str, Value], ConfigTexts]:
     """Return the tree that write_config changes, and the texts it is made of."""
     texts = read_config_texts(paths)
-    return overlay_own(*_trees(paths, texts)), texts
+    shared, own, _ = _trees(paths, texts)
+    return overlay_own(shared, own), texts
 
 
-def _trees(paths: Paths, texts: ConfigTexts) -> tuple[dict[str, Value], dict[str, Value]]:
+def _trees(paths: Paths, texts: ConfigTexts) -> tuple[dict[str, Value], dict[str, Value], bool]:
+    """Return both files with known keys, and whether the first has those of OpenClaw 2026.9."""
     _, shared = parse_object(paths.config, texts.shared)
     _, own = parse_object(paths.own_config, texts.own)
-    return shared, own
+    return _to_known_keys(shared), own, is_newer_config(shared)
+
+
+def _to_known_keys(tree: dict[str, Value]) -> dict[str, Value]:
+    if not is_newer_config(tree):
+        return tree
+    from homarus.config.newer_config import to_known_keys  # only for such a config
+
+    return to_known_keys(tree)
+
+
+def _to_newer_keys(tree: dict[str, Value]) -> dict[str, Value]:
+    from homarus.config.newer_config import to_newer_keys
+
+    return to_newer_keys(tree)
 
 
 def _unreadable(shared: Mapping[str, Value], changed: Sequence[KeyPath]) -> tuple[str, ...]:
@@ -186,8 +206,9 @@ def _with_meta(tree: dict[str, Value], at_ms: int | None) -> dict[str, Value]:
         return tree
     at = datetime.fromtimestamp((at_ms or time.time_ns() // 1_000_000) / 1000, UTC)
     at_text = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    stamp = {"lastTouchedVersion": __version__, "lastTouchedAt": at_text}
-    return {**tree, "meta": {**tree.get("meta", {}), **stamp}}
+    # The version of a newer OpenClaw stays: by it, its settings are recognised.
+    stamp = {} if newer_version(tree) else {"lastTouchedVersion": __version__}
+    return {**tree, "meta": {**tree.get("meta", {}), **stamp, "lastTouchedAt": at_text}}
 
 
 def _check_new_errors(

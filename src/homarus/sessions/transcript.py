@@ -367,14 +367,21 @@ class EntryTree:
         self.leaf = leaf
 
     def path(self) -> list[TranscriptEntry]:
-        """Return root to leaf; a missing parent or a cycle ends the walk."""
+        """Return root to leaf; a missing parent or a cycle ends the walk.
+
+        The newest `reset` of OpenClaw 2026.9 ends it too, after the first entry that it keeps.
+        """
         path: list[TranscriptEntry] = []
         seen: set[str] = set()
-        step = self.leaf
+        step, kept = self.leaf, None
         while step is not None and step not in seen and (entry := self._by_id.get(step)):
             path.append(entry)
             seen.add(step)
             step = entry.parent
+            if entry.type == "reset" and kept is None:
+                kept = _str(entry.data.get("firstKeptEntryId"))
+            if kept is not None and (not kept or entry.id == kept):
+                break
         path.reverse()
         return path
 

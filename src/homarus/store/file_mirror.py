@@ -19,7 +19,7 @@ from homarus.core.errors import CorruptDataError, HomarusError, StoreError
 from homarus.store.database_writer import DatabaseWriter
 from homarus.store.sessions_file import SessionsFiles
 from homarus.store.sqlite_errors import TranslateErrors
-from homarus.store.state_paths import StatePaths
+from homarus.store.state_paths import StatePaths, is_sqlite_home
 from homarus.store.transcript_file import Repair, TranscriptFiles
 
 log = logging.getLogger(__name__)
@@ -48,8 +48,7 @@ class FileMirror:
         self._paths, self._db, self._on_damage = paths, db, on_damage
         self._busy = threading.Lock()  # held while it uses the database
         self._damage: Exception | None = None
-        self._transcripts = TranscriptFiles(paths, db, writer)
-        self._indexes = SessionsFiles(paths, db, writer)
+        self._indexes, self._transcripts = _make_views(paths, db, writer)
         self._wake = threading.Condition()
         self._due: dict[tuple[str, str], float] = {}  # ("transcript" | "index", name) → when
         self._requests: deque[_Request] = deque()
@@ -98,7 +97,7 @@ class FileMirror:
 
     def import_transcript(self, session_id: str) -> Future[Exception | None]:
         """Import a transcript that another program wrote; the result is damage that was met."""
-        return self._ask(lambda: self._try(("transcript", session_id)))
+        return self._ask(lambda: self._import_transcript(session_id))
 
     def import_index(self, agent: str) -> Future[Exception | None]:
         """Import a `sessions.json` that another program wrote."""
@@ -165,6 +164,7 @@ class FileMirror:
             for _, future in requests:
                 if not future.done():
                     future.set_exception(self._closed())
+            self._transcripts.close()
             self._db.close()
 
     def _answer_last(self) -> None:
@@ -206,6 +206,11 @@ class FileMirror:
         self._failed.discard(what)
         return None
 
+    def _import_transcript(self, session_id: str) -> Exception | None:
+        damage = self._try(("transcript", session_id))
+        self._transcripts.check(session_id)
+        return damage
+
     def _sync_index(self, agent: str) -> None:
         started = time.perf_counter()
         self._indexes.sync(agent)
@@ -228,6 +233,25 @@ class FileMirror:
         self._take_in_indexes()
         with TranslateErrors(self._paths.database):
             self.mark_dirty(self._transcripts.unwritten(), ())
+
+
+def _make_views(
+    paths: StatePaths, db: apsw.Connection, writer: DatabaseWriter
+) -> tuple[SessionsFiles, TranscriptFiles]:
+    """Return what reads and writes the sessions and transcripts that OpenClaw has."""
+    if not is_sqlite_home(paths.state):
+        return SessionsFiles(paths, db, writer), TranscriptFiles(paths, db, writer)
+    from homarus.store.openclaw_import import (
+        ImportedSessions,
+        ImportedTranscripts,
+        OpenClawDatabases,
+    )
+
+    databases = OpenClawDatabases(paths.state)
+    return (
+        ImportedSessions(paths, db, writer, databases),
+        ImportedTranscripts(paths, db, writer, databases),
+    )
 
 
 def _answer(request: _Request) -> None:

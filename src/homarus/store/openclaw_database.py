@@ -29,12 +29,18 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.store.query import select
 from homarus.store.sqlite_errors import TranslateErrors
-from homarus.store.state_paths import FileStamp, is_agent_id, is_session_id, stat_stamp
+from homarus.store.state_paths import (
+    OPENCLAW_DATABASE,
+    FileStamp,
+    is_agent_id,
+    is_session_id,
+    stat_stamp,
+)
+from homarus.store.state_paths import is_sqlite_home as is_sqlite_home  # noqa: PLC0414 - a part of this module's interface
 from homarus.store.transcript_codec import load_json, read_int
 from homarus.store.zstd import decompress
 
 DATABASE_NAME: Final = "openclaw-agent.sqlite"
-STATE_DATABASE: Final = Path("state") / "openclaw.sqlite"
 MAX_ARCHIVE_BYTES: Final = 64 << 20  # OpenClaw extracts no longer transcript
 _MAX_EVENT_BYTES: Final = 4 << 20
 _ATTEMPTS: Final = 10
@@ -86,14 +92,6 @@ class DatabaseStamp:
         return cls(stat_stamp(path), log if log and log.size else None)
 
 
-def is_sqlite_home(state: Path) -> bool:
-    """Return whether OpenClaw 2026.9, which keeps sessions in SQLite, has used a state directory.
-
-    It refuses to start next to session files of its earlier versions.
-    """
-    return stat_stamp(state / STATE_DATABASE) is not None
-
-
 def find_databases(state: Path) -> dict[str, Path]:
     """Return the session database of every agent that has one.
 
@@ -104,7 +102,7 @@ def find_databases(state: Path) -> dict[str, Path]:
         for entry in sorted(os.scandir(state / "agents"), key=lambda entry: entry.name):
             found[entry.name] = Path(entry.path) / "agent" / DATABASE_NAME
     if is_sqlite_home(state):
-        with suppress(StoreError), OpenClawDatabase(state / STATE_DATABASE) as database:
+        with suppress(StoreError), OpenClawDatabase(state / OPENCLAW_DATABASE) as database:
             for agent, path in database.listed_databases():
                 found[agent] = state / path
     return {agent: path for agent, path in found.items() if is_agent_id(agent) and stat_stamp(path)}

@@ -30,6 +30,7 @@ from homarus.store.state_paths import (
     StatePaths,
     is_agent_id,
     is_session_id,
+    is_sqlite_home,
     make_private_dir,
     stat_stamp,
 )
@@ -51,7 +52,11 @@ class _SyncedState:
 
 
 def count_sessions(state: Path) -> int:
-    """Return how many sessions the files of all agents have. Nothing is written."""
+    """Return how many sessions OpenClaw has, in its files or databases. Nothing is written."""
+    if is_sqlite_home(state):
+        from homarus.store.openclaw_import import count_database_sessions
+
+        return count_database_sessions(state)
     paths = StatePaths(state)
     files = (Path(paths.index(agent)) for agent in paths.agents())
     found = [parse_index(file.read_text(encoding="utf-8", errors="replace")) for file in files]
@@ -90,8 +95,8 @@ class SessionsFiles:
         if stamp is not None and stamp != seen.stamp:
             entries = _read(path, agent)
             if entries is not None:
-                taken = [_row(key, agent, entry) for key, entry in entries.items()]
-                changes = self._writer.submit(_merge(agent, taken, seen.change)).result()
+                taken = [session_row(key, agent, entry) for key, entry in entries.items()]
+                changes = self._writer.submit(merge_rows(agent, taken, seen.change)).result()
                 log.log(_level(changes), "took %d sessions from %s", changes, path)
             seen = _SyncedState(stamp, seen.change, entries is None)
             if entries is not None or not self._newest(agent):
@@ -161,7 +166,7 @@ def _level(changes: int) -> int:
     return logging.INFO if changes else logging.DEBUG
 
 
-def _merge(agent: str, taken: list[SessionRow], written: int) -> Job[int]:
+def merge_rows(agent: str, taken: list[SessionRow], written: int) -> Job[int]:
     """Return a job that merges a file's sessions into ours and returns how many changed."""
 
     def merge(db: apsw.Connection) -> int:
@@ -192,7 +197,7 @@ def import_file(path: Path, agent: str, db: apsw.Connection) -> None:
     """Import a `sessions.json` into a database that is being repaired. Raises OSError."""
     entries = _read(path, agent)
     if entries:
-        _merge(agent, [_row(key, agent, entry) for key, entry in entries.items()], 0)(db)
+        merge_rows(agent, [session_row(key, agent, entry) for key, entry in entries.items()], 0)(db)
 
 
 def _takes(theirs: SessionRow, ours: tuple[int, int, int, str] | None, written: int) -> bool:
@@ -204,7 +209,8 @@ def _takes(theirs: SessionRow, ours: tuple[int, int, int, str] | None, written: 
     return change <= written and not deleted and text != theirs.json
 
 
-def _row(key: str, agent: str, entry: Mapping[str, Json]) -> SessionRow:
+def session_row(key: str, agent: str, entry: Mapping[str, Json]) -> SessionRow:
+    """Return the row of an entry."""
     session_id = entry.get("sessionId")
     return SessionRow(
         key,

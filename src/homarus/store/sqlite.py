@@ -60,6 +60,7 @@ from homarus.store.state_paths import (
     StatePaths,
     is_agent_id,
     is_session_id,
+    is_sqlite_home,
     stat_stamp,
 )
 from homarus.store.transcript_codec import (
@@ -113,20 +114,25 @@ def _open_to_write(paths: StatePaths, *, mirror: bool) -> "SqliteStore":
 def _is_readable(paths: StatePaths) -> bool:
     path = paths.database
     if not path.exists():
-        return not paths.agents()
+        return not paths.agents() and not is_sqlite_home(paths.state)
     with TranslateErrors(path), ExitStack() as opened:
         return check_version(_reader(path, opened), path) in {0, len(MIGRATIONS)}
 
 
 def _has_changed_files(paths: StatePaths) -> bool:
     """Return whether another program wrote sessions, and no process of ours holds the store."""
-    path, agents = paths.database, paths.agents()
-    if not agents or lock_holder_pid(paths.state):
+    path = paths.database
+    current: dict[str, FileStamp | None] = {a: stat_stamp(paths.index(a)) for a in paths.agents()}
+    if is_sqlite_home(paths.state):
+        from homarus.store.openclaw_import import database_stamps
+
+        current |= database_stamps(paths.state)
+    if not current or lock_holder_pid(paths.state):
         return False
     with TranslateErrors(path), ExitStack() as opened:
         rows = select(_reader(path, opened), _STAMPS, (OWNER.team, OWNER.user))
     stamps = {agent: FileStamp(*stamp) if stamp[0] is not None else None for agent, *stamp in rows}
-    return any(stat_stamp(paths.index(agent)) != stamps.get(agent) for agent in agents)
+    return any(stamp != stamps.get(agent) for agent, stamp in current.items())
 
 
 def check_database(path: Path) -> None:

@@ -51,7 +51,7 @@ class Repair:
 
 
 @dataclass(slots=True)
-class _FileView:
+class FileView:
     """The known state of one transcript's file."""
 
     session_id: str
@@ -82,7 +82,7 @@ class TranscriptFiles:
 
     def __init__(self, paths: StatePaths, db: apsw.Connection, writer: DatabaseWriter) -> None:
         self._paths, self._db, self._writer = paths, db, writer
-        self._views: dict[str, _FileView] = {}
+        self._views: dict[str, FileView] = {}
         self.repairs: list[Repair] = []
 
     def changed(self, session_id: str) -> bool:
@@ -95,6 +95,12 @@ class TranscriptFiles:
     def forget(self) -> None:
         """Drop what is known of files: the database was replaced."""
         self._views.clear()
+
+    def close(self) -> None:
+        """Close what is open for reading."""
+
+    def check(self, session_id: str) -> None:
+        """Raise StoreError for a transcript that must not be continued: it could not be read."""
 
     def unwritten(self) -> list[str]:
         """Return the transcripts whose file is behind the database."""
@@ -119,13 +125,13 @@ class TranscriptFiles:
         self._remember(view)
         self._keep(view)
 
-    def _keep(self, view: _FileView) -> None:
+    def _keep(self, view: FileView) -> None:
         self._views.pop(view.session_id, None)
         self._views[view.session_id] = view  # the newest last
         while len(self._views) > _KEPT_VIEWS:
             del self._views[next(iter(self._views))]
 
-    def _pass(self, view: _FileView) -> bool:
+    def _pass(self, view: FileView) -> bool:
         """Try once; return False when another program wrote between our read and our write."""
         stamp = stat_stamp(view.path)
         if stamp is None:  # no file, or it is gone: all of it is written
@@ -143,7 +149,7 @@ class TranscriptFiles:
         held = self._take_in(view)
         return _extend(view, self._pending(view), held)
 
-    def _view(self, session_id: str) -> _FileView | None:
+    def _view(self, session_id: str) -> FileView | None:
         found = select(
             self._db,
             "SELECT agent, header, moved_to, file, file_size, file_mtime_ns, file_inode,"
@@ -153,7 +159,7 @@ class TranscriptFiles:
         )
         if not found:
             place = self._place(session_id)
-            return _FileView(session_id, *place) if place and stat_stamp(place[1]) else None
+            return FileView(session_id, *place) if place and stat_stamp(place[1]) else None
         agent, header, moved_to, file, size, mtime_ns, inode, offset, tail, seq = found[0]
         if file is None:
             place = self._place(session_id)
@@ -161,7 +167,7 @@ class TranscriptFiles:
         else:
             path = self._paths.state / file
         stamp = None if size is None else FileStamp(size, mtime_ns, inode)
-        return _FileView(
+        return FileView(
             session_id, agent, path, header, moved_to, stamp, offset, tail or b"", seq, stored=True
         )
 
@@ -179,7 +185,7 @@ class TranscriptFiles:
         named = load_json(text).get("sessionFile")
         return agent, Path(self._paths.transcript(agent, session_id, named))
 
-    def _pending(self, view: _FileView) -> list[_Pending]:
+    def _pending(self, view: FileView) -> list[_Pending]:
         if not view.stored:
             return []
         found = select(
@@ -190,7 +196,7 @@ class TranscriptFiles:
         )
         return [_Pending(*row) for row in found]
 
-    def _take_in(self, view: _FileView) -> Collection[str]:
+    def _take_in(self, view: FileView) -> Collection[str]:
         """Import the file and return the ids it holds."""
         with os.fdopen(os.open(view.path, _READ), "rb") as file:
             stamp = _stamp(os.fstat(file.fileno()))
@@ -229,7 +235,7 @@ class TranscriptFiles:
             path, repair.bad, aside.name, repair.kept,
         )  # fmt: skip
 
-    def _put_aside(self, view: _FileView) -> None:
+    def _put_aside(self, view: FileView) -> None:
         found = select(
             self._db,
             "SELECT moved_to FROM transcripts WHERE team = ? AND user = ? AND session_id = ?",
@@ -243,7 +249,7 @@ class TranscriptFiles:
             view.path.rename(target)
         view.path = target
 
-    def _remember(self, view: _FileView) -> None:
+    def _remember(self, view: FileView) -> None:
         if not view.stored:
             return
         size, mtime_ns, inode = (
@@ -265,7 +271,7 @@ class TranscriptFiles:
         )
 
 
-def _blob(view: _FileView, pending: list[_Pending], held: Collection[str] = ()) -> bytes:
+def _blob(view: FileView, pending: list[_Pending], held: Collection[str] = ()) -> bytes:
     """Return the lines to write: those of `pending` that the file does not hold."""
     lines = [row.text for row in pending if row.id not in held]
     if lines and view.offset == 0:
@@ -273,7 +279,7 @@ def _blob(view: _FileView, pending: list[_Pending], held: Collection[str] = ()) 
     return "".join(line + "\n" for line in lines).encode()
 
 
-def _extend(view: _FileView, pending: list[_Pending], held: Collection[str] = ()) -> bool:
+def _extend(view: FileView, pending: list[_Pending], held: Collection[str] = ()) -> bool:
     blob = _blob(view, pending, held)
     if blob and not _append(view, blob, new_line=True):
         return False
@@ -281,7 +287,7 @@ def _extend(view: _FileView, pending: list[_Pending], held: Collection[str] = ()
     return True
 
 
-def _rest_of_ours(view: _FileView, blob: bytes) -> bytes | None:
+def _rest_of_ours(view: FileView, blob: bytes) -> bytes | None:
     """Return what is left to write when only a beginning of it is beyond the known offset.
 
     This happens after a crash, or a write that the disk cut short.
@@ -303,7 +309,7 @@ def _rest_of_ours(view: _FileView, blob: bytes) -> bytes | None:
         os.close(fd)
 
 
-def _append(view: _FileView, blob: bytes, *, new_line: bool) -> bool:
+def _append(view: FileView, blob: bytes, *, new_line: bool) -> bool:
     """Append to the file and record its stamp; return False when the file has changed.
 
     With `new_line`, a torn last line is ended first, so that nothing merges with it.
@@ -363,7 +369,7 @@ def _known_lines(path: Path) -> set[bytes]:
         return set()
 
 
-def _made_header(view: _FileView, read: TranscriptScan, stamp: FileStamp) -> str:
+def _made_header(view: FileView, read: TranscriptScan, stamp: FileStamp) -> str:
     first = read.found[0].entry.at_ms if read.found else 0
     return encode_header(
         TranscriptHeader(view.session_id, view.agent, first or stamp.mtime_ns // 1_000_000)
