@@ -25,12 +25,8 @@ from homarus.importing.session_source import (
 )
 from homarus.importing.source_home import SourceHome, place_in
 from homarus.importing.source_tree import RefusedSourceError, SourceTree
-from homarus.store.openclaw_database import (
-    STATE_DATABASE,
-    OpenClawDatabase,
-    find_databases,
-)
-from homarus.store.state_paths import is_session_id
+from homarus.store.openclaw_database import OpenClawDatabase, find_databases
+from homarus.store.state_paths import OPENCLAW_DATABASE, is_session_id
 from homarus.store.transcript_codec import load_json, read_int
 
 _JOBS: Final = "SELECT job_json, state_json FROM cron_jobs ORDER BY store_key, sort_order, job_id"
@@ -163,9 +159,9 @@ def read_state_database(tree: SourceTree, report: ImportReport) -> StateDatabase
     """Read cron jobs, approved senders and variables."""
     content = StateDatabaseContent()
     try:
-        path = tree.resolve(STATE_DATABASE.as_posix())
+        path = tree.resolve(OPENCLAW_DATABASE)
     except RefusedSourceError as exc:
-        report.note("cronJobs", str(STATE_DATABASE), f"skipped: it {exc}")
+        report.note("cronJobs", OPENCLAW_DATABASE, f"skipped: it {exc}")
         return content
     if not path.is_file():
         return content
