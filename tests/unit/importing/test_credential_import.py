@@ -121,3 +121,11 @@ def test_credential_that_is_a_link_out_is_skipped(home: Path, source: Path, tmp_
     report = run_import(home, source)
     assert outcomes(report, "credentials") == {"source": 1, "skipped": 1}
     assert not (state(home) / "credentials/key").exists()
+
+
+def test_variables_that_change_programs_are_skipped(home: Path, source: Path) -> None:
+    text = "LD_PRELOAD=/x.so\nOPENCLAW_GATEWAY_TOKEN=t\nPATH=/x\nGITHUB_TOKEN=g\n"
+    write(source / ".env", text)
+    report = run_import(home, source)
+    assert (state(home) / ".env").read_text() == 'GITHUB_TOKEN="g"\n'
+    assert outcomes(report, "credentials")["skipped"] == 3
