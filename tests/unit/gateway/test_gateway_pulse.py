@@ -1,5 +1,6 @@
 """A call that blocks the event loop: the log says where, and health is red afterwards."""
 
+import asyncio
 import json
 import threading
 from pathlib import Path
@@ -20,6 +21,8 @@ TOLD = threading.Event()
 @method("block", scope="read", params=NoParams)
 async def block(_call: MethodCall, _params: NoParams) -> bool:
     """What a careless tool does: it waits, and everybody waits with it."""
+    await asyncio.sleep(0.05)  # the loop ticks
+    TOLD.clear()  # a slow disk may have blocked it before
     return TOLD.wait(60)
 
 
@@ -28,7 +31,7 @@ async def test_row_41_blocking_call_is_logged_with_stack_and_health_fails(
 ) -> None:
     TOLD.clear()
     with pytest.MonkeyPatch.context() as patch:
-        quick = LoopMonitor(tick_s=0.01, limit_s=0.1, on_stall=TOLD.set)
+        quick = LoopMonitor(tick_s=0.01, limit_s=0.5, on_stall=TOLD.set)
         patch.setattr("homarus.gateway.server.LoopMonitor", lambda: quick)
         async with play(tmp_path) as stage:
             gateway = stage.gateway
