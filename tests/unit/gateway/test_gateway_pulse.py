@@ -21,8 +21,7 @@ TOLD = threading.Event()
 @method("block", scope="read", params=NoParams)
 async def block(_call: MethodCall, _params: NoParams) -> bool:
     """What a careless tool does: it waits, and everybody waits with it."""
-    await asyncio.sleep(0.05)  # the loop ticks
-    TOLD.clear()  # a slow disk may have blocked it before
+    TOLD.clear()  # a slow disk may have blocked the loop before
     return TOLD.wait(60)
 
 
@@ -38,6 +37,7 @@ async def test_row_41_blocking_call_is_logged_with_stack_and_health_fails(
             gateway.methods = find_methods(SimpleNamespace(block=block, health=health))
             assert gateway.monitor.is_stalled is False
             peer = await stage.enter()
+            await asyncio.sleep(0.05)  # the loop ticks
             peer.ask("1", "block")
             await stage.settle()
             assert peer.answers("1")[0]["payload"] is True, "somebody noticed while it was blocked"
