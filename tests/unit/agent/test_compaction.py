@@ -205,6 +205,12 @@ async def test_compact_previous_summary_is_in_the_prompt() -> None:
     assert "the money" in model.asks[0].text
 
 
+async def test_summarizer_reasoning_is_not_part_of_the_summary() -> None:
+    model = Model(60_000, "<think>the plan</think>## Done\nall of it")
+    done = await run(make_turns(60), budget(60_000), model)
+    assert "all of it" in done.summary and "the plan" not in done.summary
+
+
 async def test_summarizer_overflowing_piece_is_halved() -> None:
     model = Model(
         60_000, ContextOverflowError("no"), "## Done\none", "## Done\ntwo", "## Done\nboth"
