@@ -51,8 +51,11 @@ def append_lines(
         session, items = named[1].strip(), items[1:]
     lines = _lines(before)
     known = _first_numbers(lines)
-    new = dict.fromkeys(item for item in items if words_of(item) not in known)
-    added = list({words_of(item): item for item in reversed(new)}.values())[::-1]
+    new = dict[str, str]()  # the first item with these words
+    for item in items:
+        if words_of(item) not in known:
+            new.setdefault(words_of(item), item)
+    added = list(new.values())
     if not added:
         at = [known[words_of(item)] for item in items]
         return NoteChange(before, min(at), max(at), is_new=False)

@@ -47,6 +47,7 @@ def test_sessions_write_daily_note_under_their_headings(spec: MemorySpec) -> Non
         "## Session: obsidian-wiki\n- Added a skill.\n"
     )
     assert (done.start_line, done.end_line, done.added) == (5, 5, True)
+    assert append_lines(b"", ["- a", "- b", "* a"]).data == b"- a\n- b\n"
     again = write_note(spec, "- Added a  skill.", day=DAY, options=two)
     assert (again.start_line, again.added) == (8, False)
 
