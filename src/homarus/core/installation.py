@@ -61,8 +61,6 @@ def find_docs() -> Path | None:
 
 def extra_command(extra: str) -> str:
     """Return the command that adds the packages of an extra to this installation."""
-    import shlex
-
     match find_installation().tool:
         case "pipx":
             return f"pipx inject {_PACKAGE} {_requirements(extra)}"
@@ -76,7 +74,6 @@ def extra_command(extra: str) -> str:
 
 
 def _requirements(extra: str) -> str:
-    import shlex
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
@@ -89,8 +86,6 @@ def _requirements(extra: str) -> str:
 
 def _pip() -> str:
     """Return how the pip of this Python is run in the user's shell."""
-    import shlex
-
     found = shutil.which("pip")
     if found and Path(found).parent == Path(sys.prefix) / "bin":
         return "pip"
