@@ -5,7 +5,7 @@ here; no module is given the `App` itself.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -140,9 +140,7 @@ class App:
             find_name=self._agents.display_name,
             submit=lambda key, record: self.control.submit(key, record),
             is_command=has_control_command,
-            on_sent=lambda *sent: self._group.create_task(
-                self.hooks.message_sent(*sent), name="hooks"
-            ),
+            on_sent=lambda *sent: self._start_task(self.hooks.message_sent(*sent)),
             commands=lambda: native_commands(self._config().commands),
             on_chat_moved=self._move_group_settings,
         )
@@ -225,11 +223,19 @@ class App:
             get_config=self._config,
             start_live_reply=self._channel_runtime.live.start,
             messenger=self.messenger,
+            start_task=self._start_task,
             is_fresh=lambda session, inbound: is_fresh(
                 self._config().session, session.record, inbound.address.channel, now_ms()
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
         )
+
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
+        """Start work of hooks, unless the program is ending."""
+        try:
+            self._group.create_task(work, name="hooks")
+        except RuntimeError:
+            work.close()
 
     def gateway_services(self) -> "GatewayServices":
         """Return the ports of this program that a gateway works with."""

@@ -179,6 +179,23 @@ def test_page_file_that_cannot_be_attached_is_explained(page: Page, tmp_path: Pa
     assert page.run("document.querySelector('#attached').hidden")
 
 
+def test_page_shows_no_reasoning_and_no_tags(page: Page, model: ModelServer) -> None:
+    pieces = ["<thi", "nk>the plan</think>[[reply_", "to_current]] Half", " and", " all."]
+    model.script([Say(pieces, gap_s=0.3)])
+    page.run(
+        "window.seen = []; new MutationObserver(() => window.seen.push("
+        "document.querySelector('#log').innerText)).observe(document.querySelector('#log'),"
+        " {subtree: true, childList: true, characterData: true})"
+    )
+    ask(page, "Go ahead")
+    page.wait_for_text(ENDED, "Half and all.")
+    seen = page.run("window.seen.join('|')")
+    assert "Half" in seen and not any(word in seen for word in ("thi", "plan", "reply", "[["))
+    page.reload()
+    page.wait_for_text(ENDED, "Half and all.")
+    assert "plan" not in page.run("document.querySelector('#log').innerText")
+
+
 def test_page_shows_images_that_the_agent_sends(
     page: Page, gateway: Running, model: ModelServer
 ) -> None:

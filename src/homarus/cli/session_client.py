@@ -221,7 +221,9 @@ class LocalSessionClient:
         from homarus.agent.reply.payloads import encode_result
 
         is_aborted, payload = outcome.status == "aborted", encode_result(outcome.run_id, outcome)
-        payload["result"]["meta"]["agentMeta"]["sessionKey"] = outcome.session_key
+        meta = payload["result"]["meta"]
+        meta["agentMeta"]["sessionKey"] = outcome.session_key
+        meta.setdefault("attempts", [])
         return ChatAnswer(outcome.text, is_aborted, is_merged, payload)
 
     async def status(self) -> SessionStatus:

@@ -25,10 +25,7 @@ from homarus.importing.session_source import (
 )
 from homarus.importing.source_home import SourceHome, place_in
 from homarus.importing.source_tree import RefusedSourceError, SourceTree
-from homarus.store.openclaw_database import (
-    OpenClawDatabase,
-    find_databases,
-)
+from homarus.store.openclaw_database import OpenClawDatabase, find_databases
 from homarus.store.state_paths import OPENCLAW_DATABASE, is_session_id
 from homarus.store.transcript_codec import load_json, read_int
 

@@ -47,9 +47,8 @@ from homarus.importing.source_home import SourceHome, find_state, open_source, s
 from homarus.importing.source_tree import RefusedSourceError, SourceTree
 from homarus.providers.credentials import profile_file
 from homarus.providers.profile_file import ProfileFile
-from homarus.store.openclaw_database import is_sqlite_home
 from homarus.store.sqlite import SqliteStore, open_store
-from homarus.store.state_paths import StatePaths
+from homarus.store.state_paths import StatePaths, is_sqlite_home
 
 _IN_USE_FIX: Final = "homarus gateway stop"
 

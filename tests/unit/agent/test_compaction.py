@@ -205,6 +205,12 @@ async def test_compact_previous_summary_is_in_the_prompt() -> None:
     assert "the money" in model.asks[0].text
 
 
+async def test_summarizer_reasoning_is_not_part_of_the_summary() -> None:
+    model = Model(60_000, "<think>the plan</think>## Done\nall of it")
+    done = await run(make_turns(60), budget(60_000), model)
+    assert "all of it" in done.summary and "the plan" not in done.summary
+
+
 async def test_summarizer_overflowing_piece_is_halved() -> None:
     model = Model(
         60_000, ContextOverflowError("no"), "## Done\none", "## Done\ntwo", "## Done\nboth"
@@ -389,6 +395,7 @@ def test_memory_flush_is_due_once_between_compactions() -> None:
 def test_memory_flush_prompt_names_daily_note_and_silent_word() -> None:
     open_question = memory_flush.prompt(RULES, "2026-02-03")
     assert "memory/2026-02-03.md" in open_question and "NO_REPLY" in open_question
+    assert "`## Session: taxes`" in memory_flush.prompt(RULES, "2026-02-03", session="taxes")
     assert "memory/chats/x/2026-02-03.md" in memory_flush.prompt(
         RULES, "2026-02-03", folder="memory/chats/x"
     )

@@ -149,6 +149,8 @@ class Summarizer:
         return merged or clip_bytes("\n\n".join(group), self._bytes)
 
     async def _call_model(self, prompt: str) -> str:
+        from homarus.agent.reply.reply_cleaner import clean_reply
+
         try:
             text = await self._ask(SummaryRequest(SYSTEM, prompt, self._tokens))
         except ContextOverflowError:
@@ -157,7 +159,7 @@ class Summarizer:
             log.warning("notes are made without a model: %s", one_line(str(exc), 300))
             self.failed = True
             return ""
-        return clip_bytes(text.strip(), self._bytes)
+        return clip_bytes(clean_reply(text).text, self._bytes)
 
     def _summarize_without_model(self, messages: Sequence[Message], notes: str) -> str:
         half = self._bytes // 2
