@@ -242,6 +242,7 @@ def test_prompt_external_names_stay_on_one_line() -> None:
         host=evil,
         notes=(evil,),
         name=evil,
+        persona=evil,
         docs=f"/docs/{evil}",
         tools=(*BUILT, named("message")),
         hints=(evil,),
