@@ -192,7 +192,7 @@ def _reported(path: Path, kind: Kind, report: ImportReport) -> Iterator[None]:
 def _rows(database: OpenClawDatabase, sql: str) -> list[tuple[Json, ...]]:
     """Return the rows of a table that not every version has."""
     table = sql.partition(" FROM ")[2].split()[0]
-    known = database.rows("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,))
+    known = database.rows("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,))
     return database.rows(sql) if known else []
 
 
