@@ -24,7 +24,7 @@ from homarus.config.check import unimplemented_keys
 from homarus.config.config_files import read_text
 from homarus.config.load import ConfigExamination, examine_config
 from homarus.config.own_keys import describe_openclaw_problems
-from homarus.config.paths import Paths, shorten
+from homarus.config.paths import Paths, openclaw_files_dir, shorten
 from homarus.config.schema import Config
 from homarus.config.unused_files import find_unused
 from homarus.core.clock import SystemClock
@@ -217,8 +217,9 @@ def _pending_devices(paths: Paths) -> Iterator[DoctorFinding]:
     from homarus.gateway.device_records import describe_pending
     from homarus.gateway.devices import DeviceRegistry
 
+    folder = openclaw_files_dir(paths.state) / "devices"
     with suppress(HomarusError):
-        for entry in DeviceRegistry(paths.state / "devices", SystemClock()).listing()["pending"]:
+        for entry in DeviceRegistry(folder, SystemClock()).listing()["pending"]:
             yield DoctorFinding("device", "note", describe_pending(entry))
 
 

@@ -9,6 +9,7 @@ from homarus.core.fast_dataclass import dataclass
 
 _CONFIG = "openclaw.json"
 _OWN_CONFIG = "homarus.json"
+OPENCLAW_DATABASE = "state/openclaw.sqlite"  # in the state directory of OpenClaw 2026.9
 # OpenClaw's former names; one is used when no newer one exists.
 _LEGACY_STATES = (".clawdbot", ".moldbot", ".moltbot")
 _LEGACY_CONFIGS = ("clawdbot.json", "moldbot.json", "moltbot.json")
@@ -93,6 +94,20 @@ class Paths:
 
     def _agent(self, agent: str) -> Path:
         return self.state / "agents" / _safe_agent_id(agent)
+
+
+def is_sqlite_home(state: Path) -> bool:
+    """Return whether OpenClaw 2026.9, which keeps its state in SQLite, has used a directory."""
+    return (state / OPENCLAW_DATABASE).is_file()
+
+
+def openclaw_files_dir(state: Path) -> Path:
+    """Return the folder of files that we share with OpenClaw: credentials, devices, approvals.
+
+    OpenClaw 2026.9 has these in SQLite, and refuses to start next to such files or imports and
+    renames them; in its state directory, ours are therefore in a folder of their own.
+    """
+    return state / "homarus" if is_sqlite_home(state) else state
 
 
 def expand(path: str, home: Path) -> Path:

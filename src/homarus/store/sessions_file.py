@@ -17,6 +17,7 @@ from typing import Any
 import apsw
 
 from homarus.config import json5_document
+from homarus.config.paths import is_sqlite_home
 from homarus.core.errors import ConfigError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
@@ -30,7 +31,6 @@ from homarus.store.state_paths import (
     StatePaths,
     is_agent_id,
     is_session_id,
-    is_sqlite_home,
     make_private_dir,
     stat_stamp,
 )

@@ -27,6 +27,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import apsw
 
+from homarus.config.paths import is_sqlite_home
 from homarus.core.errors import CorruptDataError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
@@ -60,7 +61,6 @@ from homarus.store.state_paths import (
     StatePaths,
     is_agent_id,
     is_session_id,
-    is_sqlite_home,
     stat_stamp,
 )
 from homarus.store.transcript_codec import (

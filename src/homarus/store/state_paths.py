@@ -22,7 +22,6 @@ DATABASE = "state.sqlite"
 REPAIRED = "state.sqlite.repaired"  # complete: only its rename is missing
 LOCK = "state.lock"
 INDEX = "sessions.json"
-OPENCLAW_DATABASE = "state/openclaw.sqlite"  # of OpenClaw 2026.9
 
 
 def is_session_id(text: object) -> bool:
@@ -62,14 +61,6 @@ def stat_stamp(path: str | Path) -> FileStamp | None:
     if not stat.S_ISREG(found.st_mode):
         return None
     return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)
-
-
-def is_sqlite_home(state: Path) -> bool:
-    """Return whether OpenClaw 2026.9, which keeps sessions in SQLite, has used a state directory.
-
-    It refuses to start next to session files of its earlier versions.
-    """
-    return stat_stamp(state / OPENCLAW_DATABASE) is not None
 
 
 class StatePaths:
