@@ -101,7 +101,10 @@ def record_chat(home: Home) -> list[str]:
             terminal.wait_until("# 8", line="> /status")
         finally:
             terminal.close()
-    return ["$ homarus chat", *(_draw_row(row, home) for row in terminal.shown.cells)]
+    rows = [_draw_row(row, home) for row in terminal.shown.cells]
+    while rows[-1] == DRAWN:  # a row that is empty again
+        rows.pop()
+    return ["$ homarus chat", *rows]
 
 
 @contextmanager
