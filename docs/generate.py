@@ -19,6 +19,7 @@ from homarus.channels.registry import available_channels, channel_label, load_ch
 from homarus.cli.command_group import command_help
 from homarus.cli.main import GROUPS, group
 from homarus.config.channels import AccountSettings
+from homarus.config.ignored_settings import UNREAD_KEYS, WITHOUT_EFFECT
 from homarus.config.known_keys import OWN_KEYS
 from homarus.config.memory import MemoryConfig, MemorySearchConfig
 from homarus.config.schema import Config
@@ -217,9 +218,9 @@ def config() -> str:
     return (
         "# Configuration keys\n\n"
         "`openclaw.json` in the state directory (`~/.openclaw`), read as JSON5. These keys are\n"
-        "read and checked in full. Every other key of OpenClaw is accepted with a warning\n"
-        "that its part is not built yet; `homarus doctor --all` lists those. `<name>` is a\n"
-        "name of your own, `[]` for each entry of a list.\n\n"
+        "read and checked in full. The keys under [Without effect](#without-effect) are accepted\n"
+        "too; `homarus doctor` names those that are set. `<name>` is a name of your own, `[]` for\n"
+        "each entry of a list.\n\n"
         + _table(("key", "value", "default"), rows)
         + "\n\n"
         + _own_keys()
@@ -227,7 +228,24 @@ def config() -> str:
         + _memory_keys()
         + "\n\n"
         + _channel_keys()
+        + "\n\n"
+        + _keys_without_effect()
     )
+
+
+def _keys_without_effect() -> str:
+    """Return the keys that are accepted and change nothing, and why that is safe."""
+    rows = [
+        (f"`{path.replace('<key>', '<name>')}`", reason)
+        for path, reason in sorted({**WITHOUT_EFFECT, **UNREAD_KEYS}.items())
+    ]
+    text = (
+        "These are accepted, with all keys below them that are not in the tables above, and\n"
+        "change nothing. So are the settings of a channel without an adapter. A setting that\n"
+        "restricts something is never ignored: it is obeyed, or what it restricts is\n"
+        "[refused](../restrictions.md)."
+    )
+    return "\n\n".join(["## Without effect", text, _table(("key", "why"), rows)])
 
 
 def _own_keys() -> str:

@@ -5,7 +5,7 @@ here; no module is given the `App` itself.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -39,7 +39,6 @@ from homarus.core.errors import HomarusError
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound
 from homarus.core.session_keys import agent_id_of
-from homarus.core.tasks import run_contained
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
 from homarus.providers.model_router import ModelRouter, ModelSelection
@@ -141,21 +140,16 @@ class App:
             find_name=self._agents.display_name,
             submit=lambda key, record: self.control.submit(key, record),
             is_command=has_control_command,
-            on_sent=lambda *sent: self._group.create_task(
-                self.hooks.message_sent(*sent), name="hooks"
-            ),
+            on_sent=lambda *sent: self._start_task(self.hooks.message_sent(*sent)),
             commands=lambda: native_commands(self._config().commands),
             on_chat_moved=self._move_group_settings,
         )
 
     def _move_group_settings(self, channel: str, account: str, old: str, new: str) -> None:
-        """Write the new id of a group to the config, next to what the channel is doing."""
-        from homarus.config.group_migration import move_group_settings  # rarely needed
+        from homarus.config.group_migration import run_move  # rarely needed
 
-        move = partial(move_group_settings, self.paths, self.loaded, (channel, account))
-        now_ms, name = self.clock.now_ms(), f"moving the settings of the group {old} to {new}"
-        write = partial(asyncio.to_thread, move, (old, new), now_ms)
-        self._group.create_task(run_contained(name, write, lambda _exc: None), name="group moved")
+        move = run_move(self.paths, self.loaded, (channel, account), (old, new), self.clock)
+        self._group.create_task(move, name="group moved")
 
     def _command_services(self) -> CommandServices:
         return CommandServices(
@@ -229,11 +223,19 @@ class App:
             get_config=self._config,
             start_live_reply=self._channel_runtime.live.start,
             messenger=self.messenger,
+            start_task=self._start_task,
             is_fresh=lambda session, inbound: is_fresh(
                 self._config().session, session.record, inbound.address.channel, now_ms()
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
         )
+
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
+        """Start work of hooks, unless the program is ending."""
+        try:
+            self._group.create_task(work, name="hooks")
+        except RuntimeError:
+            work.close()
 
     def gateway_services(self) -> "GatewayServices":
         """Return the ports of this program that a gateway works with."""

@@ -9,6 +9,7 @@ from homarus.channels.base import Channel
 from homarus.config.load import LoadedConfig, load_config
 from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
+from homarus.config.session_store import with_session_store
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.tasks import task_group
 from homarus.providers.model_router import ModelRouter
@@ -38,9 +39,14 @@ async def open_app(
         configure_logging(loaded.config, paths.logs)
         for text in loaded.warnings:
             warn(text)
+    paths = with_session_store(paths, loaded.config)
     clock = clock or SystemClock()
     models = ModelRouter(loaded.config, loaded.env, paths, clock)
-    async with open_store(paths.state) as store, AsyncExitStack() as after, task_group() as group:
+    async with (
+        open_store(paths.state, sessions=paths.session_store) as store,
+        AsyncExitStack() as after,
+        task_group() as group,
+    ):
         app = App(
             loaded=loaded,
             paths=paths,

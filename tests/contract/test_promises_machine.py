@@ -139,6 +139,7 @@ class Life:
             build_reply=self._pack,
             on_enqueued=lambda: None,
             on_unsettled=lambda ids: self.control.retry_unsettled(ids),
+            start_task=group.create_task,
         )
         runs = RunRegistry(services)
         queue = {"mode": world.mode, "debounceMs": 0}

@@ -92,7 +92,7 @@ async def test_agent_deliver_without_chat_is_refused_before_the_run(
         (SANDBOX, {}, (), "must run in a sandbox"),
         ({}, {"deliver": True}, (), "no chat to deliver to"),
         ({}, {"agentId": "nobody"}, (), "unknown agent id"),
-        ({}, {"extraSystemPrompt": "x"}, (), "not built"),
+        ({}, {"extraSystemPrompt": "x" * 32_001}, (), "extraSystemPrompt"),
         ({}, {"timeout": "soon"}, (), "invalid agent params"),
         ({}, {}, ("read",), "missing scope"),
         ({}, {}, (), "the service is down"),

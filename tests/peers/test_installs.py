@@ -117,6 +117,18 @@ def test_readme_commands_work_from_the_wheel(
     assert list(home.iterdir()) == []
 
 
+def test_installed_program_names_its_documentation(
+    programs: Path, model: ModelServer, tmp_path: Path
+) -> None:
+    user = NewUser(tmp_path, clean_env(tmp_path, programs))
+    user.must("homarus setup")
+    use_model(tmp_path, model)
+    named = re.search(r"documentation of this program is in (\S+):", user.must("homarus prompt"))
+    assert named and named[1].endswith("/site-packages/homarus/docs")
+    assert (Path(named[1]) / "index.md").is_file()
+    assert (Path(named[1]) / "reference" / "config.md").is_file()
+
+
 def use_model(home: Path, model: ModelServer) -> None:
     """Make the scripted model answer."""
     file = home / ".openclaw/openclaw.json"

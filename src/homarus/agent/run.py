@@ -76,6 +76,7 @@ from homarus.core.tasks import run_contained
 from homarus.plugins.values import HookContext
 from homarus.policy.restrictions import check_run_allowed
 from homarus.providers.base import ModelRequest, Provider, SupportsPendingError
+from homarus.sessions.chat_fields import session_name
 from homarus.sessions.rejection import CONTENT_ERRORS, SUPERSEDED
 from homarus.sessions.send_policy import is_muted
 from homarus.sessions.session import Session
@@ -88,6 +89,7 @@ if TYPE_CHECKING:  # imported by the first run that answers a chat
 log = logging.getLogger(__name__)
 
 LEFT_OUT = "what was refused is left out of later requests"
+_LOOP_TURNS = 10  # of the event loop, in which the outcome reaches those who wait for it
 INTERRUPTED = "the run broke off"  # the error of a run that ends with the program
 
 
@@ -265,13 +267,20 @@ class Run:
         aborted = outcome.status == "aborted"
         self._publish(RunEnded(error=self._error_text, aborted=aborted, attempts=outcome.attempts))
 
-    async def report_end(self) -> RunOutcome:
-        """Call the `agent_end` hook, and return the outcome."""
+    def report_end(self) -> RunOutcome:
+        """Return the outcome; the `agent_end` hook is called when it has been delivered."""
         services = self._services
         duration_ms = round((services.clock.monotonic() - self._started_s) * 1000)
-        messages = self._session.messages if self._session else ()
-        await services.hooks.agent_end(self._where, messages, self._error_text, duration_ms)
+        if services.hooks.has("agent_end"):
+            messages = tuple(self._session.messages) if self._session else ()
+            services.start_task(self._call_agent_end(messages, duration_ms))
         return replace(self._outcome, duration_ms=duration_ms)
+
+    async def _call_agent_end(self, messages: Sequence[Message], duration_ms: int) -> None:
+        for _ in range(_LOOP_TURNS):
+            await asyncio.sleep(0)
+        hooks = self._services.hooks
+        await hooks.agent_end(self._where, messages, self._error_text, duration_ms)
 
     @property
     def _error_text(self) -> str:
@@ -321,19 +330,20 @@ class Run:
         )
         session = self._session = await self._open_session(inbound, agent)
         rules = services.get_config().session.send_policy
-        muted = is_muted(rules, session.key, session.record.data, inbound)
+        muted = is_muted(rules, session.key, session.record.data, redirect_reply(inbound))
         self._journal.sender.configure(is_muted=muted)  # for errors before the builder is there
         provider, model = await services.connect(resolve_model(agent, session, options.model))
         self._provider = provider
         thinking = resolve_thinking(options.thinking or session.thinking or agent.thinking, model)
         self._configure_reply(session, inbound, agent, thinking, is_muted=muted)
-        self.emit(RunStarted(provider=model.provider, model=model.id))
+        self.emit(RunStarted(model.provider, model.id, thinking))
         provider = with_spend_limit(provider, services.spend_limiter, model, self.id)
         provider = UsageRecordingProvider(provider, model.ref, self._journal.record_model_call)
         provider = LaneReleasingProvider(provider, self._place)
         self._chat = session_chat_context(
             services.get_config(), session, self._inbounds, find_traits=services.find_traits
         ).with_rules(agent.model_rules(model.provider, model.id))
+        self._chat = self._chat.with_prompt(options.extra_system_prompt)
         tools = self._chat.tools(all_tools)
         self._context = await make_model_context(
             services,
@@ -434,7 +444,7 @@ class Run:
             thinking=context.thinking,
             api=context.api,
             window=model.window,
-            address=inbound.address,
+            inbound=inbound,
             extra_writes=self._journal.mark_running(session),
             extra_fields=services.composer.report_changes(report_context, session.record.data),
         )
@@ -442,9 +452,11 @@ class Run:
     def _make_question(self, inbound: Inbound) -> Message:
         services = self._services
         at_ms = inbound.at_ms or services.clock.now_ms()
-        return user_message(
+        question = user_message(
             services.format_message(self.key, inbound), *inbound.images, at_ms=at_ms
         )
+        source = inbound.options.provenance
+        return replace(question, provenance=source) if source else question
 
     def _make_tool_runner(
         self,
@@ -470,6 +482,7 @@ class Run:
             hooks=services.hooks,
             emit=self.emit,
             now_ms=services.clock.now_ms,
+            session_name=session_name(self._context.session.record.data, self.key),
         )
 
     def _make_loop_context(
@@ -580,7 +593,9 @@ class Run:
         by_tool = any(spec.name == memory_flush.TOOL for spec in context.tools)
         folder = folder_of(audience_of(context.session.key))
         today = local_date(context.agent.timezone, now_ms)
-        prompt = memory_flush.prompt(rules, today, by_tool=by_tool, folder=folder)
+        # Not the subject of a group: people who may not instruct the agent choose it.
+        name = context.session.label or session_name({}, self.key)
+        prompt = memory_flush.prompt(rules, today, by_tool=by_tool, folder=folder, session=name)
         hidden = replace(
             loop_context,
             request=lambda messages: replace(

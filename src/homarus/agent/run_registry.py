@@ -29,7 +29,7 @@ class RunRegistry:
         finally:
             del self._active[key]
             run.close()
-        return await run.report_end()
+        return run.report_end()
 
     def stop(self, key: str, run_id: str | None = None) -> tuple[str, ...]:
         """Stop the active run of a session, or only `run_id`; return the ids of stopped runs."""

@@ -4,7 +4,7 @@
 objects that are built later (the run queue) are passed in as callables.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -45,6 +45,7 @@ FormatUserMessage: TypeAlias = Callable[[str, Inbound], str]
 StartLiveReply: TypeAlias = Callable[
     [Sequence[Inbound], str, Callable[[], str], float], LiveReplyHandle | None
 ]
+StartTask: TypeAlias = Callable[[Coroutine[None, None, None]], object]
 # Receives the ids of messages whose outcome could not be stored, so that they are run again.
 OnUnsettled: TypeAlias = Callable[[Sequence[str]], None]
 
@@ -63,6 +64,7 @@ class RunServices:
     where the chat cannot show a reply in progress. `is_fresh` says whether a session may be
     continued by a message. A run that ignores its cancellation is abandoned after `grace_s`.
     `is_shutting_down` says whether the program ends in order, so that a cancelled run is no crash.
+    `start_task` starts work that no run waits for.
     """
 
     sessions: SessionRepository
@@ -83,6 +85,7 @@ class RunServices:
     build_reply: BuildReply
     on_enqueued: Callable[[], None]
     on_unsettled: OnUnsettled
+    start_task: StartTask
     find_traits: FindTraits
     get_config: Callable[[], Config] = Config
     start_live_reply: StartLiveReply = _no_live_reply

@@ -43,6 +43,7 @@ class ToolRunner:
     hooks: Hooks
     emit: Callable[[EventData], None]
     now_ms: Callable[[], int]
+    session_name: str = ""
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run one call, unless an earlier attempt, loop detection or a hook forbids it."""
@@ -84,5 +85,6 @@ class ToolRunner:
             messenger=self.messenger,
             run_access=self.get_chat().file_access(self.agent.rules),
             docs=self.agent.docs,
+            session_name=self.session_name,
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

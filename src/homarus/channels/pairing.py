@@ -27,6 +27,7 @@ from typing import Final
 
 from homarus.channels.pairing_file import PairingFile, locked
 from homarus.channels.registry import find_traits
+from homarus.config.paths import openclaw_files_dir
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError, UserError
 from homarus.core.fast_dataclass import dataclass
@@ -72,7 +73,8 @@ class PairingStore:
     """The files of every channel. `wait_s` is the timeout of the lock."""
 
     def __init__(self, state: Path, clock: Clock, *, wait_s: float = 5.0) -> None:
-        self._folder, self._clock, self._wait_s = state / "credentials", clock, wait_s
+        self._folder = openclaw_files_dir(state) / "credentials"
+        self._clock, self._wait_s = clock, wait_s
         self._files: dict[str, PairingFile] = {}
         self._logged_problems: set[str] = set()
 

@@ -39,6 +39,7 @@ from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_a
 from homarus.config.binding_edits import parse_match
 from homarus.config.load import LoadedConfig
 from homarus.config.paths import Paths, shorten
+from homarus.config.session_store import with_session_store
 from homarus.config.write import write_config
 from homarus.core.errors import UserError
 from homarus.core.message import Json
@@ -230,7 +231,8 @@ async def _delete(paths: Paths, loaded: LoadedConfig, agent: str) -> dict[str, J
         changed, removed = agent_edits.remove_agent(tree, agent)
         return changed
 
-    async with open_store(paths.state) as store:
+    paths = with_session_store(paths, loaded.config)
+    async with open_store(paths.state, sessions=paths.session_store) as store:
         sessions = SessionRepository(store, clock)
         for record in await store.sessions(agent=agent):
             await sessions.delete(record.key, now_ms)

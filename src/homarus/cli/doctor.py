@@ -20,11 +20,10 @@ from homarus.cli.options import RenamedOption
 from homarus.cli.provider_check import check_models
 from homarus.cli.state_check import check_state
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
-from homarus.config.check import unimplemented_keys
 from homarus.config.config_files import read_text
 from homarus.config.load import ConfigExamination, examine_config
 from homarus.config.own_keys import describe_openclaw_problems
-from homarus.config.paths import Paths, shorten
+from homarus.config.paths import Paths, openclaw_files_dir, shorten
 from homarus.config.schema import Config
 from homarus.config.unused_files import find_unused
 from homarus.core.clock import SystemClock
@@ -61,7 +60,7 @@ class DoctorFinding:
     cls=RenamedOption,
     old_names=("--verbose",),
     is_flag=True,
-    help="Show every check, and the settings of OpenClaw that have no effect yet.",
+    help="Show every check.",
 )
 @click.option(
     "--fix",
@@ -90,9 +89,8 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
     if as_json:
         rows = [_row(finding) for finding in findings]
         healthy = all(finding.state != "bad" for finding in findings)
-        click.echo(
-            json.dumps({"ok": healthy, "findings": rows, "notBuilt": sorted(unimplemented_keys())})
-        )
+        unbuilt = list(examined.unbuilt) if examined else []
+        click.echo(json.dumps({"ok": healthy, "findings": rows, "notBuilt": unbuilt}))
     else:
         _print(findings, everything=everything, fix=fix)
     wrong = {finding.about for finding in findings if finding.state == "bad"}
@@ -117,9 +115,6 @@ def _print(findings: list[DoctorFinding], *, everything: bool, fix: bool) -> Non
             _echo(f"{MARKS[finding.state]} {finding.about}: {finding.text}")
             if finding.fix:
                 _echo(f"  → {finding.fix}")
-    if everything:
-        groups = ", ".join(sorted(unimplemented_keys()))
-        _echo(f"\nSettings of OpenClaw that have no effect yet: {groups}.\n")
     click.echo(_summary([finding.state for finding in findings]))
 
 
@@ -217,8 +212,9 @@ def _pending_devices(paths: Paths) -> Iterator[DoctorFinding]:
     from homarus.gateway.device_records import describe_pending
     from homarus.gateway.devices import DeviceRegistry
 
+    folder = openclaw_files_dir(paths.state) / "devices"
     with suppress(HomarusError):
-        for entry in DeviceRegistry(paths.state / "devices", SystemClock()).listing()["pending"]:
+        for entry in DeviceRegistry(folder, SystemClock()).listing()["pending"]:
             yield DoctorFinding("device", "note", describe_pending(entry))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from homarus.config.paths import Paths
+from homarus.config.paths import Paths, openclaw_files_dir
 from homarus.core.errors import (
     ConfigError,
     HomarusError,
@@ -115,7 +115,7 @@ async def open_gateway(
     else:
         url, secret = find_own_gateway(paths, gateway)
     device = DeviceIdentity.load_or_create(
-        paths.state / "identity" / "device.json", SystemClock().now_ms()
+        openclaw_files_dir(paths.state) / "identity" / "device.json", SystemClock().now_ms()
     )
     client_id = "openclaw-probe" if mode == "probe" else "cli"
     profile = ClientProfile(secret, device, client_id, mode)

@@ -17,7 +17,7 @@ from homarus.config.paths import Paths, expand, shorten
 from homarus.importing.importer import ImportOptions, import_home
 from homarus.importing.report import OUTCOMES, ImportReport, Kind, Outcome
 
-_KINDS: Final[dict[Kind, str]] = {
+_TITLES: Final[dict[Kind, str]] = {
     "sessions": "sessions",
     "transcripts": "old transcripts",
     "memory": "memory files",
@@ -25,7 +25,6 @@ _KINDS: Final[dict[Kind, str]] = {
     "credentials": "credentials",
     "approvedSenders": "approved senders",
 }
-_TITLES: Final[dict[str, str]] = {str(kind): title for kind, title in _KINDS.items()}
 _OUTCOMES: Final[dict[Outcome, str]] = {
     "imported": "imported",
     "updated": "updated",
@@ -71,7 +70,7 @@ def _lines(report: ImportReport, paths: Paths) -> Iterator[str]:
     yield f"{source} → {target}"
     shown = [name for name in OUTCOMES if name == "imported" or _is_used(report, name)]
     rows = [["", "source", "before", *(_OUTCOMES[name] for name in shown), "after"]]
-    for kind, title in _KINDS.items():
+    for kind, title in _TITLES.items():
         one = report.counts[kind]
         numbers = [one.source, one.before, *(one.outcomes[name] for name in shown), one.after]
         rows.append([title, *map(str, numbers)])
@@ -82,8 +81,9 @@ def _lines(report: ImportReport, paths: Paths) -> Iterator[str]:
     yield f"Messages in the imported sessions: {report.messages}"
     if report.damaged_lines:
         yield f"Damaged lines that were left out: {report.damaged_lines}"
+    titles: dict[str, str] = {str(kind): title for kind, title in _TITLES.items()}
     for note in report.notes:
-        yield f"{_TITLES.get(note.kind, note.kind)}: {note.item}: {note.text}"
+        yield f"{titles.get(note.kind, note.kind)}: {note.item}: {note.text}"
     if report.left_off:
         yield f"… and {report.left_off} more"
     if report.is_dry_run:

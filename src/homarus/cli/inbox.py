@@ -17,6 +17,7 @@ from homarus.cli.gateway_options import (
 )
 from homarus.cli.sessions import age
 from homarus.config.paths import Paths
+from homarus.config.session_store import find_session_store
 from homarus.core.clock import SystemClock
 from homarus.core.message import Json
 from homarus.core.text import escape_invisible
@@ -91,7 +92,8 @@ async def list_waiting(gateway: GatewayOptions, *, stuck: bool) -> dict[str, Jso
         async with open_gateway(gateway) as client:
             found = await client.call("inbox.list", {"stuck": stuck})
         return found if isinstance(found, dict) else {"messages": [], "parcels": []}
-    async with open_store(Paths.find(os.environ).state, read_only=True) as store:
+    paths = find_session_store(Paths.find(os.environ), os.environ)
+    async with open_store(paths.state, read_only=True, sessions=paths.session_store) as store:
         return await list_backlog(store.journal, SystemClock().now_ms(), stuck=stuck)
 
 
@@ -103,7 +105,8 @@ async def change(gateway: GatewayOptions, verb: str, named: str) -> dict[str, Js
             item_id = resolve_backlog_id(listed if isinstance(listed, dict) else {}, named)
             await client.call(f"inbox.{verb}", {"id": item_id})
         return {"ok": True, "id": item_id, "now": True}
-    async with open_store(Paths.find(os.environ).state) as store:
+    paths = find_session_store(Paths.find(os.environ), os.environ)
+    async with open_store(paths.state, sessions=paths.session_store) as store:
         journal, now_ms = store.journal, SystemClock().now_ms()
         item_id = resolve_backlog_id(await list_backlog(journal, now_ms, stuck=True), named)
         if verb == "retry":

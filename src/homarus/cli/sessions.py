@@ -18,6 +18,7 @@ from homarus.cli.gateway_options import (
 )
 from homarus.cli.options import agent_option, limit_option
 from homarus.config.paths import Paths
+from homarus.config.session_store import find_session_store
 from homarus.core.message import Json
 from homarus.store.base import SessionRecord
 from homarus.store.sqlite import open_store
@@ -73,7 +74,8 @@ async def _rows(
 
 async def read_records(paths: Paths, agent: str | None, since_ms: int) -> Sequence[SessionRecord]:
     """Return the stored session records, without a gateway."""
-    async with open_store(paths.state, read_only=True) as store:
+    paths = find_session_store(paths, os.environ)
+    async with open_store(paths.state, read_only=True, sessions=paths.session_store) as store:
         return await store.sessions(agent=agent, since_ms=since_ms)
 
 

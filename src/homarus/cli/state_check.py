@@ -1,11 +1,13 @@
 """Check the database of conversations for `homarus doctor`, and repair it."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import apsw
 
 from homarus.config.paths import Paths
+from homarus.config.session_store import find_session_store
 from homarus.core.errors import CorruptDataError, HomarusError, StoreError
 from homarus.store.damage import find_bad_rows, find_changed_entries, find_damage
 from homarus.store.lock import StateLock
@@ -32,7 +34,8 @@ def repair_database(paths: Paths, reason: str) -> RepairReport:
     """Repair the database, which no program may have open. Raises HomarusError."""
     lock = StateLock(paths.state)
     try:
-        return repair_offline(StatePaths(paths.state), reason)
+        sessions = find_session_store(paths, os.environ).session_store
+        return repair_offline(StatePaths(paths.state, sessions), reason)
     except OSError as exc:
         raise StoreError(f"the database cannot be repaired: {exc}") from exc
     finally:

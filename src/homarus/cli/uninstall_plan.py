@@ -29,6 +29,7 @@ from homarus.store.state_paths import LOCK
 _OWN: Final = (
     "state.sqlite*", LOCK, "gateway.json", "gateway.token", "gateway-hosts.json", "homarus.json*",
     ".homarus.json.*.tmp", "openclaw.last-good.json", "chat-history.jsonl", "wizard.json",
+    "homarus",
 )  # fmt: skip
 _OWN_BELOW: Final = {
     "memory": ("*.homarus.*",),

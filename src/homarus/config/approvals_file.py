@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from homarus.config.paths import openclaw_files_dir
 from homarus.core.atomic_file import write_atomic
 from homarus.core.file_lock import file_lock
 from homarus.core.message import Json
@@ -14,18 +15,18 @@ from homarus.core.session_keys import normalize_agent_id
 
 FILE: Final = "exec-approvals.json"
 _LOCK_TIMEOUT_S: Final = 5.0
-_UNREADABLE: Final[Mapping[str, Json]] = {"defaults": {"security": "deny"}}
+DENY_ALL: Final[Mapping[str, Json]] = {"defaults": {"security": "deny"}}
 
 
 def read_approvals(state: Path) -> Mapping[str, Json]:
     """Return the content of the file, empty if there is none; one that is unreadable denies all."""
     try:
-        found = json.loads((state / FILE).read_text(encoding="utf-8"))
+        found = json.loads((openclaw_files_dir(state) / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError):
-        return _UNREADABLE
-    return found if isinstance(found, dict) else _UNREADABLE
+        return DENY_ALL
+    return found if isinstance(found, dict) else DENY_ALL
 
 
 def allowed_entries(approvals: Mapping[str, Json], agent_id: str) -> Iterator[Mapping[str, Json]]:
@@ -37,10 +38,11 @@ def allowed_entries(approvals: Mapping[str, Json], agent_id: str) -> Iterator[Ma
 
 def add_allowed(state: Path, agent_id: str, entry: Mapping[str, Json]) -> None:
     """Add an entry to an agent's list; everything else in the file stays. Raises OSError."""
-    make_private_dir(state)
-    with file_lock(state / f".{FILE}.lock", _LOCK_TIMEOUT_S, is_optional=True):
+    folder = openclaw_files_dir(state)
+    make_private_dir(folder)
+    with file_lock(folder / f".{FILE}.lock", _LOCK_TIMEOUT_S, is_optional=True):
         approvals = read_approvals(state)
-        if approvals is _UNREADABLE:
+        if approvals is DENY_ALL:
             raise OSError(f"{FILE} cannot be read")
         agents = approvals.get("agents")
         sections = dict(agents) if isinstance(agents, dict) else {}
@@ -53,7 +55,7 @@ def add_allowed(state: Path, agent_id: str, entry: Mapping[str, Json]) -> None:
         section["allowlist"] = [*known, {"id": str(uuid4()), **entry}]
         content = {"version": 1, **approvals, "agents": {**sections, name: section}}
         data = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-        write_atomic(state / FILE, data.encode())
+        write_atomic(folder / FILE, data.encode())
 
 
 def allowlist_sizes(approvals: Mapping[str, Json]) -> dict[str, int]:

@@ -62,6 +62,11 @@ def check_config(tree: Mapping[str, Value]) -> ConfigCheck:
     try:
         config = Config.model_validate(implemented)
         walk.problems += (*_repeated_agents(config), *_unknown_default(config))
+        if config.session.store:
+            from homarus.config.session_store import check_session_store
+
+            found = check_session_store(config)
+            walk.problems += [KeyProblem(("session", "store"), *each) for each in found]
         if config.channels:
             from homarus.config.channels import (
                 check_channels,  # only imported for configs with channels

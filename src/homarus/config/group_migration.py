@@ -4,6 +4,7 @@ This is the only change of the config that a chat service causes. Everything tha
 on behalf of a chat must call `check_config_writes` first.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,8 +16,10 @@ from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.config.tree_edit import set_path
 from homarus.config.write import write_config
+from homarus.core.clock import Clock
 from homarus.core.errors import UserError
 from homarus.core.session_keys import normalize_account_id
+from homarus.core.tasks import run_contained
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +34,22 @@ def check_config_writes(config: Config, channel: str, account: str) -> None:
             " its chats may not change the config",
             fix="change it on this machine: homarus config set",
         )
+
+
+async def run_move(
+    paths: Paths,
+    loaded: LoadedConfig,
+    account: tuple[str, str],
+    ids: tuple[str, str],
+    clock: Clock,
+) -> None:
+    """Call `move_group_settings` in a thread; its errors are logged."""
+
+    async def move() -> None:
+        await asyncio.to_thread(move_group_settings, paths, loaded, account, ids, clock.now_ms())
+
+    name = f"moving the settings of the group {ids[0]} to {ids[1]}"
+    await run_contained(name, move, lambda _exc: None)
 
 
 def move_group_settings(

@@ -63,8 +63,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "nodeHost": "this program is no node",
     "plugins": "no plugins are loaded",
     "session.agentToAgent": "agents do not write to each other",
-    "session.scope": "every chat has its own session",
-    "session.store": "sessions are in the state directory",
     "skills": "no skills are loaded",
     "talk": "nothing is spoken",
     "tools.agentToAgent": "agents do not write to each other",

@@ -9,11 +9,46 @@ from homarus.core.fast_dataclass import dataclass
 
 _CONFIG = "openclaw.json"
 _OWN_CONFIG = "homarus.json"
+OPENCLAW_DATABASE = "state/openclaw.sqlite"  # in the state directory of OpenClaw 2026.9
 # OpenClaw's former names; one is used when no newer one exists.
 _LEGACY_STATES = (".clawdbot", ".moldbot", ".moltbot")
 _LEGACY_CONFIGS = ("clawdbot.json", "moldbot.json", "moltbot.json")
 _PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _AGENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+
+
+AGENT_MARK = "{agentId}"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStorePath:
+    """The absolute path of `session.store`, in which `{agentId}` is replaced.
+
+    Without that, it is the path of one `agent` only.
+    """
+
+    template: str
+    agent: str = ""
+
+    def index(self, agent: str) -> str | None:
+        """Return the file of an agent's sessions; None if it is in the default place."""
+        if self.agent and agent != self.agent:
+            return None
+        return self.template.replace(AGENT_MARK, _safe_agent_id(agent))
+
+    def find_agents(self) -> set[str]:
+        """Return the agents that have such a file."""
+        if self.agent:
+            return {self.agent}
+        from glob import escape
+
+        head, *rest = self.template.split(AGENT_MARK)
+        same = re.compile(
+            re.escape(head) + f"({_AGENT_ID.pattern})" + r"\1".join(map(re.escape, rest))
+        )
+        pattern = "*".join(map(escape, (head, *rest)))
+        found = Path("/").glob(pattern.lstrip("/"))
+        return {match[1] for path in found if (match := same.fullmatch(str(path)))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +60,7 @@ class Paths:
     config: Path
     cache: Path
     profile: str = ""
+    session_store: SessionStorePath | None = None
 
     @classmethod
     def find(cls, env: Mapping[str, str], home: Path | None = None) -> "Paths":
@@ -75,9 +111,14 @@ class Paths:
         """The file in which a running gateway of this state directory says how to reach it."""
         return self.state / "gateway.json"
 
+    def sessions_index(self, agent: str) -> Path:
+        """Return the file with an agent's session list; its transcripts are next to it."""
+        named = self.session_store.index(agent) if self.session_store else None
+        return Path(named) if named else self._agent(agent) / "sessions" / "sessions.json"
+
     def sessions_dir(self, agent: str) -> Path:
         """Return the folder of an agent's session list and transcripts."""
-        return self._agent(agent) / "sessions"
+        return self.sessions_index(agent).parent
 
     def default_workspace(self, agent: str, is_default: bool) -> Path:  # noqa: FBT001 - a fact about `agent`
         """Return the workspace of an agent whose config names none.
@@ -93,6 +134,20 @@ class Paths:
 
     def _agent(self, agent: str) -> Path:
         return self.state / "agents" / _safe_agent_id(agent)
+
+
+def is_sqlite_home(state: Path) -> bool:
+    """Return whether OpenClaw 2026.9, which keeps its state in SQLite, has used a directory."""
+    return (state / OPENCLAW_DATABASE).is_file()
+
+
+def openclaw_files_dir(state: Path) -> Path:
+    """Return the folder of files that we share with OpenClaw: credentials, devices, approvals.
+
+    OpenClaw 2026.9 has these in SQLite, and refuses to start next to such files or imports and
+    renames them; in its state directory, ours are therefore in a folder of their own.
+    """
+    return state / "homarus" if is_sqlite_home(state) else state
 
 
 def expand(path: str, home: Path) -> Path:

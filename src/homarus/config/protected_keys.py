@@ -99,6 +99,12 @@ _CREDENTIALS = re.compile(r"(?i)[A-Z0-9_]+_(?:KEY|TOKEN|SECRET|PASSWORD)\Z")
 _FIX = "change it in the file, on the machine itself: homarus config set"
 
 
+def is_loader_variable(name: str) -> bool:
+    """Return whether a variable changes what a program loads or where ours has its files."""
+    is_ours = name.upper().startswith("OPENCLAW_")
+    return is_ours or bool(_LOADERS.match(name) and not _CREDENTIALS.match(name))
+
+
 @dataclass(frozen=True, slots=True)
 class ClientRules:
     """What the rule depends on besides the two trees."""

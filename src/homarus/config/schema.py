@@ -520,6 +520,8 @@ class SessionConfig(ConfigSection):
     The key of the main session is always `main`, as in OpenClaw.
     """
 
+    scope: Literal["per-sender", "global"] = "per-sender"
+    store: NonEmptyStr | None = None
     main_key: NonEmptyStr | None = None
     dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = "main"
     identity_links: Mapping[str, StrTuple] = {}

@@ -14,10 +14,11 @@ from homarus.core.message import Json, Message, ToolCall, ToolResult
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A run entered its lanes and started."""
+    """A run started, with this model and thinking level."""
 
     provider: str = ""
     model: str = ""
+    thinking: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +196,10 @@ class EventEncoder:
         match event.data:
             case TextAdded() | ThinkingAdded() as added:
                 return self._added(added)
-            case RunStarted():
+            case RunStarted(thinking=level):
                 self._started_ms = event.ts_ms
-                return "lifecycle", {"phase": "start", "startedAt": event.ts_ms}
+                more = {"thinkingLevel": level} if level else {}
+                return "lifecycle", {"phase": "start", "startedAt": event.ts_ms, **more}
             case RunEnded() as ended:
                 return "lifecycle", self._ended(event.ts_ms, ended)
             case ToolStarted() | ToolProgressed() | ToolEnded() as data:

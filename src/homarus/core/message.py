@@ -17,6 +17,7 @@ StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 Authority: TypeAlias = Literal["", "owner", "authorised", "stranger"]
 # A gateway request, a command in the chat, or a newer message (queue mode `interrupt`).
 StoppedBy: TypeAlias = Literal["rpc", "stop-command", "interrupt"]
+ProvenanceKind: TypeAlias = Literal["external_user", "inter_session", "internal_system"]
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]
 MediaKind: TypeAlias = Literal["image", "audio", "voice", "video", "document", "sticker"]
 
@@ -130,6 +131,19 @@ class Origin:
     code: str = ""  # of the error
 
 
+@dataclass(frozen=True, slots=True)
+class InputProvenance:
+    """Where a user message comes from, as the client that sent it says.
+
+    The source is another session, or a tool of it that sent the message on a channel.
+    """
+
+    kind: ProvenanceKind
+    session_key: str = ""
+    channel: str = ""
+    tool: str = ""
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Message:
     """A role and typed parts. A tool message holds exactly one ToolResult."""
@@ -138,6 +152,7 @@ class Message:
     parts: tuple[Part, ...]
     at_ms: int = 0
     origin: Origin | None = None
+    provenance: InputProvenance | None = None
 
     @property
     def text(self) -> str:
@@ -178,6 +193,8 @@ class RunOptions:
     reasoning: str | None = None
     # The chat that gets the reply instead of the sender's: channel, chat, account, thread.
     deliver_to: tuple[str, ...] = ()
+    extra_system_prompt: str = ""  # is added to the system prompt of this run
+    provenance: InputProvenance | None = None
 
 
 @dataclass(frozen=True, slots=True)

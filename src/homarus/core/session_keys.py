@@ -28,7 +28,8 @@ KeyForm: TypeAlias = Literal["missing", "agent", "legacy_or_alias", "malformed_a
 DEFAULT_AGENT = AgentId("main")
 DEFAULT_ACCOUNT = AccountId("default")
 DEFAULT_MAIN = "main"
-LITERAL_KEYS = frozenset({"global", "unknown"})  # sessions of no agent
+GLOBAL_KEY = "global"
+LITERAL_KEYS = frozenset({GLOBAL_KEY, "unknown"})  # sessions of no agent
 MAX_KEY_CHARS = 512
 _MAX_ID_CHARS = 200  # of an id on a service; a longer one is replaced by a hash
 
@@ -133,6 +134,20 @@ def key_form(key: str | None) -> KeyForm:
 def main_key(agent: str, main: str | None = None) -> SessionKey:
     """Return the key of an agent's main session, the default session of direct messages."""
     return check_key(f"agent:{normalize_agent_id(agent)}:{normalize_main_key(main)}")
+
+
+def global_key(agent: str) -> SessionKey:
+    """Return the key of an agent's only session when `session.scope` is `global`.
+
+    It is OpenClaw's `global`; other agents than `main` have their id in it.
+    """
+    name = normalize_agent_id(agent)
+    return SessionKey(GLOBAL_KEY) if name == DEFAULT_AGENT else check_key(f"agent:{name}:global")
+
+
+def is_main(key: str, agent: str) -> bool:
+    """Return whether this is the session of an agent that is always there."""
+    return key in {main_key(agent), global_key(agent)}
 
 
 def peer_key(

@@ -37,6 +37,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("cron", "hot"),
     ("browser", "hot"),
     ("channels", "hot"),
+    ("session.store", "restart"),  # the files of the sessions stay open
     *((name, "none") for name in (
         "meta", "identity", "wizard", "logging", "models", "agents", "agent", "tools", "bindings",
         "audio", "routing", "messages", "session", "talk", "skills", "ui",

@@ -23,9 +23,11 @@ from homarus.core.event import (
     RunStarted,
     TextAdded,
     ThinkingAdded,
+    ToolEnded,
+    ToolStarted,
 )
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Json, Message, Text
+from homarus.core.message import Json, Message, Text, ToolCall
 from homarus.gateway.session_subscriptions import SessionSubscriptions
 from homarus.sessions.transcript import encode_message
 
@@ -79,6 +81,7 @@ class LiveRun:
     sent_text: str = ""  # in the last delta that was sent
     is_flush_scheduled: bool = False  # a flush is scheduled
     verbose: bool | None = None
+    calls: dict[str, ToolCall] = field(default_factory=dict)  # tool calls that have no result
 
 
 class EventBroadcaster:
@@ -155,6 +158,7 @@ class EventBroadcaster:
         self._check_order(run, event, event.seq - run.last_seq <= 1)
         payload = run.payloads.encode(event)
         if payload and payload["stream"] == "tool":
+            payload["data"] = _with_meta(run, event, payload["data"])
             await self._send_tool_event(run, self._numbered(run, payload))
         elif payload:
             self._sender.broadcast("agent", self._numbered(run, payload))
@@ -281,6 +285,21 @@ class EventBroadcaster:
             "sessionKey": run.session_key,
         }
         self._sender.broadcast("agent", self._numbered(run, payload))
+
+
+def _with_meta(run: LiveRun, event: Event, data: dict[str, Json]) -> dict[str, Json]:
+    """Return the data of a tool event; that of a result says in short what the call was about."""
+    match event.data:
+        case ToolStarted(call):
+            run.calls[call.id] = call
+        case ToolEnded(result) if result.call_id in run.calls:
+            from homarus.tools.describe import describe_target  # only for runs that use tools
+
+            if meta := describe_target(run.calls.pop(result.call_id)):
+                return {**data, "meta": meta}
+        case _:
+            pass
+    return data
 
 
 def _chat(run: LiveRun, state: str) -> dict[str, Json]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from homarus.config.gateway_schema import GatewayConfig
+from homarus.config.paths import openclaw_files_dir
 from homarus.core.clock import Clock
 from homarus.core.errors import InvalidRequestError, NotPairedError
 from homarus.core.fast_dataclass import dataclass
@@ -84,7 +85,7 @@ class ConnectionAuthenticator:
             ),
             auth,
             AuthRateLimiter(clock, gateway.auth.rate_limit),
-            DeviceRegistry(state / "devices", clock),
+            DeviceRegistry(openclaw_files_dir(state) / "devices", clock),
             clock,
             ForeignHostLog(state, clock),
         )

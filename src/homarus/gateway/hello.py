@@ -75,7 +75,7 @@ def _snapshot(gateway: "Gateway", accepted: "AuthenticatedClient") -> dict[str, 
             "defaultAgentId": agent,
             "mainKey": "main",
             "mainSessionKey": services.control.resolve_key(agent=agent),
-            "scope": "per-sender",
+            "scope": services.loaded.config.session.scope,
         },
         "authMode": gateway.authenticator.auth.mode,
     }

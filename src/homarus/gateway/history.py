@@ -26,6 +26,7 @@ _SHOWN_FIELDS = (
     "api", "provider", "model", "stopReason", "errorMessage", "toolCallId", "toolName",
     "idempotencyKey",
 )  # fmt: skip
+_PROVENANCE_FIELDS = ("kind", "sourceSessionKey", "sourceChannel", "sourceTool")
 _ABORT_FIELDS = {"aborted": bool, "origin": str, "runId": str}
 _PAGE_ENTRIES = 50  # entries read in addition to the requested messages
 _MAX_READ = 50_000
@@ -189,6 +190,9 @@ def _fields(message: Mapping[str, Json]) -> dict[str, Json]:
             shown[name] = value[:2_000]
     if isinstance(message.get("isError"), bool):
         shown["isError"] = message["isError"]
+    if isinstance(source := message.get("provenance"), dict):
+        texts = {name: source.get(name) for name in _PROVENANCE_FIELDS}
+        shown["provenance"] = {k: v[:2_000] for k, v in texts.items() if isinstance(v, str)}
     if isinstance(abort := message.get("openclawAbort"), dict):
         fields = {name: abort.get(name) for name, kind in _ABORT_FIELDS.items()
                 if isinstance(abort.get(name), kind)}  # fmt: skip

@@ -15,6 +15,7 @@ from homarus.core.session_keys import agent_id_of, normalize_agent_id
 from homarus.gateway.method import Caller, MethodCall
 from homarus.gateway.session_access import SessionAccess
 from homarus.plugins.values import HookContext
+from homarus.sessions.last_route import last_chat
 from homarus.sessions.levels import think_level, think_levels
 from homarus.sessions.send_policy import send_policy
 from homarus.store.journal import InboxRecord
@@ -43,7 +44,8 @@ class RunRequest:
     """A message that a client wants answered.
 
     `channel` is that of the client, unless the method has its own. A `program` has no chat that a
-    later message could be sent to: its session keeps the last route it had.
+    later message could be sent to: its session keeps the last route it had. So it does when the
+    reply is delivered there.
     """
 
     session_key: str
@@ -89,6 +91,14 @@ async def check_policy(call: MethodCall, session_key: str) -> None:
         raise InvalidRequestError("send blocked by session policy")
 
 
+async def find_last_chat(call: MethodCall, session_key: str) -> Address | None:
+    """Return the last chat of a session on a channel that runs; None when it has none."""
+    record = await call.services.store.session(session_key)
+    last = last_chat(record.data) if record else Address("", "")
+    running = call.services.messenger.accounts()
+    return last if last.chat and (last.channel, last.account) in running else None
+
+
 async def start_run(
     call: MethodCall,
     request: RunRequest,
@@ -104,9 +114,10 @@ async def start_run(
         raise UnavailableError("too many messages wait for an answer; wait for some of them")
     channel = request.channel or client_channel(call.caller)
     at_ms = call.services.clock.now_ms()
+    keeps_route = request.is_program or bool(request.options.deliver_to)
     inbound = Inbound(
         id=request.run_id,
-        address=Address(channel, "" if request.is_program else key),
+        address=Address(channel, "" if keeps_route else key),
         sender=call.caller.device_id or call.caller.client_id,
         text=request.text,
         images=request.images,

@@ -6,15 +6,15 @@ from homarus.config.agent_settings import default_agent_id, resolve_agent_settin
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.session_keys import main_key
+from homarus.core.session_keys import channel_of, main_key
 from homarus.gateway.params import MAX_INT
 from homarus.gateway.services import GatewayServices
+from homarus.sessions.chat_fields import display_name
 from homarus.store.base import SessionRecord
-from homarus.store.state_paths import INDEX
 
 # Fields of a record that a row shows unchanged, if they have the right type.
 _TEXTS = (
-    "label", "displayName", "channel", "subject", "groupChannel", "space", "chatType",
+    "label", "displayName", "channel", "groupId", "subject", "groupChannel", "space", "chatType",
     "thinkingLevel", "verboseLevel", "reasoningLevel", "elevatedLevel", "sendPolicy",
     "responseUsage", "lastChannel", "lastTo", "lastAccountId",
 )  # fmt: skip
@@ -52,7 +52,7 @@ async def resolve_session_defaults(
 
 def index_path(services: GatewayServices, agent: str) -> str:
     """Return the file that lists an agent's sessions."""
-    return str(services.paths.sessions_dir(agent) / INDEX)
+    return str(services.paths.sessions_index(agent))
 
 
 def row_kind(record: SessionRecord) -> str:
@@ -66,7 +66,9 @@ def row_kind(record: SessionRecord) -> str:
 
 def session_row(record: SessionRecord, defaults: SessionDefaults) -> dict[str, Json]:
     """Return one row of `sessions.list`."""
-    data = record.data
+    data = dict(record.data)
+    data["displayName"] = display_name(data, record.key)
+    data.setdefault("channel", channel_of(record.key))
     shown: dict[str, Json] = {"key": record.key, "kind": row_kind(record)}
     shown |= {name: text[:_MAX_CHARS] for name in _TEXTS if (text := _text(data, name))}
     shown |= {name: data[name] for name in _OBJECTS if isinstance(data.get(name), dict)}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from homarus.channels.pairing_file import PairingFile, locked
+from homarus.config.protected_keys import is_loader_variable
 from homarus.config.variables import read_env_file
 from homarus.core.atomic_file import write_atomic
 from homarus.core.errors import StoreError
@@ -124,9 +125,16 @@ class CredentialImporter:
         target = self.state / ENV
         present = _read_env(target)
         ours, _ = read_env_file(present)
-        new = {name: value for name, value in theirs.items() if name not in ours}
+        new = {
+            name: value
+            for name, value in theirs.items()
+            if name not in ours and not is_loader_variable(name)
+        }
         for name, value in theirs.items():
-            if name in new:
+            if is_loader_variable(name):
+                text = "skipped: this variable changes how programs start"
+                self.report.add("credentials", "skipped", f"{ENV}: {name}", text)
+            elif name in new:
                 self.report.add("credentials", "imported")
             elif ours[name] == value:
                 self.report.add("credentials", "present")

@@ -12,6 +12,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from homarus.config.paths import OPENCLAW_DATABASE
 from homarus.core.errors import StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
@@ -25,11 +26,8 @@ from homarus.importing.session_source import (
 )
 from homarus.importing.source_home import SourceHome, place_in
 from homarus.importing.source_tree import RefusedSourceError, SourceTree
-from homarus.store.openclaw_database import (
-    OpenClawDatabase,
-    find_databases,
-)
-from homarus.store.state_paths import OPENCLAW_DATABASE, is_session_id
+from homarus.store.openclaw_database import OpenClawDatabase, find_databases
+from homarus.store.state_paths import is_session_id
 from homarus.store.transcript_codec import load_json, read_int
 
 _JOBS: Final = "SELECT job_json, state_json FROM cron_jobs ORDER BY store_key, sort_order, job_id"
@@ -195,7 +193,7 @@ def _reported(path: Path, kind: Kind, report: ImportReport) -> Iterator[None]:
 def _rows(database: OpenClawDatabase, sql: str) -> list[tuple[Json, ...]]:
     """Return the rows of a table that not every version has."""
     table = sql.partition(" FROM ")[2].split()[0]
-    known = database.rows("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,))
+    known = database.rows("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,))
     return database.rows(sql) if known else []
 
 

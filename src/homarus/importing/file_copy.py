@@ -11,6 +11,7 @@ from homarus.core.atomic_file import sync_folder
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
 from homarus.core.private_files import make_private_dir, open_private
+from homarus.importing.source_tree import RefusedSourceError
 
 # Returns the path behind links, and raises UserError for one inside the source.
 CheckTarget: TypeAlias = Callable[[Path], Path]
@@ -26,9 +27,12 @@ class FileDigest:
 
 
 def digest(file: BinaryIO) -> FileDigest:
-    """Read a file from its start."""
-    file.seek(0)
-    return FileDigest(_sha256(file), os.fstat(file.fileno()).st_mtime_ns)
+    """Read a file of the source from its start. Raises RefusedSourceError."""
+    try:
+        file.seek(0)
+        return FileDigest(_sha256(file), os.fstat(file.fileno()).st_mtime_ns)
+    except OSError as exc:
+        raise RefusedSourceError(exc.strerror or "cannot be read") from exc
 
 
 def _sha256(file: BinaryIO) -> str:

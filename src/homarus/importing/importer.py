@@ -13,7 +13,7 @@ from typing import Final
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.config.config_files import read_text
 from homarus.config.load import ConfigExamination, examine_config
-from homarus.config.paths import Paths, expand
+from homarus.config.paths import Paths, expand, is_sqlite_home
 from homarus.config.schema import Config
 from homarus.core.errors import StateInUseError, UserError
 from homarus.core.fast_dataclass import dataclass
@@ -47,7 +47,6 @@ from homarus.importing.source_home import SourceHome, find_state, open_source, s
 from homarus.importing.source_tree import RefusedSourceError, SourceTree
 from homarus.providers.credentials import profile_file
 from homarus.providers.profile_file import ProfileFile
-from homarus.store.openclaw_database import is_sqlite_home
 from homarus.store.sqlite import SqliteStore, open_store
 from homarus.store.state_paths import StatePaths
 

@@ -9,6 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from homarus.config.json5_document import Value, parse_json5, to_plain
+from homarus.config.legacy_keys import is_newer_config
+from homarus.config.newer_config import to_known_keys
 from homarus.core.errors import ConfigError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
@@ -151,20 +153,13 @@ def _read_config(tree: SourceTree, report: ImportReport) -> Mapping[str, Value]:
         except (RefusedSourceError, ConfigError) as exc:
             report.note("config", name, f"not read, so default places are used: {exc}")
             return {}
-        return value if isinstance(value, dict) else {}
+        config = value if isinstance(value, dict) else {}
+        return to_known_keys(config) if is_newer_config(config) else config
     return {}
 
 
 def _agent_entries(config: Mapping[str, Value]) -> list[dict[str, Value]]:
     """Return the configured agents, each with its `id`."""
-    agents = section(config, "agents")
-    listed = agents.get("list")
-    found = [
-        entry for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict)
-    ]
-    found += [
-        {"id": name, **entry}
-        for name, entry in section(agents, "entries").items()  # as OpenClaw 2026.9 writes them
-        if isinstance(entry, dict)
-    ]
-    return [entry for entry in found if isinstance(entry.get("id"), str)]
+    listed = section(config, "agents").get("list")
+    found = listed if isinstance(listed, list) else ()
+    return [one for one in found if isinstance(one, dict) and isinstance(one.get("id"), str)]

@@ -25,10 +25,12 @@ from homarus.core.errors import HomarusError, StoreError, UserError
 from homarus.core.tasks import run_contained
 from homarus.memory.backends import SupportsDocuments, load_backend, open_backend
 from homarus.memory.base import (
+    APPEND,
     MemoryBackend,
     MemoryStatus,
     NoteExcerpt,
     NoteWrite,
+    NoteWriteOptions,
     Progress,
     SearchOptions,
     SearchResponse,
@@ -154,13 +156,17 @@ class AgentMemory:
         to: str | None = None,
         audience: str = PRIVATE,
         day: date | None = None,
+        options: NoteWriteOptions = APPEND,
     ) -> NoteWrite:
-        """Add lines to today's note, or to the note `to`."""
+        """Write into today's note, or into the note `to`; the next search finds it."""
         from homarus.memory.note_writer import write_note
 
         self._start()
-        work = partial(write_note, self.spec, text, to or "", day, audience)
-        return await self._in_thread(work)
+        work = partial(write_note, self.spec, text, to or "", day, audience, options=options)
+        written = await self._in_thread(work)
+        if written.added and not self.spec.search.sync.on_search:
+            await self._sync_first(_SYNC_TIMEOUT_S)  # no search would do it
+        return written
 
     def sync_on_session_start(self) -> None:
         """Start a sync in the background, because a session starts."""

@@ -6,13 +6,14 @@ async interface.
 
 from collections.abc import Callable
 from datetime import date
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.memory.index import SyncReport
 from homarus.memory.ranker import ResultMode
 from homarus.memory.results import MAX_RESULTS, SearchResult
 from homarus.memory.view import EVERYTHING, MemoryView
+from homarus.policy.workspace_access import FULL_ACCESS, WorkspaceAccess
 
 # Called with the steps done, all steps, and what is being done (a path, or a word for it).
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -122,6 +123,27 @@ class NoteExcerpt:
     from_line: int
     lines: int
     more: bool = False
+
+
+WriteMode: TypeAlias = Literal["append", "replace", "insert"]
+
+
+@dataclass(frozen=True, slots=True)
+class NoteWriteOptions:
+    """How a text is written into a note.
+
+    `old_text` is what it replaces, `line` where it is inserted. `session` names the section of the
+    daily note that it is appended to. `access` is what the conversation may write.
+    """
+
+    mode: WriteMode = "append"
+    old_text: str = ""
+    line: int | None = None
+    session: str = ""
+    access: WorkspaceAccess = FULL_ACCESS
+
+
+APPEND: Final = NoteWriteOptions()
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ class EmbedderChoice:
     embedder: SharedEmbedder | None = None
     why: str = ""
     fallback: FallbackNotice | None = None
+    provider: str = ""
 
 
 class BuiltinBackend:
@@ -99,7 +100,7 @@ class BuiltinBackend:
             self._check_open()
             report = self._sync(force=force, progress=progress)
             self._check_open()
-            if report.problem and self._replace_failed(report.problem):
+            while report.problem and self._replace_failed(report.problem):
                 report = self._sync(force=force, progress=progress)
             self._report = report
             return report
@@ -124,12 +125,18 @@ class BuiltinBackend:
         return self._self_test(index, report, progress)
 
     def _replace_failed(self, reason: str) -> bool:
-        """Switch to the provider that is configured as the fallback; False if there is none."""
+        """Switch to the provider that is configured as the fallback; False if there is none.
+
+        With `fallback: auto` one after the other is tried, until each has failed once.
+        """
         choice, fallback = self._choice, self._spec.search.fallback
-        if fallback == "none" or self._without or not choice or not choice.embedder:
+        if fallback == "none" or not choice or not choice.embedder:
             return False
-        wanted = self._spec.search.provider
-        self._without = {wanted: reason}
+        failed = choice.provider or self._spec.search.provider
+        if failed in self._without or (self._without and fallback != "auto"):
+            return False
+        self._without[failed] = reason
+        wanted, reason = next(iter(self._without.items()))
         with self._choosing:
             replacement = _choose(self._spec, self._on_cost, self._without)
             if replacement.embedder is None:
@@ -379,4 +386,4 @@ def _choose(spec: MemorySpec, on_cost: OnCost, without: Mapping[str, str]) -> Em
 
     chosen = select_embedder(spec, paid=on_cost, without=without)
     embedder = SharedEmbedder(chosen.embedder) if chosen.embedder else None
-    return EmbedderChoice(embedder, chosen.why, chosen.fallback)
+    return EmbedderChoice(embedder, chosen.why, chosen.fallback, chosen.provider)

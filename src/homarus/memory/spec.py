@@ -12,6 +12,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.memory.database import own_index_path
 from homarus.memory.embed.access import resolve_access
 from homarus.memory.embed.client import FindAccess, no_access
+from homarus.store.state_paths import INDEX
 
 _AGENT = "{agentId}"
 
@@ -31,10 +32,16 @@ class MemorySpec:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     access: FindAccess = field(default=no_access, repr=False)
     timezone: str = ""
+    session_list: Path | None = None  # of `session.store`; else in the agent's folder
+
+    @property
+    def session_index(self) -> Path:
+        """The file with the agent's list of sessions."""
+        return self.session_list or self.agent_folder / "sessions" / INDEX
 
     @property
     def transcripts(self) -> Path:
-        return self.agent_folder / "sessions"
+        return self.session_index.parent
 
     @property
     def max_results(self) -> int:
@@ -66,7 +73,8 @@ def resolve_memory_spec(
             if written
             else paths.state / "memory" / f"{own.id}.sqlite"
         ),
-        agent_folder=paths.sessions_dir(own.id).parent,
+        agent_folder=paths.agent_dir(own.id).parent,
+        session_list=paths.sessions_index(own.id),
         models_cache=paths.models_cache,
         home=paths.home,
         search=search,

@@ -9,7 +9,7 @@ import asyncio
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from pydantic import AliasChoices, Field
 
@@ -23,7 +23,13 @@ from homarus.tools.tool import Tool, ToolContext, tool
 
 if TYPE_CHECKING:
     from homarus.config.memory import MemoryConfig, QmdLimitsConfig
-    from homarus.memory.base import NoteExcerpt, NoteWrite, SearchOptions, SearchResponse
+    from homarus.memory.base import (
+        NoteExcerpt,
+        NoteWrite,
+        NoteWriteOptions,
+        SearchOptions,
+        SearchResponse,
+    )
     from homarus.memory.results import SearchResult
     from homarus.memory.spec import MemorySpec
 
@@ -52,7 +58,12 @@ class ToolMemory(Protocol):
     ) -> "NoteExcerpt": ...
 
     async def write(
-        self, text: str, *, to: str | None = None, audience: str = ...
+        self,
+        text: str,
+        *,
+        to: str | None = None,
+        audience: str = ...,
+        options: "NoteWriteOptions" = ...,
     ) -> "NoteWrite": ...
 
 
@@ -67,15 +78,7 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
     async def get_memory(ctx: ToolContext) -> ToolMemory:
         # Some megabytes of code, once: they are imported beside the loop.
         await asyncio.to_thread(importlib.import_module, "homarus.memory.agent_memory")
-        agent_memory = memory()
-        channel = ctx.here.channel if ctx.here else ""
-        if not agent_memory.spec.search.enabled:
-            raise ToolDeniedError(
-                "memory is switched off", fix="agents.defaults.memorySearch.enabled"
-            )
-        if not is_search_allowed(agent_memory.spec.settings.qmd.scope, ctx.session_key, channel):
-            raise ToolDeniedError(_DENIED, fix="say so, if you were asked for it")
-        return agent_memory
+        return _check_allowed(memory(), ctx)
 
     @tool(group="memory", idempotent=True)
     async def memory_search(
@@ -122,18 +125,41 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
         path: Annotated[
             str | None, Field(description="A note, as memory/people.md; without, today's")
         ] = None,
+        *,
+        mode: Literal["append", "replace", "insert"] = "append",
+        old_text: Annotated[
+            str | None,
+            Field(
+                validation_alias=AliasChoices("oldText", "old_text"),
+                description="For replace: the exact text that stands there once",
+            ),
+        ] = None,
+        line: Annotated[int | None, Field(ge=1, description="For insert: before this line")] = None,
     ) -> str:
         """Write down what should be remembered, at the end of today's note or of a named one.
 
-        Lines that stand there already are not added again.
+        Lines that stand there already are not added again. To correct a note, replace its old
+        text; with an empty text, that is forgotten.
         """
         agent_memory, audience = await get_memory(ctx), audience_of(ctx.session_key)
-        done = await agent_memory.write(text, to=path, audience=audience)
+        from homarus.memory.base import NoteWriteOptions
         from homarus.memory.serialize import written_json
 
+        options = NoteWriteOptions(mode, old_text or "", line, ctx.session_name, ctx.access)
+        done = await agent_memory.write(text, to=path, audience=audience, options=options)
         return _to_json(written_json(done))
 
     return [memory_search, memory_get, memory_write]
+
+
+def _check_allowed(memory: ToolMemory, ctx: ToolContext) -> ToolMemory:
+    """Return the memory; raises ToolDeniedError where it may not be used."""
+    if not memory.spec.search.enabled:
+        raise ToolDeniedError("memory is switched off", fix="agents.defaults.memorySearch.enabled")
+    channel = ctx.here.channel if ctx.here else ""
+    if not is_search_allowed(memory.spec.settings.qmd.scope, ctx.session_key, channel):
+        raise ToolDeniedError(_DENIED, fix="say so, if you were asked for it")
+    return memory
 
 
 async def _search(

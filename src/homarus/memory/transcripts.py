@@ -26,7 +26,7 @@ from homarus.memory.cleaning import clean_assistant, clean_user
 from homarus.memory.note_files import NoteContent, NoteFile, SkippedFile
 from homarus.memory.spec import MemorySpec
 from homarus.memory.view import MemoryView, audience_of
-from homarus.store.state_paths import INDEX, FileStamp, is_session_id, stat_stamp
+from homarus.store.state_paths import FileStamp, is_session_id, stat_stamp
 from homarus.store.transcript_codec import load_json, parse_ms
 
 FOLDER: Final = "sessions"
@@ -307,7 +307,7 @@ class TranscriptSource:
             )
 
     def _read_claims(self) -> Mapping[str, frozenset[str]]:
-        file = self._spec.transcripts / INDEX
+        file = self._spec.session_index
         stamp, held = stat_stamp(file), self._claims
         if stamp != held[0] or stamp is None:
             held = self._claims = (stamp, read_claims(file, self._spec.agent) if stamp else {})

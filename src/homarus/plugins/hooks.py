@@ -53,7 +53,10 @@ class HookSpecs:
     def agent_end(
         self, where: HookContext, messages: Sequence[Message], error: str, duration_ms: int
     ) -> HookDone:
-        """A run ended and its reply is in the outbox; `error` is empty if it succeeded."""
+        """A run ended and its outcome was delivered; `error` is empty if it succeeded.
+
+        The hook delays nothing: the session's next run may have started.
+        """
 
     @spec
     def before_tool_call(

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.config.model_refs import normalize_provider_id
-from homarus.config.paths import Paths, expand
+from homarus.config.paths import Paths, expand, is_sqlite_home, openclaw_files_dir
 from homarus.core.clock import Clock
 from homarus.core.errors import AuthError, ProviderError, RateLimitError, UnknownNameError
 from homarus.core.fast_dataclass import dataclass
@@ -132,6 +132,8 @@ def profile_file(config: "Config", env: Mapping[str, str], paths: Paths, agent: 
         folder = resolve_agent_settings(config, paths, agent).agent_dir
     else:
         folder = paths.agent_dir(agent)
+    if is_sqlite_home(paths.state) and not (folder / FILE).exists():
+        folder = openclaw_files_dir(paths.state) / "agents" / agent / "agent"
     legacy = [folder / "auth.json"]
     if agent == DEFAULT_AGENT:
         named = env.get("OPENCLAW_OAUTH_DIR", "").strip()

@@ -24,7 +24,7 @@ from homarus.core.errors import UnavailableError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Message, StoppedBy, Text
-from homarus.core.session_keys import agent_id_of, canonical_key
+from homarus.core.session_keys import DEFAULT_MAIN, agent_id_of, canonical_key, global_key
 from homarus.core.tasks import run_contained
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import HookContext
@@ -166,6 +166,8 @@ class SessionControl(Generic[OutcomeT]):
         found = resolve_agent_settings(
             config, self._services.paths, agent or default_agent_id(config)
         ).id
+        if config.session.scope == "global" and (name or "").strip().lower() in {"", DEFAULT_MAIN}:
+            return global_key(found)
         return canonical_key(name, found, agents=agent_ids(config))
 
     async def load(self, key: str) -> Session:

@@ -3,7 +3,8 @@
 They decide where a message goes that answers no other, and which rules of the config apply. A
 run of a program or of a terminal leaves them as they are, because nothing can be sent back there.
 So does a web page that shows the session of a group: the route stays the group's. As in OpenClaw, a
-message from a web page replaces the channel alone: the chat and the account stay.
+message from a web page replaces the channel alone: the account and the chat stay, and the chat is
+then written with its channel (`telegram:42`), so that an answer can still be delivered there.
 """
 
 import re
@@ -26,12 +27,15 @@ def route_fields(entry: Mapping[str, Json], address: Address, *, key: str = "") 
     """
     if address.channel in _NO_ROUTE or not address.chat:
         return {}
-    if address.channel == _WEBCHAT and entry.get("lastTo") and _is_of_group(key):
+    if address.channel == _WEBCHAT and entry.get("lastTo") and is_group_key(key):
         return {}
     channel, to, account = address.channel, entry.get("lastTo"), entry.get("lastAccountId")
-    own: dict[str, Json] = {}
-    if channel != _WEBCHAT:
-        is_same = entry.get("lastChannel") == channel and _chat_of(channel, to) == address.chat
+    last, own = entry.get("lastChannel"), dict[str, Json]()
+    if channel == _WEBCHAT:
+        if isinstance(to, str) and isinstance(last, str) and last != _WEBCHAT:
+            to = f"{last}:{to.removeprefix(f'{last}:')}"
+    else:
+        is_same = last == channel and _chat_of(channel, to) == address.chat
         to, account = to if is_same else address.chat, address.account
         own = {"to": to, "accountId": account}
     to, account = (value if isinstance(value, str) else None for value in (to, account))
@@ -67,12 +71,25 @@ def last_address(entry: Mapping[str, Json]) -> Address:
     return Address(channel, chat, account or "default", thread or None)
 
 
+def last_chat(entry: Mapping[str, Json]) -> Address:
+    """Return the last chat of a session that a message could be sent to.
+
+    That is the chat of its last message, or of the last one before those from a web page.
+    """
+    last, to = last_address(entry), entry.get("lastTo")
+    if last.channel != _WEBCHAT or not isinstance(to, str):
+        return last
+    channel, colon, _ = to.partition(":")
+    return Address(channel, _chat_of(channel, to), last.account) if colon else last
+
+
 def _chat_of(channel: str, to: Json) -> str:
     """Return the chat of `lastTo`, which OpenClaw writes with its channel: `telegram:42`."""
     chat = to if isinstance(to, str) else ""
     return _KIND.sub("", chat.removeprefix(f"{channel}:"), count=1)
 
 
-def _is_of_group(key: str) -> bool:
+def is_group_key(key: str) -> bool:
+    """Return whether a session is that of a group or a channel."""
     parsed = parse_agent_key(key)
     return parsed is not None and bool({"group", "channel"} & {*parsed.rest.split(":")})

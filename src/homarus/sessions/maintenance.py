@@ -7,6 +7,7 @@ a budget.
 
 import asyncio
 import contextlib
+import glob
 import logging
 import os
 import re
@@ -20,11 +21,10 @@ from homarus.config.paths import Paths
 from homarus.core.clock import Clock, ClockStepDetector
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
-from homarus.core.session_keys import main_key
+from homarus.core.session_keys import is_main
 from homarus.core.units import parse_byte_size, parse_duration_ms
 from homarus.sessions.session import SessionRepository
 from homarus.store.base import SessionRecord, Store
-from homarus.store.state_paths import INDEX
 
 log = logging.getLogger(__name__)
 
@@ -150,9 +150,9 @@ class SessionMaintenance:
             await self._prune(record)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        folder, now_ms = self._services.paths.sessions_dir(agent), self._clock.now_ms()
-        removed = await asyncio.to_thread(_remove, folder, files)
-        rotated = await asyncio.to_thread(_rotate, folder / INDEX, rules.rotate_bytes, now_ms)
+        index, now_ms = self._services.paths.sessions_index(agent), self._clock.now_ms()
+        removed = await asyncio.to_thread(_remove, index.parent, files)
+        rotated = await asyncio.to_thread(_rotate, index, rules.rotate_bytes, now_ms)
         if gone or removed or rotated:
             log.info(
                 "agent %s: %d sessions put aside, %d old transcripts removed%s",
@@ -160,7 +160,7 @@ class SessionMaintenance:
             )  # fmt: skip
 
     def _stays(self, record: SessionRecord) -> bool:
-        return self._services.is_busy(record.key) or record.key == main_key(record.agent)
+        return self._services.is_busy(record.key) or is_main(record.key, record.agent)
 
     async def _prune(self, planned: SessionRecord) -> None:
         """Delete a session, unless it was used since it was listed."""
@@ -208,9 +208,11 @@ def _rotate(index: Path, max_bytes: int, now_ms: int) -> bool:
         if index.lstat().st_size <= max_bytes:
             return False
         # Each write replaces the file: a second name keeps the current one.
-        os.link(index, index.with_name(f"{INDEX}.bak.{now_ms}"))
+        os.link(index, index.with_name(f"{index.name}.bak.{now_ms}"))
     except OSError:
         return False
-    copies = sorted(index.parent.glob(f"{INDEX}.bak.*"), key=lambda path: path.stat().st_mtime)
+    copies = sorted(
+        index.parent.glob(f"{glob.escape(index.name)}.bak.*"), key=lambda path: path.stat().st_mtime
+    )
     _remove(index.parent, [copy.name for copy in copies[:-BACKUPS]])
     return True

@@ -21,6 +21,7 @@ from homarus.core.channel_traits import UNKNOWN_CHANNEL, ChannelTraits
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import ChatKind, Inbound, Json
 from homarus.core.session_keys import (
+    global_key,
     main_key,
     normalize_account_id,
     normalize_agent_id,
@@ -187,6 +188,9 @@ def _normalize(query: RouteQuery) -> RouteQuery:
 
 def _route(config: Config, query: RouteQuery, agent: str, matched_by: str) -> Route:
     channel, session = query.channel, config.session
+    if session.scope == "global":
+        only = global_key(agent)
+        return Route(agent, channel, query.account, only, only, matched_by)
     main = main_key(agent)
     base, legacy = main, str(main)
     if query.peer_kind:

@@ -76,6 +76,12 @@ class _QueuedMessages(Generic[OutcomeT]):
     def chat(self) -> Address:
         return self.inbound.address
 
+    def can_steer(self, answered: "_QueuedMessages[OutcomeT]") -> bool:
+        """Return whether a run for the other message can answer this one: as it has to be sent."""
+        own, other = self.inbound.options, answered.inbound.options
+        is_prompted = own.extra_system_prompt not in ("", other.extra_system_prompt)
+        return own.deliver_to == other.deliver_to and not is_prompted
+
     @property
     def route(self) -> tuple[Address, RunOptions]:
         return self.inbound.address, self.inbound.options
@@ -204,6 +210,8 @@ class RunQueue(Generic[OutcomeT]):
             return []
         active, steering = queue.active, list[InboxRecord]()
         for item in queue.items_of(active.chat):
+            if not item.can_steer(active.items[0]):
+                continue
             if item.settings.mode == "steer":
                 queue.waiting.remove(item)
                 active.items.append(item)

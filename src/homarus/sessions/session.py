@@ -19,8 +19,9 @@ from weakref import WeakValueDictionary
 
 from homarus.core.clock import Clock
 from homarus.core.errors import ConflictError, UserError
-from homarus.core.message import Address, Json, Message, Usage
+from homarus.core.message import Inbound, Json, Message, Usage
 from homarus.sessions import transcript
+from homarus.sessions.chat_fields import chat_fields
 from homarus.sessions.last_route import route_fields
 from homarus.sessions.rejection import is_answer
 from homarus.sessions.transcript import EntryTree, NewEntry, OrphanedMessage, TranscriptModelState
@@ -158,13 +159,14 @@ class Session:
 
     async def start_turn(
         self, question: Message, *, provider: str, model: str, thinking: str = "off",
-        api: str = "", window: int | None = None, address: Address | None = None,
+        api: str = "", window: int | None = None, inbound: Inbound | None = None,
         extra_writes: ExtraWrites | None = None, extra_fields: Mapping[str, Json] | None = None,
     ) -> None:  # fmt: skip
         """Save the user message of a run, and the model and thinking level if they changed.
 
-        `extra_fields` are more fields of the record. An earlier user message without an answer is
-        left on a branch of its own, so that two never follow each other.
+        `inbound` is the message that is answered: its chat becomes the last route and describes
+        the session. `extra_fields` are more fields of the record. An earlier user message without
+        an answer is left on a branch of its own, so that two never follow each other.
         """
         self._usage = Usage()
         messages, parent = self.messages, self.leaf
@@ -172,8 +174,10 @@ class Session:
             messages, parent = messages[:-1], self._orphan.parent
         drafts = self._changes(provider, model, thinking, api)
         fields = {"abortedLastRun": False, **({"contextTokens": window} if window else {})}
-        if address:
-            fields |= route_fields(self.record.data, address, key=self.key)
+        if inbound:
+            entry, key = self.record.data, self.key
+            fields |= route_fields(entry, inbound.address, key=key)
+            fields |= chat_fields({**entry, **fields}, inbound, key)
         fields |= extra_fields or {}
         await self._save(
             (*drafts, question),

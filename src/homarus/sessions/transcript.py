@@ -13,10 +13,12 @@ from typing import Final, get_args
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import (
     Image,
+    InputProvenance,
     Json,
     Message,
     Origin,
     Part,
+    ProvenanceKind,
     StopReason,
     Text,
     Thinking,
@@ -96,11 +98,22 @@ def encode_message(message: Message, at_ms: int = 0) -> dict[str, Json]:
     match message.role:
         case "user":
             content = [_encode_part(part) for part in message.parts]
-            return {"role": "user", "content": content, "timestamp": timestamp_ms}
+            encoded = {"role": "user", "content": content, "timestamp": timestamp_ms}
+            source = message.provenance
+            return {**encoded, "provenance": _encode_provenance(source)} if source else encoded
         case "assistant":
             return _encode_assistant(message, timestamp_ms)
         case "tool":
             return _encode_tool_result(message, timestamp_ms)
+
+
+def _encode_provenance(source: InputProvenance) -> dict[str, Json]:
+    sources = {
+        "sourceSessionKey": source.session_key,
+        "sourceChannel": source.channel,
+        "sourceTool": source.tool,
+    }
+    return {"kind": source.kind, **{name: value for name, value in sources.items() if value}}
 
 
 def _encode_assistant(message: Message, timestamp_ms: int) -> dict[str, Json]:
@@ -196,7 +209,7 @@ def _decode_role(message: Mapping[str, Json], entry_ms: int) -> Message | None:
     at_ms = _int(message.get("timestamp")) or entry_ms
     match message.get("role"):
         case "user" | "custom" | "hookMessage":
-            return _decode_user(message.get("content"), at_ms)
+            return _decode_user(message.get("content"), at_ms, message.get("provenance"))
         case "assistant":
             parts = _decode_parts(message.get("content"))
             return Message("assistant", parts, at_ms, _decode_origin(message))
@@ -212,9 +225,16 @@ def _decode_role(message: Mapping[str, Json], entry_ms: int) -> Message | None:
             return None
 
 
-def _decode_user(content: Json, at_ms: int) -> Message | None:
+def _decode_user(content: Json, at_ms: int, source: Json = None) -> Message | None:
     parts = _decode_visible_parts(content)
-    return Message("user", parts, at_ms) if parts else None
+    provenance = _decode_provenance(source) if isinstance(source, dict) else None
+    return Message("user", parts, at_ms, provenance=provenance) if parts else None
+
+
+def _decode_provenance(source: Mapping[str, Json]) -> InputProvenance | None:
+    kind = next((one for one in get_args(ProvenanceKind) if one == source.get("kind")), None)
+    names = ("sourceSessionKey", "sourceChannel", "sourceTool")
+    return InputProvenance(kind, *(_str(source.get(name)) for name in names)) if kind else None
 
 
 def _summary(frame: str, summary: Json, at_ms: int) -> Message | None:

@@ -24,7 +24,7 @@ from homarus.core.message import Json, Usage
 from homarus.core.principal import Principal
 from homarus.store.journal import Journal, JournalTransaction, Lease
 
-SEARCHED = ("label", "displayName", "subject")
+SEARCHED = ("label", "displayName", "subject", "origin.label")
 
 
 @dataclass(frozen=True, slots=True)

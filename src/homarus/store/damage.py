@@ -70,7 +70,8 @@ _RULES: Final = (
     )),
     ("how much of a transcript its file has", (
         "SELECT 1 FROM transcripts WHERE file_seq > last_seq OR file_offset < 0"
-        " OR file NOT GLOB 'agents/*/sessions/' || session_id || '*' LIMIT 1"
+        " OR (file NOT GLOB 'agents/*/sessions/' || session_id || '*'"
+        " AND file NOT GLOB '/*/' || session_id || '*') LIMIT 1"  # in a folder of `session.store`
     )),
     ("a session", (
         "SELECT 1 FROM sessions WHERE NOT json_valid(json) OR deleted NOT IN (0, 1)"

@@ -22,6 +22,7 @@ from homarus.core.message import (
     Image,
     Inbound,
     InboundMetadata,
+    InputProvenance,
     Json,
     Media,
     RunOptions,
@@ -40,6 +41,14 @@ _OPTION_KEYS: Final = {
     "verbose": "verbose",
     "reasoning": "reasoning",
     "deliver_to": "deliver_to",
+    "extra_system_prompt": "extra_system_prompt",
+    "provenance": "provenance",
+}
+_PROVENANCE_KEYS: Final = {
+    "kind": "kind",
+    "session_key": "session_key",
+    "channel": "channel",
+    "tool": "tool",
 }
 _METADATA_KEYS: Final = {
     "kind": "kind",
@@ -98,7 +107,7 @@ _BODY: Final = 9  # index of the message among the fields of InboxRecord
 
 def encode_inbound(inbound: Inbound) -> dict[str, Json]:
     """Return a message as a JSON object, without the fields that have their default value."""
-    address, options = inbound.address, inbound.options
+    address = inbound.address
     data: dict[str, Json] = {
         "id": inbound.id,
         "channel": address.channel,
@@ -112,7 +121,7 @@ def encode_inbound(inbound: Inbound) -> dict[str, Json]:
         data["thread"] = address.thread
     if inbound.images:
         data["images"] = [{"mime": image.mime, "data": image.data} for image in inbound.images]
-    if changed := _encode_fields(options, _NO_OPTIONS, _OPTION_KEYS):
+    if changed := _encode_options(inbound.options):
         data["wishes"] = changed
     if inbound.run_id:
         data["run"] = inbound.run_id
@@ -163,8 +172,13 @@ def digest_of(session: str, inbound: Inbound) -> str:
     images = [[media.kind, media.ref] for media in inbound.media] or [
         [image.mime, image.data] for image in inbound.images
     ]
-    options = _encode_fields(inbound.options, _NO_OPTIONS, _OPTION_KEYS)
-    identity = [session, inbound.address.chat, inbound.text, images, options]
+    identity = [
+        session,
+        inbound.address.chat,
+        inbound.text,
+        images,
+        _encode_options(inbound.options),
+    ]
     return hashlib.sha256(dump_json(identity).encode()).hexdigest()
 
 
@@ -198,9 +212,20 @@ def _decode_fields(data: Mapping[str, Json], keys: Mapping[str, str]) -> dict[st
     return {names[key]: value for key, value in data.items()}
 
 
+def _encode_options(options: RunOptions) -> dict[str, Json]:
+    data = _encode_fields(options, _NO_OPTIONS, _OPTION_KEYS)
+    if source := options.provenance:
+        named = {key: getattr(source, name) for name, key in _PROVENANCE_KEYS.items()}
+        data["provenance"] = {key: value for key, value in named.items() if value}
+    return data
+
+
 def _decode_options(data: Mapping[str, Json]) -> RunOptions:
     if "deliver_to" in data:
         data = {**data, "deliver_to": tuple(data["deliver_to"])}
+    if "provenance" in data:
+        source = InputProvenance(**_decode_fields(data["provenance"], _PROVENANCE_KEYS))
+        data = {**data, "provenance": source}
     return RunOptions(**_decode_fields(data, _OPTION_KEYS))
 
 

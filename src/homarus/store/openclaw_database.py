@@ -24,19 +24,20 @@ from urllib.parse import quote
 
 import apsw
 
+from homarus.config.approvals_file import DENY_ALL
+from homarus.config.paths import OPENCLAW_DATABASE
+from homarus.config.paths import is_sqlite_home as is_sqlite_home  # noqa: PLC0414 - a part of this module's interface
 from homarus.core.errors import CorruptDataError, StateInUseError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.store.query import select
 from homarus.store.sqlite_errors import TranslateErrors
 from homarus.store.state_paths import (
-    OPENCLAW_DATABASE,
     FileStamp,
     is_agent_id,
     is_session_id,
     stat_stamp,
 )
-from homarus.store.state_paths import is_sqlite_home as is_sqlite_home  # noqa: PLC0414 - a part of this module's interface
 from homarus.store.transcript_codec import load_json, read_int
 from homarus.store.zstd import decompress
 
@@ -106,6 +107,19 @@ def find_databases(state: Path) -> dict[str, Path]:
             for agent, path in database.listed_databases():
                 found[agent] = state / path
     return {agent: path for agent, path in found.items() if is_agent_id(agent) and stat_stamp(path)}
+
+
+def read_exec_approvals(state: Path) -> Mapping[str, Json]:
+    """Return OpenClaw's rules for commands; if they cannot be read, rules that deny all."""
+    try:
+        with OpenClawDatabase(state / OPENCLAW_DATABASE) as database:
+            rows = database.rows("SELECT raw_json FROM exec_approvals_config")
+            found = [load_json(text) for (text,) in rows]
+    except (StoreError, TypeError, ValueError):
+        return DENY_ALL
+    if not all(isinstance(each, dict) for each in found) or len(found) > 1:
+        return DENY_ALL
+    return found[0] if found else {}
 
 
 class OpenClawDatabase:

@@ -17,6 +17,7 @@ from typing import Any
 import apsw
 
 from homarus.config import json5_document
+from homarus.config.paths import is_sqlite_home
 from homarus.core.errors import ConfigError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
@@ -30,7 +31,6 @@ from homarus.store.state_paths import (
     StatePaths,
     is_agent_id,
     is_session_id,
-    is_sqlite_home,
     make_private_dir,
     stat_stamp,
 )
@@ -40,15 +40,20 @@ log = logging.getLogger(__name__)
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _SCOPE = (OWNER.team, OWNER.user)
+_UNKNOWN = -1  # before every change
 
 
 @dataclass(frozen=True, slots=True)
 class _SyncedState:
-    """The stamp of the file as we left it, and the number of the last change it contains."""
+    """The stamp of the file as we left it, and the number of the last change it contains.
+
+    A file that is not known, as after a change of `session.store`, lacks sessions for no reason.
+    """
 
     stamp: FileStamp | None
     change: int
     unreadable: bool = False
+    is_known: bool = True
 
 
 def count_sessions(state: Path) -> int:
@@ -91,20 +96,23 @@ class SessionsFiles:
         """Import the file if another program wrote it; return whether it must be written then."""
         path = Path(self._paths.index(agent))
         seen = self._seen.get(agent) or self._stored(agent)
-        stamp = stat_stamp(path)
+        stamp, is_known = stat_stamp(path), seen.is_known
         if stamp is not None and stamp != seen.stamp:
             entries = _read(path, agent)
+            listed = set(entries or ())
             if entries is not None:
                 taken = [session_row(key, agent, entry) for key, entry in entries.items()]
-                changes = self._writer.submit(merge_rows(agent, taken, seen.change)).result()
+                written = seen.change if is_known else _UNKNOWN
+                changes = self._writer.submit(merge_rows(agent, taken, written)).result()
                 log.log(_level(changes), "took %d sessions from %s", changes, path)
-            seen = _SyncedState(stamp, seen.change, entries is None)
-            if entries is not None or not self._newest(agent):
+            is_known = is_known or not self._has_more(agent, listed)
+            seen = _SyncedState(stamp, seen.change, entries is None, is_known)
+            if is_known and (entries is not None or not self._newest(agent)):
                 self._remember(agent, stamp, seen.change)
         self._seen[agent] = replace(seen, stamp=stamp)
         # A missing or unreadable file is written again as soon as there is anything to write.
         written = 0 if stamp is None or seen.unreadable else seen.change
-        return self._newest(agent) > written
+        return self._newest(agent) > written or (not is_known and self._has_more(agent, set()))
 
     def sync(self, agent: str) -> None:
         """Import the file, then write it if it is behind. Raises OSError if that fails."""
@@ -125,6 +133,15 @@ class SessionsFiles:
         self._seen[agent] = _SyncedState(stamp, newest)
         self._remember(agent, stamp, newest)
 
+    def _has_more(self, agent: str, listed: set[str]) -> bool:
+        """Return whether we have sessions that a file does not list."""
+        found = select(
+            self._db,
+            "SELECT key FROM sessions WHERE team = ? AND user = ? AND agent = ? AND NOT deleted",
+            (*_SCOPE, agent),
+        )
+        return any(key not in listed for (key,) in found)
+
     def _newest(self, agent: str) -> int:
         found = select(
             self._db,
@@ -138,20 +155,28 @@ class SessionsFiles:
             self._db,
             "SELECT file_size, file_mtime_ns, file_inode, change FROM indexes"
             " WHERE team = ? AND user = ? AND agent = ?",
-            (*_SCOPE, agent),
+            (*_SCOPE, self._paths.index_key(agent)),
         )
         if not found:
-            return _SyncedState(None, 0)
+            return _SyncedState(None, 0, is_known=False)
         size, mtime_ns, inode, change = found[0]
         return _SyncedState(None if size is None else FileStamp(size, mtime_ns, inode), change)
 
     def _remember(self, agent: str, stamp: FileStamp | None, change: int) -> None:
         values = (stamp.size, stamp.mtime_ns, stamp.inode) if stamp else (None, None, None)
 
+        key = self._paths.index_key(agent)
+
         def note(db: apsw.Connection) -> None:
+            # What another file has is no longer known: sessions change without it.
+            db.execute(
+                "DELETE FROM indexes WHERE team = ? AND user = ? AND agent <> ?"
+                " AND (agent = ? OR agent GLOB ? || '@*')",
+                (*_SCOPE, key, agent, agent),
+            )
             db.execute(
                 "INSERT OR REPLACE INTO indexes VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*_SCOPE, agent, *values, change),
+                (*_SCOPE, key, *values, change),
             )
             db.execute(
                 "DELETE FROM sessions"
@@ -180,7 +205,7 @@ def merge_rows(agent: str, taken: list[SessionRow], written: int) -> Job[int]:
         changes = 0
         for row in taken:
             if _takes(row, ours.pop(row.key, None), written):
-                sqlite_sql.write_session(db, OWNER, row, written)
+                sqlite_sql.write_session(db, OWNER, row, max(written, 0))
                 changes += 1
         for key, (_, change, deleted, _) in ours.items():
             if change <= written and not deleted:  # the file had it, and another program removed it

@@ -27,6 +27,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import apsw
 
+from homarus.config.paths import SessionStorePath, is_sqlite_home
 from homarus.core.errors import CorruptDataError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
@@ -60,7 +61,6 @@ from homarus.store.state_paths import (
     StatePaths,
     is_agent_id,
     is_session_id,
-    is_sqlite_home,
     stat_stamp,
 )
 from homarus.store.transcript_codec import (
@@ -85,15 +85,22 @@ _Read = TypeVar("_Read")
 _T = TypeVar("_T")
 
 
-def open_store(state: Path, *, mirror: bool = True, read_only: bool = False) -> "SqliteStore":
+def open_store(
+    state: Path,
+    *,
+    mirror: bool = True,
+    read_only: bool = False,
+    sessions: SessionStorePath | None = None,
+) -> "SqliteStore":
     """Open or create the store of a directory. Raises StateInUseError when a process holds it.
 
+    `sessions` is `session.store` of the config.
     `mirror=False` does not read or write `sessions.json` and the transcript files. `read_only`
     reads what another process may be writing: it takes no lock and creates nothing. Tables of an
     older version are migrated first, and files that another program changed are imported, unless
     a process holds the store.
     """
-    paths = StatePaths(state)
+    paths = StatePaths(state, sessions)
     if read_only and _is_readable(paths):
         if mirror and _has_changed_files(paths):
             with suppress(StoreError):  # another process, or a folder that cannot be written
@@ -132,7 +139,7 @@ def _has_changed_files(paths: StatePaths) -> bool:
     with TranslateErrors(path), ExitStack() as opened:
         rows = select(_reader(path, opened), _STAMPS, (OWNER.team, OWNER.user))
     stamps = {agent: FileStamp(*stamp) if stamp[0] is not None else None for agent, *stamp in rows}
-    return any(stamp != stamps.get(agent) for agent, stamp in current.items())
+    return any(stamp != stamps.get(paths.index_key(agent)) for agent, stamp in current.items())
 
 
 def check_database(path: Path) -> None:

@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 from urllib.parse import quote
 
+from homarus.config.paths import SessionStorePath
 from homarus.core.errors import StoreError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.private_files import make_private_dir as make_private_dir  # noqa: PLC0414 - a part of this module's interface
@@ -22,7 +23,6 @@ DATABASE = "state.sqlite"
 REPAIRED = "state.sqlite.repaired"  # complete: only its rename is missing
 LOCK = "state.lock"
 INDEX = "sessions.json"
-OPENCLAW_DATABASE = "state/openclaw.sqlite"  # of OpenClaw 2026.9
 
 
 def is_session_id(text: object) -> bool:
@@ -64,49 +64,58 @@ def stat_stamp(path: str | Path) -> FileStamp | None:
     return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
-def is_sqlite_home(state: Path) -> bool:
-    """Return whether OpenClaw 2026.9, which keeps sessions in SQLite, has used a state directory.
-
-    It refuses to start next to session files of its earlier versions.
-    """
-    return stat_stamp(state / OPENCLAW_DATABASE) is not None
-
-
 class StatePaths:
     """Paths below one state directory, as text, because every turn needs them."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, store: SessionStorePath | None = None) -> None:
         self.state = state.expanduser().absolute()
         self.database = self.state / DATABASE
-        self._homes: dict[str, str] = {}
+        self._store = store
+        self._indexes: dict[str, str] = {}
 
     def sessions_dir(self, agent: str) -> str:
-        home = self._homes.get(agent)
-        if home is None:
-            if not is_agent_id(agent):
-                raise StoreError(f"{agent!r} is not an agent id", fix="use a-z, 0-9, - and _")
-            home = self._homes[agent] = str(self.state / "agents" / agent / "sessions")
-        return home
+        return self.index(agent).rpartition("/")[0]
 
     def index(self, agent: str) -> str:
-        return f"{self.sessions_dir(agent)}/{INDEX}"
+        """Return the path of an agent's sessions.json, or of what `session.store` names."""
+        index = self._indexes.get(agent)
+        if index is None:
+            if not is_agent_id(agent):
+                raise StoreError(f"{agent!r} is not an agent id", fix="use a-z, 0-9, - and _")
+            named = self._store.index(agent) if self._store else None
+            index = self._indexes[agent] = named or f"{self._default_dir(agent)}/{INDEX}"
+        return index
+
+    def index_key(self, agent: str) -> str:
+        """Return under which key the stamp of an agent's index is stored: another file, another."""
+        index = self.index(agent)
+        return agent if index == f"{self._default_dir(agent)}/{INDEX}" else f"{agent}@{index}"
+
+    def stored_path(self, path: Path) -> str:
+        """Return a transcript's path as the database has it: relative in the state directory."""
+        return str(path.relative_to(self.state) if path.is_relative_to(self.state) else path)
 
     def agents(self) -> list[str]:
         """Return the agents that have a sessions.json."""
         try:
-            names = sorted(entry.name for entry in os.scandir(self.state / "agents"))
+            names = {entry.name for entry in os.scandir(self.state / "agents")}
         except OSError:
-            return []
-        return [name for name in names if is_agent_id(name) and stat_stamp(self.index(name))]
+            names = set()
+        if self._store:
+            names |= self._store.find_agents()
+        return sorted(name for name in names if is_agent_id(name) and stat_stamp(self.index(name)))
+
+    def _default_dir(self, agent: str) -> str:
+        return str(self.state / "agents" / agent / "sessions")
 
     def transcript(self, agent: str, session_id: str, session_file: object = None) -> str:
         """Return the transcript's path: `session_file` where it is safe, else the default name."""
         default = f"{self.sessions_dir(agent)}/{transcript_file_name(session_id)}"
         if not isinstance(session_file, str) or session_file == default:
             return default
-        return self._trusted(session_file, session_id) or default
+        return self._trusted(session_file, session_id, self.sessions_dir(agent)) or default
 
-    def _trusted(self, session_file: str, session_id: str) -> str | None:
+    def _trusted(self, session_file: str, session_id: str, own_dir: str) -> str | None:
         """Return a file that is named after the session in the sessions directory of an agent."""
         if "\0" in session_file:
             return None
@@ -114,12 +123,16 @@ class StatePaths:
         named = path.name == f"{session_id}.jsonl" or (
             path.name.startswith(f"{session_id}-topic-") and path.name.endswith(".jsonl")
         )
-        agent = path.parent.parent.name
-        if not named or not is_agent_id(agent) or not path.is_absolute():
+        if not named or not path.is_absolute():
             return None
-        home = Path(self.sessions_dir(agent))
+        agent, folders = path.parent.parent.name, [Path(own_dir)]
+        if is_agent_id(agent):
+            folders.append(Path(self._default_dir(agent)))
         try:
-            same = path.parent == home or path.parent.resolve() == home.resolve()
+            is_in = next(
+                (f for f in folders if path.parent == f or path.parent.resolve() == f.resolve()),
+                None,
+            )
         except (OSError, RuntimeError):
             return None
-        return str(home / path.name) if same else None
+        return str(is_in / path.name) if is_in else None

@@ -257,7 +257,7 @@ class TranscriptFiles:
             if view.stamp
             else (None, None, None)
         )
-        file = str(view.path.relative_to(self._paths.state))
+        file = self._paths.stored_path(view.path)
         values = (file, size, mtime_ns, inode, view.offset, view.tail, view.seq)
         scope = (OWNER.team, OWNER.user, view.session_id)
         self._writer.run_deferred(

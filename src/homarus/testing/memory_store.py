@@ -142,7 +142,12 @@ class _MemoryTransaction(MemoryJournalTransaction):
 
 
 def _matches(record: SessionRecord, search: str) -> bool:
-    texts = (record.key, record.session_id, *(record.data.get(name) for name in SEARCHED))
+    texts: list[Json] = [record.key, record.session_id]
+    for path in SEARCHED:
+        found: Json = record.data
+        for name in path.split("."):
+            found = found.get(name) if isinstance(found, Mapping) else None
+        texts.append(found)
     return any(isinstance(text, str) and search.lower() in text.lower() for text in texts)
 
 

@@ -25,6 +25,18 @@ def main_argument(call: ToolCall) -> str:
     return " ".join(f"{key}={_shown(value)}" for key, value in call.args.items())
 
 
+def describe_target(call: ToolCall) -> str:
+    """Return what a call is about, for the clients of the gateway: `first 5 lines of notes.md`."""
+    path, first, count = (call.args.get(name) for name in ("path", "offset", "limit"))
+    if call.name == "read" and isinstance(path, str):
+        start = first if isinstance(first, int) and first > 0 else 1
+        if isinstance(count, int) and count > 0:
+            lines = f"first {count} lines" if start == 1 else f"lines {start}-{start + count - 1}"
+            return _line(f"{lines} of {path}")
+        return _line(f"from line {start} of {path}" if start > 1 else f"from {path}")
+    return _line(main_argument(call))
+
+
 def describe_call(call: ToolCall) -> str:
     """Return a call as one short line for a terminal: its name and its main argument."""
     return _line(f"{call.name} {main_argument(call)}".strip(), escape_controls)

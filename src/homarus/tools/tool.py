@@ -121,7 +121,7 @@ class ToolContext:
     `here` is the chat that is answered, `message_id` the message in it. `messenger` is None where
     no chat can be reached. `run_access` is what the senders of the run's messages may do with the
     workspace; without it, the session key decides. `docs` is the folder of the program's
-    documentation, None where it may not be read.
+    documentation, None where it may not be read. `session_name` is for headings.
     """
 
     session_key: str
@@ -136,6 +136,7 @@ class ToolContext:
     messenger: Messenger | None = None
     run_access: WorkspaceAccess | None = None
     docs: Path | None = None
+    session_name: str = ""
 
     @property
     def access(self) -> WorkspaceAccess:

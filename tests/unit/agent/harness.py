@@ -1,7 +1,7 @@
 """A run registry on a store in memory and a scripted model, for tests of runs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +86,7 @@ class Harness:
         self.config = schema.Config()
         self.key, self.enqueued = KEY, 0
         self.unsettled: list[str] = []
+        self.late_work: list[Coroutine[None, None, None]] = []  # what no run waits for
         self.selections: list[ModelSelection] = []
         self.services = RunServices(
             find_traits=find_traits,
@@ -109,6 +110,7 @@ class Harness:
             build_reply=self.build_reply,
             on_enqueued=self.count_enqueued,
             on_unsettled=self.unsettled.extend,
+            start_task=self.late_work.append,
             get_config=lambda: self.config,
             grace_s=0.05,
         )
@@ -154,6 +156,9 @@ class Harness:
                 try:
                     return await self.runs.start(self.key, [await self.accept(inbound)])
                 finally:
+                    for work in self.late_work:
+                        await work
+                    self.late_work.clear()
                     events.close()
                     all_data = [event.data async for event in events]
                     self.ended = [data for data in all_data if isinstance(data, RunEnded)]

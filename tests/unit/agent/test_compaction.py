@@ -395,6 +395,7 @@ def test_memory_flush_is_due_once_between_compactions() -> None:
 def test_memory_flush_prompt_names_daily_note_and_silent_word() -> None:
     open_question = memory_flush.prompt(RULES, "2026-02-03")
     assert "memory/2026-02-03.md" in open_question and "NO_REPLY" in open_question
+    assert "`## Session: taxes`" in memory_flush.prompt(RULES, "2026-02-03", session="taxes")
     assert "memory/chats/x/2026-02-03.md" in memory_flush.prompt(
         RULES, "2026-02-03", folder="memory/chats/x"
     )

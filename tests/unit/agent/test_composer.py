@@ -128,6 +128,8 @@ def test_composer_small_window_gets_small_prompt_and_no_tools(home: Path) -> Non
     embedded = composer.compose(agent(home), MAIN, tiny, TOOLS)
     assert embedded.profile == "embedded" and embedded.facts.tools == ()
     assert len(embedded.text) < 900
+    told = composer.compose(agent(home), MAIN, tiny, TOOLS, extra="Speak Latin.")
+    assert told.text == f"{embedded.text}\n\nSpeak Latin."
     dumb = composer.compose(agent(home), MAIN, ModelInfo("m", "d", calls_tools=False), TOOLS)
     assert dumb.profile == "full" and "## Tools" not in dumb.text
 

@@ -45,6 +45,7 @@ def file(name: str, text: str) -> WorkspaceFile:
         ("agent:main:main:heartbeat", "heartbeat"),
         ("agent:main:boot", "boot"),
         ("global", "group"),
+        ("agent:ops:global", "group"),
         ("unknown", "group"),
         ("", "group"),
     ],

@@ -157,6 +157,7 @@ def test_prompt_with_all_facts_has_sections_in_order() -> None:
     made = make_prompt(everything)
     golden("everything", made.text)
     assert [part.name for part in made.sections] == [kept.name for kept in SECTIONS]
+    assert len(made.text.encode()) < 9_000
     assert len(SECTIONS) == 25  # OpenClaw's 24, and the session's own context
 
 
@@ -241,6 +242,7 @@ def test_prompt_external_names_stay_on_one_line() -> None:
         host=evil,
         notes=(evil,),
         name=evil,
+        persona=evil,
         docs=f"/docs/{evil}",
         tools=(*BUILT, named("message")),
         hints=(evil,),

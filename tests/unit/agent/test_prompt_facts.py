@@ -23,6 +23,7 @@ def configure(home: Path, url: str, *, reverse: bool = False) -> None:
     row = {"id": "mock-1", "name": "Mock", "contextWindow": 200_000, "maxTokens": 4_000}
     provider = {"baseUrl": url, "apiKey": "sk-test", "api": "openai-completions", "models": [row]}
     aliases = {"mock/mock-1": {"alias": "quick"}, "mock/mock-2": {"alias": "slow"}}
+    identity = {"name": "Ada", "creature": "lobster", "vibe": "calm", "emoji": "🦞"}
     config: dict[str, Any] = {
         "models": {"providers": {"mock": provider}},
         "agents": {
@@ -32,7 +33,8 @@ def configure(home: Path, url: str, *, reverse: bool = False) -> None:
                 "repoRoot": str(home / "repo"),
                 "userTimezone": "Europe/Berlin",
                 "thinkingDefault": "low",
-            }
+            },
+            "list": [{"id": "main", "identity": dict(list(identity.items())[::turn])}],
         },
         "commands": {"ownerAllowFrom": OWNERS[::turn]},
         "channels": {
@@ -97,6 +99,7 @@ async def test_prompt_with_every_fact_is_small_and_stable(tmp_path: Path) -> Non
 
 
 def check_facts(text: str, home: Path) -> None:
+    assert text.startswith("You are Ada, ") and "\nYour identity: creature: lobster" in text
     assert "## Your Person\nMessages from these are your person's own: 42, 43, 44.\n" in text
     assert "The folder is a git repository: commit what you change." in text
     assert "## Documentation\nThe documentation of this program is in /" in text

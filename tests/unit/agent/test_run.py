@@ -482,6 +482,7 @@ def test_run_memory_flush_uses_folder_of_session(tmp_path: Path, key: str) -> No
     assert isinstance(harness.provider, ScriptedProvider)
     asked = harness.provider.requests[1].messages[-1].text
     assert f" {folder_of(audience_of(key))}/20" in asked
+    assert f"`## Session: {key.removeprefix('agent:main:')}`" in asked
 
 
 def test_run_repeating_tool_calls_is_ended(tmp_path: Path) -> None:

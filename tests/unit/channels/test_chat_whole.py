@@ -112,6 +112,17 @@ async def test_chat_answer_is_previewed_then_sent_with_extras(
     assert "typing True" in chat.seen and chat.seen[-1] == "typing False"
 
 
+async def test_chat_global_scope_answers_in_the_one_session(tmp_path: Path) -> None:
+    session = {"scope": "global", "store": "~/lists/{agentId}.json"}
+    chat = await talk(tmp_path, Chat("hi"), [assistant_message("Hello.")], session=session)
+    assert [sent.text for sent in chat.sent] == ["Hello."]
+    entries = json.loads((tmp_path / "lists" / "main.json").read_text())
+    assert list(entries) == ["global"]
+    transcript = Path(entries["global"]["sessionFile"])
+    assert transcript.parent == tmp_path / "lists" and "Hello." in transcript.read_text()
+    assert not (tmp_path / ".openclaw/agents/main/sessions").exists()
+
+
 async def test_chat_tool_message_is_not_repeated_by_answer(tmp_path: Path) -> None:
     script = [
         assistant_message(

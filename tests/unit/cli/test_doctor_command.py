@@ -41,16 +41,18 @@ def test_doctor_shows_problems_first_with_their_fix(
 
 
 def test_doctor_names_settings_without_effect_only_if_set(home: Path) -> None:
-    assert "canvasHost" not in run(home, WORKING).output
-    done = run(home, {**WORKING, "canvasHost": {"enabled": True}})
-    assert done.exit_code == 0 and "canvasHost" in done.output
+    for option in ("--all", "--json"):
+        assert "canvasHost" not in run(home, WORKING, option).output
+    done = run(home, {**WORKING, "canvasHost": {"enabled": True}, "session": {"mainKey": "x"}})
+    assert done.exit_code == 0 and "canvasHost (there is no canvas)" in done.output
+    assert "session.mainKey (the key of the main session" in done.output
     assert done.output.endswith("No problems found, 1 warning.\n")
     assert "talk" not in done.output
 
 
 def test_doctor_all_shows_every_check(home: Path) -> None:
     shown = run(home, WORKING, "--all").output
-    for text in ("✓ config: ", "✓ agent main: ", "· model: x/m", "✓ disk: ", "canvasHost"):
+    for text in ("✓ config: ", "✓ agent main: ", "· model: x/m", "✓ disk: "):
         assert text in shown
     again = CliRunner().invoke(command, ["--verbose"]).output
     assert len(again.splitlines()) == len(shown.splitlines())
@@ -58,7 +60,9 @@ def test_doctor_all_shows_every_check(home: Path) -> None:
 
 def test_doctor_json_is_complete(home: Path) -> None:
     found = json.loads(run(home, WORKING, "--json").output)
-    assert found["ok"] and "canvasHost" in found["notBuilt"]
+    assert found["ok"] and found["notBuilt"] == []
+    named = json.loads(run(home, {**WORKING, "canvasHost": {}}, "--json").output)
+    assert named["notBuilt"] == ["canvasHost"]
     assert {"config", "agent main", "model", "state", "disk"} <= {
         row["about"] for row in found["findings"]
     }

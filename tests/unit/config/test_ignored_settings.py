@@ -52,11 +52,13 @@ READ_BY_NAME: Final = {
     "CompatConfig": "providers/compat.py",
     "DmSettings.history_limit": "agent/context/render.py",
     "EnvConfig.vars": "config/variables.py",
+    "IdentityConfig.avatar": "agent/prompt/identity_file.py",
     "MetaConfig.last_touched_at": "config/write.py",
     "MetaConfig.last_touched_version": "config/legacy_keys.py",
     "OAuthClientConfig.authorize_url": "cli/models_auth.py",
     "OAuthClientConfig.device_url": "cli/models_auth.py",
     "OAuthClientConfig.redirect_url": "cli/models_auth.py",
+    "ShellEnvConfig.timeout_ms": "config/shell_env.py",
 }
 # Fields that are no settings, that a validator decides on, or that are read all at once.
 NOT_READ_ALONE: Final = {

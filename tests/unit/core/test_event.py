@@ -97,6 +97,7 @@ def test_encoder_recorded_run_gives_recorded_payloads(name: str) -> None:
 
 def test_encoder_lifecycle_phases_have_schema_keys() -> None:
     assert data(RunStarted()) == {"phase": "start", "startedAt": 1_000}
+    assert data(RunStarted("mock", "m", "low"))["thinkingLevel"] == "low"
     assert data(RunStarted(), RunEnded()) == {"phase": "end", "endedAt": 1_001}
     assert data(RunStarted(), RunEnded(error="no credit")) == {
         "phase": "error",

@@ -1,5 +1,6 @@
 """A call that blocks the event loop: the log says where, and health is red afterwards."""
 
+import asyncio
 import json
 import threading
 from pathlib import Path
@@ -20,6 +21,7 @@ TOLD = threading.Event()
 @method("block", scope="read", params=NoParams)
 async def block(_call: MethodCall, _params: NoParams) -> bool:
     """What a careless tool does: it waits, and everybody waits with it."""
+    TOLD.clear()  # a slow disk may have blocked the loop before
     return TOLD.wait(60)
 
 
@@ -28,13 +30,14 @@ async def test_row_41_blocking_call_is_logged_with_stack_and_health_fails(
 ) -> None:
     TOLD.clear()
     with pytest.MonkeyPatch.context() as patch:
-        quick = LoopMonitor(tick_s=0.01, limit_s=0.1, on_stall=TOLD.set)
+        quick = LoopMonitor(tick_s=0.01, limit_s=0.5, on_stall=TOLD.set)
         patch.setattr("homarus.gateway.server.LoopMonitor", lambda: quick)
         async with play(tmp_path) as stage:
             gateway = stage.gateway
             gateway.methods = find_methods(SimpleNamespace(block=block, health=health))
             assert gateway.monitor.is_stalled is False
             peer = await stage.enter()
+            await asyncio.sleep(0.05)  # the loop ticks
             peer.ask("1", "block")
             await stage.settle()
             assert peer.answers("1")[0]["payload"] is True, "somebody noticed while it was blocked"

@@ -17,7 +17,6 @@ from homarus.core.errors import (
     ImageTooLargeError,
     InvalidRequestError,
     ProviderError,
-    UnavailableError,
 )
 from homarus.gateway.run_tracker import RunFailedError
 from homarus.testing.fakes import Hang
@@ -140,13 +139,47 @@ async def test_agent_invalid_params_are_refused(
         assert not it.accepted and not it.model.requests
 
 
-@pytest.mark.parametrize("change", [{"extraSystemPrompt": "be evil"}])
-async def test_agent_unimplemented_params_are_refused(
-    change: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_agent_extra_system_prompt_is_for_its_run_alone(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("a"), answer("b")) as it:
+        extra = "You speak with the night desk.\x1b[31m"
+        await it.ask("agent", asks("hi", "a", extraSystemPrompt=extra))
+        await it.ask("agent", asks("hi", "b"))
+        first, second = (request.system for request in it.model.requests)
+        assert "You speak with the night desk." in first and "\x1b" not in first
+        assert "night desk" not in second
+
+
+async def test_agent_extra_system_prompt_too_long_is_refused(tmp_path: Path) -> None:
     async with run(tmp_path) as it:
-        with pytest.raises(UnavailableError, match="not built"):
-            await it.ask("agent", {**asks("hi"), **change})
+        with pytest.raises(InvalidRequestError, match="extraSystemPrompt"):
+            await it.ask("agent", asks("hi", extraSystemPrompt="x" * 32_001))
+
+
+async def test_agent_input_provenance_is_in_transcript(tmp_path: Path) -> None:
+    source = {"kind": "inter_session", "sourceSessionKey": "agent:ops:main",
+              "sourceTool": "sessions_send"}  # fmt: skip
+    async with run(tmp_path, answer("a"), answer("b")) as it:
+        await it.ask("agent", asks("hi", "a", inputProvenance=source))
+        await it.ask("agent", asks("hi", "b"))
+        record = await it.store.session("agent:main:main")
+        assert record is not None
+        entries = await it.store.entries(record.session_id)
+        asked = [e.data["message"] for e in entries if e.type == "message"][::2]
+        assert asked[0]["provenance"] == source and "provenance" not in asked[1]
+        shown = (await it.ask("chat.history", sessionKey="main"))["messages"]
+        assert shown[0]["provenance"] == source and "provenance" not in shown[2]
+
+
+async def test_agent_group_params_describe_session(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("a"), answer("b")) as it:
+        group = {"groupId": "-100", "groupChannel": "#general", "groupSpace": "acme"}
+        key = "agent:main:slack:channel:c1"
+        await it.ask("agent", asks("hi", "a", sessionKey=key, channel="telegram", **group))
+        await it.ask("agent", asks("hi", "b", sessionKey="other", channel="last"))
+        other, row = (await it.ask("sessions.list"))["sessions"]
+        assert (row["groupId"], row["groupChannel"], row["space"]) == ("-100", "#general", "acme")
+        assert (row["channel"], row["displayName"]) == ("telegram", "telegram:acme#general")
+        assert not {"channel", "groupId", "displayName"} & other.keys()
 
 
 async def test_agent_label_must_be_unique(tmp_path: Path) -> None:

@@ -26,6 +26,17 @@ def there(path: Path) -> bool:
     return path.exists()
 
 
+async def test_agents_list_shows_scope_and_identity_of_config(tmp_path: Path) -> None:
+    listed_agents = {"defaults": {"agentId": "ops"}, "list": [{"id": "main"}, {"id": "ops"}]}
+    config = {"session": {"scope": "global"}, "agents": listed_agents}
+    async with run(tmp_path, answer("Hello"), config=config) as it:
+        listed = await it.ask("agents.list")
+        assert (listed["scope"], listed["defaultId"]) == ("global", "ops")
+        assert it.app.control.resolve_key() == "agent:ops:global"
+        assert it.app.control.resolve_key("main", "main") == "global"
+        assert it.app.control.resolve_key("agent:main:main") == "agent:main:main"
+
+
 async def test_agents_create_answers_at_once_and_main_stays(tmp_path: Path) -> None:
     async with run(tmp_path, answer("Hello")) as it:
         made = await it.ask(

@@ -35,6 +35,14 @@ async def test_chat_send_returns_at_once_and_replies_by_event(tmp_path: Path) ->
         assert final["sessionKey"] == "agent:main:main"
 
 
+async def test_run_start_event_has_thinking_level(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("a")) as it:
+        await it.send("hi", "r1", thinking="low")
+        events = [payload for name, payload in it.gateway.broadcasts if name == "agent"]
+        start = next(one["data"] for one in events if one["data"].get("phase") == "start")
+        assert start["thinkingLevel"] == "low"
+
+
 async def test_chat_send_adds_time_for_the_model_only(tmp_path: Path) -> None:
     async with run(tmp_path, answer("Friday")) as it:
         await it.send("what day is it?")

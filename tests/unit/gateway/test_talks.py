@@ -23,7 +23,10 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_recorded_conversation_is_reproduced(name: str, tmp_path: Path) -> None:
+async def test_recorded_conversation_is_reproduced(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
     written = read(name)
     played = await replay(written, tmp_path)
     if os.environ.get("GOLDEN"):

@@ -95,11 +95,11 @@ def test_login_of_another_account_is_not_mixed(home: Path, source: Path) -> None
     folder = "credentials/whatsapp/default"
     write(source / folder / "creds.json", {"me": "theirs"})
     write(source / folder / "key-1.json", {"key": 1})
-    write(source / "credentials/whatsapp/work/creds.json", {"me": "work"})
+    write(source / "credentials/whatsapp/second/creds.json", {"me": "work"})
     write(state(home) / folder / "creds.json", {"me": "ours"})
     report = run_import(home, source)
     assert not (state(home) / folder / "key-1.json").exists()
-    assert (state(home) / "credentials/whatsapp/work/creds.json").is_file()
+    assert (state(home) / "credentials/whatsapp/second/creds.json").is_file()
     assert outcomes(report, "credentials") == {
         "source": 2, "before": 1, "imported": 1, "conflicts": 1, "after": 2,
     }  # fmt: skip
@@ -121,3 +121,11 @@ def test_credential_that_is_a_link_out_is_skipped(home: Path, source: Path, tmp_
     report = run_import(home, source)
     assert outcomes(report, "credentials") == {"source": 1, "skipped": 1}
     assert not (state(home) / "credentials/key").exists()
+
+
+def test_variables_that_change_programs_are_skipped(home: Path, source: Path) -> None:
+    text = "LD_PRELOAD=/x.so\nOPENCLAW_GATEWAY_TOKEN=t\nPATH=/x\nGITHUB_TOKEN=g\n"
+    write(source / ".env", text)
+    report = run_import(home, source)
+    assert (state(home) / ".env").read_text() == 'GITHUB_TOKEN="g"\n'
+    assert outcomes(report, "credentials")["skipped"] == 3

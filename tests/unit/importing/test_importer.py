@@ -166,6 +166,8 @@ def test_import_while_a_gateway_runs_is_refused(
         with pytest.raises(StateInUseError, match="while a gateway runs") as refused:
             run_import(home, source)
         assert refused.value.fix == "homarus gateway stop"
+        counted = run_import(home, source, is_dry_run=True)
+        assert outcomes(counted, "sessions")["imported"] == 4
     finally:
         lock.release()
 

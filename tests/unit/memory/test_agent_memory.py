@@ -20,6 +20,7 @@ from homarus.memory import agent_memory
 from homarus.memory.agent_memory import AgentMemory
 from homarus.memory.base import (
     MemoryStatus,
+    NoteWriteOptions,
     Progress,
     SearchOptions,
     SearchResponse,
@@ -127,6 +128,18 @@ async def test_search_sees_note_written_just_before(tmp_path: Path) -> None:
         assert paths_of(await memory.search("bicycle")) == ["memory/2026-01-02.md"]
         (spec.workspace / "memory/2026-01-02.md").unlink()
         assert paths_of(await memory.search("bicycle")) == []
+        await memory.close()
+
+
+async def test_write_without_sync_on_search_is_indexed(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, {"sync": {"onSearch": False, "watch": False}})
+    async with run():
+        memory = AgentMemory(spec)
+        await memory.write("Ada's boat is called Plankton.", to="MEMORY.md")
+        options = NoteWriteOptions("replace", old_text="Plankton")
+        await memory.write("Walrus", to="MEMORY.md", options=options)
+        found = await memory.search("What is the boat called?")
+        assert [one.snippet for one in found.results] == ["- Ada's boat is called Walrus."]
         await memory.close()
 
 

@@ -232,6 +232,30 @@ def test_sync_provider_fails_uses_configured_fallback(
     assert (first.closed, second.closed) == (1, 1)
 
 
+def test_sync_fallback_auto_tries_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedders = [Hashes("first"), Hashes("second"), Hashes("third")]
+    embedders[0].failure = ProviderError("over quota")
+    embedders[1].failure = ProviderError("no route")
+    failed: list[dict[str, str]] = []
+
+    def choose(_spec: MemorySpec, _paid: OnCost, without: Mapping[str, str]) -> EmbedderChoice:
+        failed.append(dict(without))
+        embedder = SharedEmbedder(CircuitBreakerEmbedder(embedders[len(without)]))
+        return EmbedderChoice(embedder, provider=("voyage", "openai", "gemini")[len(without)])
+
+    monkeypatch.setattr(builtin, "_choose", choose)
+    spec = make_spec(tmp_path, {"provider": "voyage", "fallback": "auto"})
+    note(spec, "MEMORY.md", "- The walrus is called Otto.\n")
+    with opened(spec) as backend:
+        backend.sync()
+        answer = backend.search("walrus", SearchOptions())
+    assert answer.model == "third"
+    assert answer.fallback == FallbackNotice("voyage", "over quota")
+    assert failed == [{}, {"voyage": "over quota"}, {"voyage": "over quota", "openai": "no route"}]
+
+
 def test_selection_unavailable_embedder_is_retried_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

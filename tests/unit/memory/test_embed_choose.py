@@ -181,6 +181,22 @@ def test_fallback_uses_default_address_and_model(tmp_path: Path) -> None:
     assert chosen.embedder and chosen.embedder.model.name == "voyage-3.5"
 
 
+def test_fallback_auto_is_openai_then_gemini_then_local(tmp_path: Path) -> None:
+    env = {"OPENAI_API_KEY": KEY, "GEMINI_API_KEY": KEY, "VOYAGE_API_KEY": KEY}
+    order = []
+    for provider in ("voyage", "auto"):
+        failed: dict[str, str] = {"voyage": "over quota"}
+        spec = make_spec(tmp_path, {"provider": provider, "fallback": "auto"}, env)
+        while (chosen := take(spec, without=failed)).embedder:
+            order.append(chosen.provider)
+            failed[chosen.provider] = "over quota"
+        assert chosen.tried[-1].provider == "local"
+    assert order == ["openai", "gemini"] * 2
+    without_key = make_spec(tmp_path, {"provider": "openai", "fallback": "auto"}, env)
+    chosen = take(replace(without_key, env={}), without={"openai": "refused"})
+    assert chosen.fallback == FallbackNotice("openai", "refused")
+
+
 def test_selection_skips_providers_that_failed(tmp_path: Path) -> None:
     env = {"OPENAI_API_KEY": KEY, "VOYAGE_API_KEY": KEY}
     chosen = take(make_spec(tmp_path, env=env), without={"openai": "the key was refused"})

@@ -43,6 +43,20 @@ async def test_app_memory_tools_write_and_find_note(tmp_path: Path) -> None:
         assert "Plankton" not in await use(app, GROUP, "memory_get", path=done["path"])
 
 
+async def test_app_memory_write_replaced_text_is_searched(tmp_path: Path) -> None:
+    async with open_app({"HOME": str(tmp_path)}) as app:
+        path = "memory/boats.md"
+        await use(app, MAIN, "memory_write", text="Ada's boat is called Plankton.", path=path)
+        change = {"path": path, "mode": "replace", "oldText": "Plankton", "text": "Walrus"}
+        assert (await use(app, MAIN, "memory_write", **change))["added"]
+        insert = {"path": path, "mode": "insert", "line": 1, "text": "# Boats"}
+        assert (await use(app, MAIN, "memory_write", **insert))["startLine"] == 1
+        found = await use(app, MAIN, "memory_search", query="What is the boat called?")
+        assert "Walrus" in str(found) and "Plankton" not in str(found)
+        wrong = await use(app, MAIN, "memory_write", text="x", mode="prepend")
+        assert "mode" in wrong
+
+
 async def test_app_memory_opened_while_stopping_watches_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

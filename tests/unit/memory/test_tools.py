@@ -14,9 +14,11 @@ from homarus.config.memory import MemoryConfig, MemorySearchConfig
 from homarus.core.errors import StoreError
 from homarus.core.message import Address, ToolCall, ToolResult
 from homarus.memory.base import (
+    APPEND,
     FallbackNotice,
     NoteExcerpt,
     NoteWrite,
+    NoteWriteOptions,
     SearchOptions,
     SearchResponse,
 )
@@ -73,9 +75,14 @@ class Scripted:
         return read_excerpt(self.spec, path, from_line, lines, view)
 
     async def write(
-        self, text: str, *, to: str | None = None, audience: str = PRIVATE
+        self,
+        text: str,
+        *,
+        to: str | None = None,
+        audience: str = PRIVATE,
+        options: NoteWriteOptions = APPEND,
     ) -> NoteWrite:
-        return write_note(self.spec, text, to or "", DAY, audience)
+        return write_note(self.spec, text, to or "", DAY, audience, options=options)
 
 
 class Indexed(Scripted):
@@ -121,7 +128,7 @@ def test_tool_schemas_match_openclaw() -> None:
     assert names == {
         "memory_search": ({"query", "maxResults", "minScore"}, ["query"]),
         "memory_get": ({"path", "from", "lines"}, ["path"]),
-        "memory_write": ({"text", "path"}, ["text"]),
+        "memory_write": ({"text", "path", "mode", "oldText", "line"}, ["text"]),
     }
     for tool in memory_tools(unasked):
         assert tool.group == "memory" and tool.idempotent

@@ -361,6 +361,23 @@ def test_broadcast_chat_routes_to_all_agents_in_order(name: str, message: Inboun
     assert len({route.key for route in found}) == 2
 
 
+def test_route_with_global_scope_is_one_session_for_every_chat() -> None:
+    routing_config = config(binding("work", guildId="g1"), session={"scope": "global"})
+    queries = [
+        RouteQuery("telegram", "", "direct", "7"),
+        RouteQuery("telegram", "b", "group", "-7", thread="3"),
+        RouteQuery("irc", "", "channel", "#x"),
+    ]
+    found = [resolve_route(routing_config, query) for query in queries]
+    assert {(route.key, route.main_key, route.legacy_key) for route in found} == {
+        ("global", "global", "")
+    }
+    work = RouteQuery("discord", "", "channel", "c1", guild="g1")
+    assert resolve_route(routing_config, work).key == "agent:work:global"
+    keys = {resolve_route(config(session={"scope": "per-sender"}), query).key for query in queries}
+    assert len(keys) == 3
+
+
 @pytest.mark.parametrize(
     "broadcast",
     [{"-100": []}, {"-100": ["ghost"]}, {"-1001": ["work"]}, {"discord:-100": ["work"]}, {}],

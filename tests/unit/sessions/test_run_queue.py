@@ -163,6 +163,25 @@ async def test_submit_to_two_sessions_runs_both_at_once() -> None:
         await harness.finish("a")
 
 
+@pytest.mark.parametrize("mode", ["steer", "steer-backlog"])
+@pytest.mark.parametrize(
+    "options",
+    [RunOptions(deliver_to=("irc", "#a", "default", "")), RunOptions(extra_system_prompt="x")],
+)
+async def test_message_with_own_prompt_or_target_steers_no_run(
+    options: RunOptions, mode: QueueMode
+) -> None:
+    async with open_harness() as harness:
+        first = harness.submit_text("one")
+        rule = replace(AT_ONCE, mode=mode)
+        second = harness.queue.submit("s", record("two", options=options), rule)
+        await settle()
+        assert harness.pop_steering() == []
+        await harness.finish()
+        await harness.finish()
+        assert (await first, await second) == ("one", "two")
+
+
 async def test_steer_gives_message_to_active_run() -> None:
     async with open_harness() as harness:
         first, second = harness.submit_text("one"), harness.submit_text("two", "steer")

@@ -16,8 +16,10 @@ from homarus.core.message import (
     Image,
     Inbound,
     InboundMetadata,
+    InputProvenance,
     Media,
     MediaKind,
+    ProvenanceKind,
     RunOptions,
 )
 from homarus.store.journal import PREVIEW_CHARS
@@ -42,7 +44,14 @@ whole_words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 def run_options(text: st.SearchStrategy[str]) -> st.SearchStrategy[RunOptions]:
     asked = {field.name: st.none() | text for field in fields(RunOptions)}
     chat = st.lists(text, max_size=4).map(tuple)
-    given = {"timeout_s": st.none() | st.floats(0, 1e9), "deliver_to": chat}
+    kinds = st.sampled_from(get_args(ProvenanceKind))
+    source = st.none() | st.builds(InputProvenance, kinds, text, text, text)
+    given = {
+        "timeout_s": st.none() | st.floats(0, 1e9),
+        "deliver_to": chat,
+        "extra_system_prompt": text,
+        "provenance": source,
+    }
     return st.builds(RunOptions, **{**asked, **given})
 
 
@@ -107,7 +116,11 @@ FULL_INBOUND = Inbound(
     "hello",
     (Image("AAAA", "image/png"),),
     1_000,
-    RunOptions("openai/gpt-5", "high", 2.5, "on", "off", ("irc", "#room", "default", "")),
+    RunOptions(
+        *("openai/gpt-5", "high", 2.5, "on", "off", ("irc", "#room", "default", "")),
+        "Be brief.",
+        InputProvenance("inter_session", "agent:ops:main", "irc", "sessions_send"),
+    ),
     "run-1",
     "owner",
     InboundMetadata(
@@ -119,11 +132,17 @@ FULL_INBOUND = Inbound(
     "earlier words",
     "main",
 )
+FULL_SOURCE_JSON = (
+    ',"extra_system_prompt":"Be brief.","provenance":{"kind":"inter_session",'
+    '"session_key":"agent:ops:main","channel":"irc","tool":"sessions_send"}'
+)
 FULL_INBOUND_JSON = (
     '{"id":"m1","channel":"telegram","account":"work","chat":"42","sender":"ann","text":"hello",'
     '"at":1000,"thread":"7","images":[{"mime":"image/png","data":"AAAA"}],'
     '"wishes":{"model":"openai/gpt-5","thinking":"high","timeout":2.5,"verbose":"on",'
-    '"reasoning":"off","deliver_to":["irc","#room","default",""]},"run":"run-1",'
+    '"reasoning":"off","deliver_to":["irc","#room","default",""]'
+    + FULL_SOURCE_JSON
+    + '},"run":"run-1",'
     '"authority":"owner",'
     '"occasion":{"kind":"group","title":"Team","name":"Ann","handle":"@ann","is_bot":true,'
     '"is_edit":true,"mentioned":true,"elsewhere":true,"detects":false,"reply_to":"m0",'
@@ -132,7 +151,8 @@ FULL_INBOUND_JSON = (
     '"holder":"~ann@home"},'
     f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main"}}'
 )
-FULL_INBOUND_DIGEST = "4e9ca02b572b2b82602ab3885f30bef279963f9e79787da953acedbf19750df3"
+FULL_INBOUND_DIGEST = "a15da3dceae0d4dd97a9807424cec65f9d60fe9a2eaec4df731e4d80800b9442"
+BEFORE_DIGEST = "4e9ca02b572b2b82602ab3885f30bef279963f9e79787da953acedbf19750df3"
 FULL_EXTRAS = Extras("m1", "m0", (FULL_MEDIA,), True, ((Button("Yes", "y"),),), True, "~ann@home")
 FULL_EXTRAS_JSON = (
     f'{{"reply_to":"m1","replaces":"m0","media":[{FULL_MEDIA_JSON}],"as_voice":true,'
@@ -150,6 +170,12 @@ def test_codec_inbound_stored_without_text_origin_is_read() -> None:
     before = FULL_INBOUND_JSON.replace(',"via_bot":"gif","is_press":true,"holder":"~ann@home"', "")
     metadata = replace(FULL_INBOUND.metadata, via_bot="", is_press=False, holder="")
     assert decode_inbound(load_json(before)) == replace(FULL_INBOUND, metadata=metadata)
+
+
+def test_codec_inbound_stored_without_source_keeps_digest() -> None:
+    before = decode_inbound(load_json(FULL_INBOUND_JSON.replace(FULL_SOURCE_JSON, "")))
+    assert before.options == replace(FULL_INBOUND.options, extra_system_prompt="", provenance=None)
+    assert digest_of("agent:main:main", before) == BEFORE_DIGEST
 
 
 def test_codec_full_extras_matches_stored_json() -> None:

@@ -48,7 +48,7 @@ async def test_journal_database_without_tables_is_migrated(tmp_path: Path) -> No
 
 
 @asynccontextmanager
-async def with_store(state: Path, **options: bool) -> AsyncIterator[SqliteStore]:
+async def with_store(state: Path, **options: Any) -> AsyncIterator[SqliteStore]:
     async with open_store(state, **options) as store:
         yield store
 

@@ -1,13 +1,31 @@
 """A call as one line, and what came back."""
 
 from homarus.core.message import Text, ToolCall, ToolResult
-from homarus.tools.describe import describe_call, format_call_line, format_output
+from homarus.tools.describe import (
+    describe_call,
+    describe_target,
+    format_call_line,
+    format_output,
+)
 
 
 def test_describe_call_shows_main_argument() -> None:
     assert describe_call(ToolCall("1", "exec", {"command": "ls\n-la"})) == "exec ls -la"
     assert describe_call(ToolCall("1", "odd", {"a": 1, "b": [2]})) == "odd a=1 b=[2]"
     assert len(describe_call(ToolCall("1", "exec", {"command": "x" * 500}))) == 80
+
+
+def test_describe_target_names_lines_of_file() -> None:
+    def about(name: str, **args: object) -> str:
+        return describe_target(ToolCall("1", name, args))
+
+    assert about("read", path="a.md", limit=5) == "first 5 lines of a.md"
+    assert about("read", path="a.md", offset=10, limit=5) == "lines 10-14 of a.md"
+    assert about("read", path="a.md", offset=10) == "from line 10 of a.md"
+    assert about("read", path="a.md") == "from a.md"
+    assert about("exec", command="echo\nhi") == "echo hi" and about("status") == ""
+    assert "abcdefgh" not in about("exec", command="curl -H 'Authorization: Bearer abcdefgh12345'")
+    assert about("read", path=5, limit="x") == "5"
 
 
 def test_call_line_shows_name_and_main_argument() -> None:

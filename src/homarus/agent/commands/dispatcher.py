@@ -55,6 +55,7 @@ from homarus.plugins.commands import (
     find_commands,
 )
 from homarus.plugins.values import HookContext
+from homarus.sessions.chat_fields import chat_fields
 from homarus.sessions.control import InterpretedMessage
 from homarus.store.base import TranscriptEntry
 from homarus.store.journal import InboxRecord, JournalTransaction, Lease
@@ -252,7 +253,8 @@ class CommandDispatcher:
         message = self._transcript_message(record, reply.text)
         if message or reply.fields:
             session = await self._services.control.load(key)
-            await session.record_command(message, reply.fields, extra_writes)
+            fields = {**chat_fields(session.record.data, inbound, key), **reply.fields}
+            await session.record_command(message, fields, extra_writes)
         else:
             async with self._journal.transaction() as transaction:
                 extra_writes(transaction, ())

@@ -1,13 +1,16 @@
 """The status card: model, context, queue and settings of a session in a few lines."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from homarus import __version__
+from homarus.agent.agent import Agent
 from homarus.agent.commands.context import AgentCommandContext
 from homarus.agent.commands.models import describe_model
 from homarus.core.message import Json
 from homarus.providers.catalog import ModelInfo
 from homarus.sessions import queue_policy
+from homarus.sessions.envelope import header
 from homarus.sessions.send_policy import send_policy
 from homarus.sessions.session import Session
 from homarus.sessions.transcript import is_injected
@@ -31,6 +34,7 @@ async def status_card(context: AgentCommandContext) -> str:
     now_ms = context.services.clock.now_ms()
     lines = [
         f"🦞 Homarus {__version__}",
+        _time(context.agent, now_ms),
         f"Model: {describe_model(session, default)}",
         f"Context: {_context(session, await context.model())}",
         *_last_run_tokens(data),
@@ -44,6 +48,13 @@ async def status_card(context: AgentCommandContext) -> str:
         *(_failures(context) if context.is_owner else []),
     ]
     return "\n".join(lines)
+
+
+def _time(agent: Agent, now_ms: int) -> str:
+    """Return the line with the time now, in the person's zone and form."""
+    options = replace(agent.envelope, zone=agent.envelope.own_zone, timestamp=True)
+    time = header("Time:", at_ms=now_ms, rules=options).strip("[]")
+    return time if time.endswith(agent.timezone) else f"{time} ({agent.timezone})"
 
 
 def _context(session: Session, model: ModelInfo | None) -> str:

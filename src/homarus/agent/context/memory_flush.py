@@ -14,11 +14,11 @@ from homarus.core.silent_reply import SILENT_WORD
 from homarus.sessions.usage import last_prompt_tokens
 
 TOOL: Final = "memory_write"
-_DATE, _FOLDER = "YYYY-MM-DD", "{folder}"
+_DATE, _FOLDER, _SESSION = "YYYY-MM-DD", "{folder}", "{session}"
 _BY_HAND = (
-    f"Append what is not written down yet to {_FOLDER}/{_DATE}.md, in short lines that make sense "
-    f"by themselves; make the folder and the file when they are missing, and change nothing that "
-    f"stands there."
+    f"Append what is not written down yet to {_FOLDER}/{_DATE}.md, under the heading "
+    f"`## Session: {_SESSION}`, in short lines that make sense by themselves; make the folder and "
+    f"the file when they are missing, and change nothing that stands there."
 )
 _BY_TOOL = (
     f"Write it down with {TOOL}, in short lines that make sense by themselves, without a path: it "
@@ -61,18 +61,23 @@ def is_near(data: Mapping[str, Json], *, window: int, reserve: int, soft: int) -
 
 
 def prompt(
-    rules: CompactionConfig, today: str, *, by_tool: bool = False, folder: str = "memory"
+    rules: CompactionConfig,
+    today: str,
+    *,
+    by_tool: bool = False,
+    folder: str = "memory",
+    session: str = "main",
 ) -> str:
     """Return the user message of the flush; `today` is the user's date, as 2026-01-31.
 
-    `folder` has the session's notes, for agents without the memory tool.
+    `folder` has the session's notes, and `session` is its name, for agents without the memory tool.
     """
     how = _BY_TOOL if by_tool else _BY_HAND.replace(_FOLDER, folder)
     default = _PROMPT.replace("{how}", how)
     text = rules.memory_flush.prompt or default
     if SILENT_WORD not in text:
         text = f"{text}\n\nAnswer {SILENT_WORD} when that is done, or when there is nothing to do."
-    return text.replace(_DATE, today)
+    return text.replace(_DATE, today).replace(_SESSION, session)
 
 
 def system_addition(rules: CompactionConfig) -> str:

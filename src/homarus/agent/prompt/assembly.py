@@ -92,7 +92,7 @@ def _embedded(facts: PromptFacts) -> str:
         f"You are {facts.name}, a small demo assistant that runs on the user's own machine. "
         "Answer in one to three short, friendly sentences. "
         "If you are not sure, say so. You cannot open files or web pages."
-    )
+    ) + (f"\n\n{facts.extra.strip()}" if facts.extra.strip() else "")
 
 
 # --- what fits ---------------------------------------------------------------------------------

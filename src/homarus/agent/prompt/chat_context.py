@@ -35,6 +35,11 @@ class ChatContext:
         """Return the chat with more rules, each once."""
         return replace(self, rules=tuple(dict.fromkeys((*self.rules, *rules))))
 
+    def with_prompt(self, text: str) -> "ChatContext":
+        """Return the chat with more text for its prompt."""
+        added = [part for part in (self.prompt_text, text.strip()) if part]
+        return replace(self, prompt_text="\n\n".join(added)) if text.strip() else self
+
     def tools(self, agent_tools: ToolRegistry) -> ToolRegistry:
         """Return the tools that the chat's rules do not deny."""
         if not self.rules:

@@ -202,7 +202,7 @@ def _notes(
     The reminder to commit is for the first conversations, which change most of the files.
     """
     is_new = any(file.name == RITUAL and not file.missing for file in files)
-    should_commit = is_new and "exec" in tools and os.path.lexists(agent.workspace / ".git")
+    should_commit = is_new and "exec" in tools and os.path.lexists(f"{agent.workspace}/.git")
     is_read_only = not is_private(kind) and not chat.access.can_write_prompts
     notes = (
         _COMMIT if should_commit else "",

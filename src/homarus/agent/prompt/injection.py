@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.session_keys import is_cron, is_hook, is_subagent, parse_agent_key
+from homarus.core.session_keys import GLOBAL_KEY, is_cron, is_hook, is_subagent, parse_agent_key
 from homarus.core.silent_reply import is_blank_checklist
 from homarus.core.text import one_line
 
@@ -81,7 +81,9 @@ def session_kind(key: str) -> SessionKind:
         return "boot"
     if rest in {"heartbeat", "main:heartbeat"}:
         return "heartbeat"
-    return "group" if {"group", "channel"} & {*rest.split(":")} else "main"
+    # In the session of `session.scope: global` groups read along.
+    is_shared = rest == GLOBAL_KEY or {"group", "channel"} & {*rest.split(":")}
+    return "group" if is_shared else "main"
 
 
 def is_private(kind: SessionKind) -> bool:

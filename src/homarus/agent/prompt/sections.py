@@ -35,7 +35,7 @@ def _identity(facts: PromptFacts) -> str:
     line = f"You are {name}, a personal assistant that runs on your person's own machine."
     if not facts.persona or facts.mode != "full":  # a sub-agent has a task and no persona
         return line
-    return f"{line}\nYour identity: {facts.persona}."
+    return f"{line}\nYour identity: {one_line(facts.persona, 1000)}."
 
 
 def _tooling(facts: PromptFacts) -> str:

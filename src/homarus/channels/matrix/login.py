@@ -14,6 +14,7 @@ from typing import Final
 
 from homarus.channels.matrix.api import HomeserverClient, MatrixRefusedError, Object, get_str
 from homarus.channels.matrix.settings import MatrixSettings
+from homarus.config.paths import openclaw_files_dir
 from homarus.core.atomic_file import write_atomic
 from homarus.core.errors import ChannelAuthError, ChannelError, StoreError
 from homarus.core.private_files import make_private_dir
@@ -29,7 +30,8 @@ class Login:
     def __init__(self, settings: MatrixSettings, account: str, state: Path | None) -> None:
         self._settings = settings
         name = re.sub(r"[^a-z0-9_-]", "_", account)
-        self._file = state / "credentials" / "matrix" / f"{name}.json" if state else None
+        folder = openclaw_files_dir(state) / "credentials" / "matrix" if state else None
+        self._file = folder / f"{name}.json" if folder else None
 
     async def sign_in(self) -> tuple[HomeserverClient, str]:
         """Return a logged-in homeserver client and our user id.

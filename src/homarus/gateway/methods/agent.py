@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -22,7 +22,7 @@ from homarus.core.errors import (
     UnavailableError,
     UserError,
 )
-from homarus.core.message import Address, Json, Usage
+from homarus.core.message import InputProvenance, Json, ProvenanceKind, Usage
 from homarus.core.session_keys import agent_id_of, key_form, normalize_agent_id, parse_agent_key
 from homarus.core.text import one_line
 from homarus.gateway.attachments import max_image_bytes, read_images
@@ -34,6 +34,7 @@ from homarus.gateway.run_request import (
     DuplicateMessageError,
     RunRequest,
     check_policy,
+    find_last_chat,
     hook_context,
     parse_run_options,
     resolve_run_session,
@@ -41,28 +42,35 @@ from homarus.gateway.run_request import (
 )
 from homarus.gateway.run_tracker import CRASHED, RunFailedError
 from homarus.gateway.session_patch import set_label
-from homarus.sessions.last_route import last_address
+from homarus.sessions.chat_fields import named_group_fields
 from homarus.sessions.levels import think_level
 from homarus.sessions.transcript import decode_message
 from homarus.store.journal import OPEN, InboxRecord
 from homarus.store.state_paths import is_session_id
 
 _MAX_WAIT_S = 3_600.0
+_MAX_PROMPT_CHARS = 32_000
 _DEFAULT_CHANNEL = "whatsapp"
 _GREETING = "A new session begins. Greet me in a sentence or two and ask what I would like to do."
 
 
-class Provenance(Params):
-    """Where the client says a message comes from; accepted and not used."""
+SourceName: TypeAlias = Annotated[str, Field(max_length=512)]
 
-    kind: Literal["external_user", "inter_session", "internal_system"]
-    source_session_key: str | None = None
-    source_channel: str | None = None
-    source_tool: str | None = None
+
+class InputProvenanceParams(Params):
+    """Where the client says a message comes from; the transcript records it."""
+
+    kind: ProvenanceKind
+    source_session_key: SourceName | None = None
+    source_channel: SourceName | None = None
+    source_tool: SourceName | None = None
 
 
 class AgentParams(Params):
-    """A message and how to answer it; `idempotency_key` becomes the run's id."""
+    """A message and how to answer it; `idempotency_key` becomes the run's id.
+
+    `extra_system_prompt` is added to the system prompt of this run alone.
+    """
 
     message: Annotated[str, Field(min_length=1)]
     agent_id: Name | None = None
@@ -84,8 +92,8 @@ class AgentParams(Params):
     group_space: str | None = None
     timeout: Seconds | None = None
     lane: str | None = None
-    extra_system_prompt: str | None = None
-    input_provenance: Provenance | None = None
+    extra_system_prompt: Annotated[str, Field(max_length=_MAX_PROMPT_CHARS)] | None = None
+    input_provenance: InputProvenanceParams | None = None
     idempotency_key: Id
     label: Label | None = None
     spawned_by: str | None = None
@@ -120,7 +128,12 @@ async def agent(call: MethodCall, params: AgentParams) -> Json:
     max_bytes = max_image_bytes(call.services.loaded.config)
     text, images = clean(params.message), read_images(params.attachments or (), max_bytes)
     options = parse_run_options(params.thinking, params.timeout)
-    options = replace(options, model=_model(call, params.model))
+    options = replace(
+        options,
+        model=_model(call, params.model),
+        extra_system_prompt=clean(params.extra_system_prompt or "").strip(),
+        provenance=_provenance(params.input_provenance),
+    )
     if params.deliver:
         options = replace(options, deliver_to=await _delivery_target(call, params, key))
     accepted = {"runId": run_id, "status": "accepted", "acceptedAt": call.services.clock.now_ms()}
@@ -182,30 +195,39 @@ def _check_hints(call: MethodCall, params: AgentParams) -> None:
             raise InvalidRequestError(
                 f"invalid agent params: unknown channel: {one_line(hint, 40)}"
             )
-    if (params.extra_system_prompt or "").strip():
-        raise UnavailableError("extraSystemPrompt: additions to the system prompt are not built")
+
+
+def _provenance(given: InputProvenanceParams | None) -> InputProvenance | None:
+    if given is None:
+        return None
+    sources = (given.source_session_key, given.source_channel, given.source_tool)
+    return InputProvenance(given.kind, *(clean(source or "").strip() for source in sources))
 
 
 async def _change_session(call: MethodCall, key: str, params: AgentParams) -> None:
-    """Save the label and the thinking level in the session, as OpenClaw does."""
+    """Save the label, the thinking level and the group in the session, as OpenClaw does."""
     if params.label:
         await set_label(call, key, params.label)
-    if params.thinking and (level := think_level(params.thinking)):
+    level = think_level(params.thinking) if params.thinking else None
+    fields: dict[str, Json] = {"thinkingLevel": level} if level else {}
+    group = (params.group_id or "", params.group_channel or "", params.group_space or "")
+    if level or any(group):
         session = await call.services.control.load(key)
-        await session.update(thinkingLevel=level)
+        channel = (params.channel or "").strip().lower() if any(group) else ""
+        fields |= named_group_fields(session.record.data, channel.removeprefix("last"), *group)
+        await session.update(**fields)
 
 
 async def _delivery_target(call: MethodCall, params: AgentParams, key: str) -> tuple[str, ...]:
     """Return the chat that gets the reply: the given one, else that of the last message."""
-    record = await call.services.store.session(key)
-    last = last_address(record.data) if record else Address("", "")
+    last = await find_last_chat(call, key)
     channel = (params.reply_channel or params.channel or "").strip().lower()
     running = {name for name, _ in call.services.messenger.accounts()}
     # OpenClaw's command names its default channel when it was given none.
     if channel == "last" or (channel == _DEFAULT_CHANNEL and channel not in running):
         channel = ""
     target = (params.reply_to or params.to or "").strip()
-    if not target and not channel and (not last.chat or last.channel not in running):
+    if not target and not channel and last is None:
         raise InvalidRequestError(
             "invalid agent params: deliver: this conversation has no chat to deliver to;"
             " name one (--reply-channel, --reply-to)"
@@ -216,7 +238,7 @@ async def _delivery_target(call: MethodCall, params: AgentParams, key: str) -> t
             channel=channel,
             account=params.reply_account_id or params.account_id or "",
             thread=params.thread_id or "",
-            here=last if last.chat else None,
+            here=last,
         )
     except (ToolError, UserError) as exc:
         raise InvalidRequestError(f"invalid agent params: deliver: {exc}") from None

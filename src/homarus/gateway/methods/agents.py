@@ -31,7 +31,7 @@ async def list_(call: MethodCall, _params: NoParams) -> Json:
     return {
         "defaultId": default_agent_id(config),
         "mainKey": "main",
-        "scope": "per-sender",
+        "scope": config.session.scope,
         "agents": [_row(call, agent) for agent in agent_ids(config)],
     }
 

@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from homarus.config.agent_settings import default_agent_id
+from homarus.config.paths import openclaw_files_dir
 from homarus.core.errors import InvalidRequestError, ToolError, UnavailableError, UserError
 from homarus.core.message import Address, Extras, Json, Media
 from homarus.core.session_keys import agent_id_of, normalize_account_id
@@ -55,7 +56,8 @@ async def logout(call: MethodCall, params: ChannelLogoutParams) -> Json:
     """Stop an account and forget the login it keeps; it signs in anew when it is next begun."""
     services = call.services
     channel, account = _resolve_channel(services, params.channel, params.account_id)
-    file = services.paths.state / "credentials" / channel / f"{account}.json"
+    folder = openclaw_files_dir(services.paths.state) / "credentials" / channel
+    file = folder / f"{account}.json"
     if not await asyncio.to_thread(file.is_file):
         raise InvalidRequestError(
             f"{channel}:{account} keeps no login: what lets it in is in the config",

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import unicodedata
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -30,6 +31,7 @@ from homarus.gateway.run_request import (
     RunRequest,
     chat_event,
     check_policy,
+    find_last_chat,
     hook_context,
     parse_run_options,
     resolve_run_session,
@@ -49,7 +51,8 @@ class ChatSendParams(Params):
     """A message; `idempotency_key` becomes the run's id.
 
     `session_id` is the transcript that the client shows. As in OpenClaw, the message goes to the
-    current one of the session.
+    current one of the session. With `deliver`, the reply is also sent to the chat that the session
+    had its last message from, if that was a channel's; a command answers its sender alone.
     """
 
     session_key: Name
@@ -83,13 +86,16 @@ async def send(call: MethodCall, params: ChatSendParams) -> Json:
     parsed = None if images else parse_command(text)
     if parsed:
         _check_scope(call, parsed)
+    options = parse_run_options(params.thinking, (params.timeout_ms or 0) / 1000)
+    if params.deliver and parsed is None and (to := await find_last_chat(call, key)):
+        options = replace(options, deliver_to=(to.channel, to.chat, to.account, to.thread or ""))
     request = RunRequest(
         key,
         text,
         images,
         run_id,
         authority="owner" if call.caller.may("admin") else "authorised",
-        options=parse_run_options(params.thinking, (params.timeout_ms or 0) / 1000),
+        options=options,
     )
     with runs.claim(run_id, key):
         if parsed is None:

@@ -8,7 +8,7 @@ from pydantic import Field
 from homarus.config.agent_settings import agent_ids
 from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Json
-from homarus.core.session_keys import is_cron_run, main_key, normalize_agent_id
+from homarus.core.session_keys import is_cron_run, is_main, normalize_agent_id
 from homarus.core.text import one_line
 from homarus.gateway.history import clip, newest_path, role_of, show_entry, text_of
 from homarus.gateway.method import MethodCall, Params, method
@@ -282,7 +282,7 @@ class SessionDeleteParams(Params):
 async def delete(call: MethodCall, params: SessionDeleteParams) -> Json:
     """Forget a session. Its transcript is renamed, not removed; a main session stays."""
     key = call.services.control.resolve_key(params.key)
-    if key in {main_key(agent) for agent in agent_ids(call.services.loaded.config)}:
+    if any(is_main(key, agent) for agent in agent_ids(call.services.loaded.config)):
         raise InvalidRequestError(f"Cannot delete the main session ({key}).")
     async with call.services.control.exclusive(key, by="rpc"):
         now_ms, record = call.services.clock.now_ms(), await call.services.store.session(key)

@@ -2,14 +2,16 @@
 
 `auto` selects the first that is available: a sentence model on this machine, a vendor whose key is
 configured (the notes are then sent there, and `why` says so), static word vectors, or none: words
-alone. A named provider that is not available is replaced by `fallback`, which is logged.
+alone. A named provider that is not available is replaced by `fallback`, which is logged; with
+`fallback: auto` by the first of FALLBACK_ORDER that is available and has not failed.
 Nothing heavy is loaded and no service is called before the first text is embedded.
 """
 
 import importlib.util
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from homarus.config.memory import embedder_names
 from homarus.core.clock import Clock, SystemClock
@@ -21,6 +23,7 @@ from homarus.memory.embed.base import OnCost, OnNotice, ignore_cost
 from homarus.memory.embed.circuit_breaker import CircuitBreakerEmbedder
 from homarus.memory.spec import MemorySpec
 
+FALLBACK_ORDER: Final = ("openai", "gemini", "local")
 _WORDS_ONLY = "notes are searched by their words"
 _log = logging.getLogger(__name__)
 
@@ -64,17 +67,21 @@ def select_embedder(
         return EmbedderSelection(None, "none", f"memorySearch.{key}: {_WORDS_ONLY}")
     request = EmbedderRequest(spec, search.provider, paid, tell, clock or SystemClock())
     if search.provider == "auto":
-        return _select_first(request, without or {})
+        if without and search.fallback == "auto":
+            return _select_first(replace(request, uses_settings=False), without, _fallbacks())
+        return _select_first(request, without or {}, _auto_order())
     available = _create(request, without or {})
     if isinstance(available, AvailableEmbedder):
         return _selection(request, available, ())
     return _select_fallback(request, available, without or {})
 
 
-def _select_first(request: EmbedderRequest, without: Mapping[str, str]) -> EmbedderSelection:
-    """Select the first available embedder in the order that the modules declare."""
+def _select_first(
+    request: EmbedderRequest, without: Mapping[str, str], order: Sequence[tuple[str, bool]]
+) -> EmbedderSelection:
+    """Select the first available embedder in an order of providers."""
     tried: list[TriedProvider] = []
-    for provider, takes_settings in _auto_order():
+    for provider, takes_settings in order:
         one = replace(
             request, provider=provider, uses_settings=request.uses_settings and takes_settings
         )
@@ -102,6 +109,11 @@ def _auto_order() -> list[tuple[str, bool]]:
     return [(name, takes_settings) for _, name, takes_settings in sorted(order)]
 
 
+def _fallbacks() -> list[tuple[str, bool]]:
+    """Return the providers of `fallback: auto`; none gets the settings of the failed one."""
+    return [(name, False) for name in FALLBACK_ORDER]
+
+
 def _select_fallback(
     request: EmbedderRequest, error: HomarusError, without: Mapping[str, str]
 ) -> EmbedderSelection:
@@ -113,7 +125,7 @@ def _select_fallback(
         selected = EmbedderSelection(None, "none", _WORDS_ONLY, tried)
     elif named == "auto":
         failed = {**without, request.provider: error.message}
-        selected = _select_first(replace(request, uses_settings=False), failed)
+        selected = _select_first(replace(request, uses_settings=False), failed, _fallbacks())
     else:
         one = replace(request, provider=named, uses_settings=False)
         available = _create(one, without)

@@ -1,0 +1,163 @@
+"""A home that OpenClaw 2026.9.6 made, used by us and by OpenClaw again.
+
+OpenClaw keeps sessions in SQLite. We read them and change none of its files; what is said here is
+in our own store, which OpenClaw does not read.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.testing.model_server import ModelServer, Say
+from tests.e2e.program import Done, Home
+from tests.peers.gateway import running_gateway
+from tests.peers.install import Original, bare_env
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
+
+LONG = "The lamp of the lobster is green. " * 60  # OpenClaw compresses it
+# What we add to a home; OpenClaw has none of these names.
+OURS = {
+    "homarus/devices/paired.json", "homarus/identity/device.json", "openclaw.last-good.json",
+    "state.sqlite", "state.lock",
+}  # fmt: skip
+READY_S = 120.0
+TOKEN = "newest-home-" + "0123456789abcdef"
+
+
+class NewestHome:
+    """A home, the program that made it, and the model behind both programs."""
+
+    def __init__(self, folder: Path, newest: Original, model: ModelServer) -> None:
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+        self.home = Home(folder, {**kept, "HOME": str(folder), "NO_PROXY": "127.0.0.1"})
+        self.newest, self.model = newest, model
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._env = {**bare_env(folder), "NO_PROXY": "127.0.0.1"}
+
+    def openclaw(self, *args: str) -> Done:
+        done = self.newest.run(*args, env=self._env, cwd=self.home.path)
+        assert done.status == 0, done.err + done.out
+        return done
+
+    def onboard(self) -> None:
+        skipped = ("daemon", "health", "channels", "skills", "search", "ui", "hooks")
+        self.openclaw(
+            "onboard", "--non-interactive", "--accept-risk", "--auth-choice", "custom-api-key",
+            "--custom-base-url", self.model.url, "--custom-api-key", "sk-test",
+            "--custom-provider-id", "mock", "--custom-model-id", "mock-1",
+            "--gateway-auth", "token", "--gateway-token", TOKEN,
+            "--gateway-port", str(self.port), "--json", *(f"--skip-{each}" for each in skipped),
+        )  # fmt: skip
+
+    @contextmanager
+    def openclaw_gateway(self) -> Iterator[None]:
+        """Run OpenClaw's gateway while the block lasts; its start checks all files of the home."""
+        with (self.home.path / "openclaw.log").open("w+") as log:
+            process = subprocess.Popen(
+                self.newest.command("gateway", "run"),
+                env=self._env,
+                cwd=self.home.path,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                deadline_s = time.monotonic() + READY_S
+                while "[gateway] ready" not in (text := Path(log.name).read_text()):
+                    assert process.poll() is None, text
+                    assert time.monotonic() < deadline_s, text
+                    time.sleep(0.2)
+                yield
+            finally:
+                os.killpg(process.pid, signal.SIGTERM)
+                try:
+                    process.wait(timeout=20)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+
+    def files(self) -> dict[str, str]:
+        """Return the hash of every file of the home."""
+        files = (file for file in self.home.path.rglob("*") if file.is_file())
+        return {
+            str(file.relative_to(self.home.path)): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in files
+        }
+
+    def sent(self) -> str:
+        return json.dumps(self.model.requests[-1].body, ensure_ascii=False)
+
+
+@pytest.fixture
+def folder(newest: Original, model: ModelServer, tmp_path: Path) -> NewestHome:
+    return NewestHome(tmp_path, newest, model)
+
+
+def config(folder: NewestHome) -> dict[str, Any]:
+    tree: dict[str, Any] = json.loads((folder.home.state / "openclaw.json").read_text())
+    return tree
+
+
+def test_home_of_newest_openclaw_is_continued_and_unchanged(folder: NewestHome) -> None:
+    home, model = folder.home, folder.model
+    local = ("agent", "--local", "--agent", "main", "--thinking", "off", "--message")
+    folder.onboard()
+    assert "entries" in config(folder)["agents"], "the shape of 2026.9"
+    model.script([Say(f"First answer. {LONG}")])
+    folder.openclaw(*local, "First question")
+    before = folder.files()
+
+    # Ours, without and with a gateway: the conversation is listed and continued.
+    assert home.run("config", "validate").status == 0
+    assert "1 conversation of OpenClaw" in home.run("doctor", "--all").out
+    (listed,) = home.run("sessions", "--json").json["sessions"]
+    assert listed["key"] == "agent:main:main"
+    model.script([Say("Second answer.")])
+    done = home.run("agent", "--message", "Second question")
+    assert "Second answer." in done.out, done.err
+    assert "First question" in folder.sent() and LONG.strip() in folder.sent()
+    with running_gateway(home) as gateway:
+        model.script([Say("Third answer.")])
+        done = home.run("agent", "--message", "Third question", OPENCLAW_GATEWAY_TOKEN=TOKEN)
+        assert done.status == 0, done.err + gateway.log
+    assert all(text in folder.sent() for text in ("First question", "Second answer."))
+
+    # Every file of OpenClaw has its bytes, and only known files of ours are new.
+    after = folder.files()
+    assert {name: after.get(name) for name in before} == before
+    added = {name.removeprefix(".openclaw/") for name in after.keys() - before.keys()}
+    assert {name for name in added if not name.startswith("logs/")} == OURS
+
+    # OpenClaw again: it starts, and its conversation continues, while we list it.
+    with folder.openclaw_gateway():
+        model.script([Say("Fourth answer.")])
+        folder.openclaw("agent", "--agent", "main", "--message", "Fourth question")
+        assert "First question" in folder.sent() and "Second question" not in folder.sent()
+        (row,) = home.run("sessions", "--json").json["sessions"]
+        assert row["sessionId"] == listed["sessionId"] and row["updatedAt"] > listed["updatedAt"]
+
+    # And ours again has both.
+    model.script([Say("Fifth answer.")])
+    assert home.run("agent", "--message", "Fifth question").status == 0
+    said = [
+        "First question",
+        "Second answer.",
+        "Third question",
+        "Fourth question",
+        "Fourth answer.",
+    ]
+    assert all(text in folder.sent() for text in said)
