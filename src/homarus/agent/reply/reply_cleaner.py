@@ -16,8 +16,9 @@ import re
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from homarus.agent.reply.directive_filter import DirectiveFilter
 from homarus.agent.reply.reply_parser import REASONING_WORDS, ParsedReply, uses_final_tag
-from homarus.agent.reply.stream_filters import DirectiveFilter, ReasoningFilter
+from homarus.agent.reply.stream_filters import ReasoningFilter
 from homarus.core.message import Message
 from homarus.core.silent_reply import DECORATION, SILENT_WORD, may_be_silent
 
