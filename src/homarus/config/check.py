@@ -35,11 +35,11 @@ _EXPECTED = {
     "string_too_short": "text that is not empty",
 }
 # Accepted without effect: a reply is sent message by message (docs/answers.md), and the memory
-# index has chunks of one size and no extension (docs/memory.md).
+# index has no extension (docs/memory.md).
 _WITHOUT_EFFECT = frozenset(
     {
         "blockStreamingBreak", "blockStreamingChunk", "blockStreamingCoalesce", "draftChunk",
-        "chunking", "extensionPath",
+        "extensionPath",
     }
 )  # fmt: skip
 _BOUNDS = {
