@@ -26,6 +26,7 @@ from homarus.config.load import ConfigExamination, examine_config
 from homarus.config.own_keys import describe_openclaw_problems
 from homarus.config.paths import Paths, shorten
 from homarus.config.schema import Config
+from homarus.config.session_store import find_session_store
 from homarus.config.unused_files import find_unused
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ConfigError, HomarusError
@@ -265,7 +266,7 @@ def _restrictions(config: Config) -> Iterator[DoctorFinding]:
 
 
 def _state(paths: Paths, *, fix: bool) -> Iterator[DoctorFinding]:
-    count = count_sessions(paths.state)
+    count = count_sessions(paths.state, find_session_store(paths, os.environ).session_store)
     shown = shorten(paths.state, paths.home)
     nearest = next(path for path in (paths.state, *paths.state.parents) if path.exists())
     if not os.access(nearest, os.W_OK):

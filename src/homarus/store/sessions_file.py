@@ -17,6 +17,7 @@ from typing import Any
 import apsw
 
 from homarus.config import json5_document
+from homarus.config.paths import SessionStorePath
 from homarus.core.errors import ConfigError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
@@ -55,9 +56,9 @@ class _SyncedState:
     is_known: bool = True
 
 
-def count_sessions(state: Path) -> int:
+def count_sessions(state: Path, sessions: SessionStorePath | None = None) -> int:
     """Return how many sessions the files of all agents have. Nothing is written."""
-    paths = StatePaths(state)
+    paths = StatePaths(state, sessions)
     files = (Path(paths.index(agent)) for agent in paths.agents())
     found = [_parse(file.read_text(encoding="utf-8", errors="replace")) for file in files]
     return sum(len(entries) for entries in found if isinstance(entries, dict | list))
