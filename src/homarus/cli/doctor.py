@@ -25,6 +25,7 @@ from homarus.config.load import ConfigExamination, examine_config
 from homarus.config.own_keys import describe_openclaw_problems
 from homarus.config.paths import Paths, openclaw_files_dir, shorten
 from homarus.config.schema import Config
+from homarus.config.session_store import find_session_store
 from homarus.config.unused_files import find_unused
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ConfigError, HomarusError, StoreError
@@ -262,7 +263,7 @@ def _restrictions(config: Config) -> Iterator[DoctorFinding]:
 
 def _state(paths: Paths, *, fix: bool) -> Iterator[DoctorFinding]:
     try:
-        count = count_sessions(paths.state)
+        count = count_sessions(paths.state, find_session_store(paths, os.environ).session_store)
     except StoreError as exc:  # a database of OpenClaw
         yield DoctorFinding("state", "bad", exc.message, exc.fix)
         count = 0

@@ -93,17 +93,13 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
     "agents.defaults.blockStreamingChunk": _BLOCKS,
     "agents.defaults.blockStreamingCoalesce": _BLOCKS,
     **{
-        f"agents.{each}.memorySearch.{key}": reason
+        f"agents.{each}.memorySearch.store.vector.extensionPath": (
+            "the memory index needs no extension of SQLite"
+        )
         for each in ("defaults", "list[]")
-        for key, reason in {
-            "chunking": "the chunks of the memory index have one size",
-            "store.vector.extensionPath": "the memory index needs no extension of SQLite",
-        }.items()
     },
     "auth.profiles.<key>.email": _LOOK,
     "session.mainKey": "the key of the main session is always main, as in OpenClaw",
-    "tools.fs.workspaceOnly": "the file tools never leave the workspace",
-    "agents.list[].tools.fs.workspaceOnly": "the file tools never leave the workspace",
     f"{_ACCOUNT}.blockStreamingCoalesce": _BLOCKS,
     **{f"channels.{name}.heartbeat": _HEARTBEAT for name in ("irc", "matrix", "telegram")},
     f"{_ACCOUNT}.groups.<key>.skills": "no skills are loaded",

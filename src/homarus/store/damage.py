@@ -208,8 +208,15 @@ def _check_transcript(row: Mapping[str, Any]) -> bool:
         is_session_id(row["session_id"])
         and is_agent_id(row["agent"])
         and isinstance(load_json(row["header"]), dict)
-        and f"/sessions/{row['session_id']}" in (row["file"] or f"/sessions/{row['session_id']}")
+        and _is_file_of(row["file"], row["session_id"])
     )
+
+
+def _is_file_of(file: str | None, session_id: str) -> bool:
+    """Return whether a path is that of a transcript; in a folder of `session.store` absolute."""
+    if file is None:
+        return True
+    return f"{'' if file.startswith('/') else '/sessions'}/{session_id}" in file
 
 
 def _check_entry(row: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 
 from homarus.config import json5_document
-from homarus.config.paths import is_sqlite_home
+from homarus.config.paths import SessionStorePath, is_sqlite_home
 from homarus.core.errors import ConfigError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
@@ -56,13 +56,13 @@ class _SyncedState:
     is_known: bool = True
 
 
-def count_sessions(state: Path) -> int:
+def count_sessions(state: Path, sessions: SessionStorePath | None = None) -> int:
     """Return how many sessions OpenClaw has, in its files or databases. Nothing is written."""
     if is_sqlite_home(state):
         from homarus.store.openclaw_import import count_database_sessions
 
         return count_database_sessions(state)
-    paths = StatePaths(state)
+    paths = StatePaths(state, sessions)
     files = (Path(paths.index(agent)) for agent in paths.agents())
     found = [parse_index(file.read_text(encoding="utf-8", errors="replace")) for file in files]
     return sum(len(entries) for entries in found if isinstance(entries, dict | list))

@@ -92,8 +92,10 @@ class StatePaths:
         return agent if index == f"{self._default_dir(agent)}/{INDEX}" else f"{agent}@{index}"
 
     def stored_path(self, path: Path) -> str:
-        """Return a transcript's path as the database has it: relative in the state directory."""
-        return str(path.relative_to(self.state) if path.is_relative_to(self.state) else path)
+        """Return a transcript's path as the database has it: relative in the default place."""
+        agent = path.parent.parent.name
+        is_default = str(path.parent) == self._default_dir(agent)
+        return f"agents/{agent}/sessions/{path.name}" if is_default else str(path)
 
     def agents(self) -> list[str]:
         """Return the agents that have a sessions.json."""

@@ -14,7 +14,8 @@ from homarus.config.session_store import find_session_store, with_session_store
 from homarus.core.clock import SystemClock
 from homarus.core.message import user_message
 from homarus.sessions.session import SessionRepository
-from homarus.store.damage import find_damage
+from homarus.store.damage import find_bad_rows, find_damage
+from homarus.store.sessions_file import count_sessions
 from homarus.store.sqlite import open_store
 from homarus.store.state_paths import StatePaths
 
@@ -60,16 +61,18 @@ def test_session_store_that_cannot_be_obeyed_is_refused(store: str, reason: str)
     assert problem.path == ("session", "store") and reason in problem.message and problem.fix
 
 
-async def test_session_store_holds_list_and_transcripts(tmp_path: Path) -> None:
-    paths = paths_of(tmp_path, "~/s/{agentId}/list.json")
+@pytest.mark.parametrize("store", ["~/s/{agentId}/list.json", "s/{agentId}/list.json"])
+async def test_session_store_holds_list_and_transcripts(tmp_path: Path, store: str) -> None:
+    paths = paths_of(tmp_path, store)
     await talk(paths, MAIN, "hello")
-    folder = tmp_path / "s/main"
+    folder = paths.sessions_dir("main")
+    assert count_sessions(paths.state, paths.session_store) == 1
     [entry] = json.loads((folder / "list.json").read_text()).values()
     assert entry["sessionFile"] == str(folder / f"{entry['sessionId']}.jsonl")
     assert "hello" in Path(entry["sessionFile"]).read_text()
     assert not (paths.state / "agents/main/sessions").exists()
     db = apsw.Connection(str(paths.database))
-    assert find_damage(db) == ""
+    assert find_damage(db) == find_bad_rows(db) == ""
     db.close()
     assert StatePaths(paths.state, paths.session_store).agents() == ["main"]
 
