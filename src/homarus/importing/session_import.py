@@ -139,7 +139,7 @@ class SessionImporter:
         if existing is None:
             return "imported", record.key, ""
         session_id = place.session_id if place else session.session_id
-        if existing is not None and existing.session_id == session_id:
+        if existing.session_id == session_id:
             return ("updated" if place else "present"), record.key, ""
         if place is None:
             text = "not imported: it has no messages, and its key is in use here"
