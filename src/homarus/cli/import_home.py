@@ -38,7 +38,7 @@ _OUTCOMES: Final[dict[Outcome, str]] = {
 @click.command("import")
 @examples("homarus import ~/old-home/.openclaw --dry-run", "homarus import ~/old-home/.openclaw")
 @click.argument("source", metavar="SOURCE", shell_complete=completion_values.directories)
-@click.option("--dry-run", is_flag=True, help="Count what would be imported, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Count what would be imported, and import nothing.")
 @workspace_option(
     "The workspace of the source's default agent, if it is not in SOURCE.",
     default="as the source's config says",
@@ -87,7 +87,7 @@ def _lines(report: ImportReport, paths: Paths) -> Iterator[str]:
     if report.left_off:
         yield f"… and {report.left_off} more"
     if report.is_dry_run:
-        yield "Nothing was written."
+        yield "Nothing was imported."
 
 
 def _is_used(report: ImportReport, name: Outcome) -> bool:

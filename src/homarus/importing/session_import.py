@@ -136,10 +136,10 @@ class SessionImporter:
     ) -> tuple[Outcome, str, str]:
         """Return what becomes of a record, the key it gets, and a note."""
         existing = await self.store.session(record.key)
-        if existing is None and not (place and place.is_copy):
+        if existing is None:
             return "imported", record.key, ""
         session_id = place.session_id if place else session.session_id
-        if existing is not None and existing.session_id == session_id:
+        if existing.session_id == session_id:
             return ("updated" if place else "present"), record.key, ""
         if place is None:
             text = "not imported: it has no messages, and its key is in use here"

@@ -39,11 +39,11 @@ def test_import_prints_counts_before_and_after_per_kind(home: Path, source: Path
     assert rows(again)["memory files"] == ["3", "3", "0", "3", "3"]
 
 
-def test_import_dry_run_says_that_nothing_was_written(home: Path, source: Path) -> None:
+def test_import_dry_run_says_that_nothing_was_imported(home: Path, source: Path) -> None:
     before = read_tree(home)
     shown = run(str(source), "--dry-run").output
     assert rows(shown)["credentials"] == ["4", "0", "4", "4"]
-    assert shown.endswith("Nothing was written.\n")
+    assert shown.endswith("Nothing was imported.\n")
     assert read_tree(home) == before
 
 

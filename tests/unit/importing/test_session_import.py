@@ -96,6 +96,14 @@ def test_session_continued_in_both_is_kept_twice(home: Path, source: Path) -> No
     assert session_texts(home, "agent:main:imported:s-1-imported") == ["one", "two"]
 
 
+def test_other_conversation_with_the_same_id_is_kept(home: Path, source: Path) -> None:
+    continue_here(home, "agent:main:other", "s-1", "hello", None)
+    assert outcomes(run_import(home, source), "sessions")["imported"] == 1
+    assert outcomes(run_import(home, source), "sessions")["present"] == 1
+    assert session_texts(home, "agent:main:other") == ["hello"]
+    assert session_texts(home, MAIN) == ["one"]
+
+
 def test_session_that_was_reset_here_is_not_imported_again(home: Path, source: Path) -> None:
     run_import(home, source)
     continue_here(home, MAIN, "s-2", "after the reset", None)
