@@ -7,6 +7,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from homarus.core.errors import CorruptDataError, StoreError
@@ -159,8 +160,8 @@ def test_database_read_again_when_written_during_read(
     seen: list[int] = []
     real = openclaw_database._session_rows
 
-    def rows(db: object, path: Path) -> list[tuple[object, ...]]:
-        found = real(db, path)  # type: ignore[arg-type]
+    def rows(db: apsw.Connection, path: Path) -> list[tuple[object, ...]]:
+        found = real(db, path)
         if not seen:
             with closing(AgentDatabase(path)) as other:
                 other.put_session("agent:main:new", "s2")
