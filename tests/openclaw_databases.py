@@ -50,6 +50,8 @@ _STATE_TABLES = """
 CREATE TABLE agent_databases (agent_id TEXT NOT NULL, path TEXT NOT NULL,
   schema_version INTEGER NOT NULL, last_seen_at INTEGER NOT NULL,
   PRIMARY KEY (agent_id, path)) STRICT;
+CREATE TABLE exec_approvals_config (config_key TEXT NOT NULL PRIMARY KEY,
+  raw_json TEXT NOT NULL) STRICT;
 PRAGMA user_version = 18;
 """
 
@@ -168,14 +170,17 @@ def agent_database(state: Path, agent: str = "main") -> AgentDatabase:
     return AgentDatabase(state / "agents" / agent / "agent" / "openclaw-agent.sqlite")
 
 
-def make_state_database(state: Path, agents: dict[str, str]) -> None:
-    """Create `state/openclaw.sqlite`, which lists the databases of agents."""
+def make_state_database(state: Path, agents: dict[str, str], approvals: Sequence[str] = ()) -> None:
+    """Create `state/openclaw.sqlite`: the databases of agents, and rules for commands."""
     database = AgentDatabase(state / "state" / "openclaw.sqlite", tables=_STATE_TABLES)
     with closing(database):
         for agent, path in agents.items():
             database.db.execute(
                 "INSERT INTO agent_databases VALUES (?, ?, 23, ?)", (agent, path, AT_MS)
             )
+        for number, text in enumerate(approvals):
+            values = (str(number), text)
+            database.db.execute("INSERT INTO exec_approvals_config VALUES (?, ?)", values)
 
 
 def file_contents(folder: Path) -> dict[str, bytes]:

@@ -147,6 +147,8 @@ def test_home_of_newest_openclaw_is_continued_and_unchanged(folder: NewestHome) 
         model.script([Say("Fourth answer.")])
         folder.openclaw("agent", "--agent", "main", "--message", "Fourth question")
         assert "First question" in folder.sent() and "Second question" not in folder.sent()
+        refused = home.run("gateway", "run")
+        assert refused.status != 0 and "a gateway of OpenClaw" in refused.err
         (row,) = home.run("sessions", "--json").json["sessions"]
         assert row["sessionId"] == listed["sessionId"] and row["updatedAt"] > listed["updatedAt"]
 

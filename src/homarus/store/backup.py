@@ -154,7 +154,7 @@ def _database_copy(path: Path) -> Iterator[IO[bytes]]:
     with tempfile.TemporaryDirectory(prefix="homarus-backup-") as folder:
         copy = Path(folder, DATABASE)
         try:
-            source = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+            source = _open_source(path)
             target = apsw.Connection(str(copy))
             try:
                 source.set_busy_timeout(5_000)
@@ -172,6 +172,14 @@ def _database_copy(path: Path) -> Iterator[IO[bytes]]:
             raise CorruptDataError(f"{path} is damaged: {damage}", fix="run `homarus doctor --fix`")
         with copy.open("rb") as file:
             yield file
+
+
+def _open_source(path: Path) -> apsw.Connection:
+    if not path.name.startswith("openclaw"):
+        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    from homarus.store.openclaw_database import open_snapshot
+
+    return open_snapshot(path)
 
 
 def _copy(source: IO[bytes], target: IO[bytes] | None) -> tuple[str, int]:

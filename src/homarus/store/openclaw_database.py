@@ -248,10 +248,16 @@ class OpenClawDatabase:
         if self._db is None or stamp != self._stamp:
             self.close()
             self._is_copy = stamp.log is not None
-            self._db = _open_copy(self.path) if stamp.log else _open_in_place(self.path)
+            self._db = open_snapshot(self.path, stamp)
             self._db.execute("PRAGMA trusted_schema = OFF")
             self._stamp = stamp
         return self._db
+
+
+def open_snapshot(path: Path, stamp: DatabaseStamp | None = None) -> apsw.Connection:
+    """Open a database of OpenClaw for reading, so that no file next to it is made or changed."""
+    stamp = stamp or DatabaseStamp.of(path)
+    return _open_copy(path) if stamp.log else _open_in_place(path)
 
 
 def _open_in_place(path: Path) -> apsw.Connection:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tarfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 from homarus.core.errors import StoreError
 from homarus.core.message import Message, Text
 from homarus.sessions.transcript import EntryTree, message_draft, messages_of
+from homarus.store.backup import create_backup
 from homarus.store.base import SessionRecord, Store
+from homarus.store.openclaw_database import OpenClawDatabase
 from homarus.store.sessions_file import count_sessions
 from homarus.store.sqlite import open_store
 from tests.openclaw_databases import (
@@ -197,6 +200,19 @@ async def test_files_of_an_earlier_version_are_read_and_not_written(
         async with store.transaction() as transaction:
             transaction.put_session(SessionRecord("agent:coder:main", "coder", "c1", 9, {}))
     assert their_files(state) == before
+
+
+def test_backup_contains_databases_and_changes_no_file(
+    state: Path, theirs: AgentDatabase, tmp_path: Path
+) -> None:
+    before = file_contents(state)
+    report = create_backup(tmp_path / "backup.tar.gz", {"state": state})
+    assert file_contents(state) == before
+    with tarfile.open(tmp_path / "backup.tar.gz") as archive:
+        (name,) = (each for each in archive.getnames() if each.endswith("openclaw-agent.sqlite"))
+        archive.extract(name, tmp_path, filter="data")
+    with OpenClawDatabase(tmp_path / name) as database:
+        assert [each.key for each in database.sessions()] == [KEY], report
 
 
 async def test_damaged_database_of_openclaw_leaves_ours_working(
