@@ -27,16 +27,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from homarus.config.memory import HybridConfig
 from homarus.memory.base import SearchOptions
+from homarus.memory.chunking import DEFAULT_CHUNK_SIZE, ChunkSize
 from homarus.memory.embed.base import Embedder, EmbeddingModel
 from homarus.memory.note_search import NoteSearch
 from homarus.memory.ranker import LEXICAL, WITH_VECTORS, RankingWeights
-from homarus.memory.ranking_settings import RankingSettings
+from homarus.memory.ranking_settings import RankingSettings, resolve_ranking
 from homarus.memory.results import SearchResult
 
 BUDGETS = (1000, 2000, 4000, 8000)
 COMPARED_CHARS = 160  # of a turn's words
 RESULTS = 60
+CHUNK_SIZES = tuple(ChunkSize(*size) for size in ((100, 20), (200, 40), (400, 80), (1024, 128)))
 # What is wanted at least; of the characters of six passages, at most.
 WANTED = {
     "lines1000": 0.70, "lines2000": 0.79, "lines4000": 0.85, "lines8000": 0.90,
@@ -151,12 +154,24 @@ def asked_by_name(data: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def measure(
-    data: Path, state: Path, embedder: Embedder | None, weights: RankingWeights | None
+    data: Path,
+    state: Path,
+    embedder: Embedder | None,
+    weights: RankingWeights | None,
+    *,
+    chunk_size: ChunkSize = DEFAULT_CHUNK_SIZE,
+    ranking: RankingSettings | None = None,
 ) -> tuple[Scores, dict[str, Scores], list[float]]:
     whole, by_name, spent_ms = Scores(), defaultdict[str, Scores](Scores), list[float]()
-    ranking = RankingSettings(weights=weights)
+    ranking = ranking or RankingSettings(weights=weights)
     for name, questions in asked_by_name(data).items():
-        with NoteSearch(data / name, state / f"{name}.sqlite", embedder, ranking=ranking) as memory:
+        with NoteSearch(
+            data / name,
+            state / f"{name}.sqlite",
+            embedder,
+            ranking=ranking,
+            chunk_size=chunk_size,
+        ) as memory:
             memory.sync()
             for asked in questions:
                 started = time.perf_counter()
@@ -212,6 +227,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("DATA"))
     parser.add_argument("--model", action="append", default=[], help="a folder of an ONNX model")
     parser.add_argument("--vectors", action="append", help="only none, wordllama, or a folder")
+    parser.add_argument(
+        "--chunks", action="store_true", help="passages of several sizes, by both rankings"
+    )
     parser.add_argument("--parts", action="store_true", help="what each ingredient adds")
     options = parser.parse_args(argv)
     if options.data is None or not (Path(options.data) / "gold.jsonl").is_file():
@@ -225,6 +243,9 @@ def main(argv: Sequence[str]) -> int:
     for one in named:
         with tempfile.TemporaryDirectory() as folder:
             embedder = embedder_of(one)
+            if options.chunks:
+                show_chunks(Path(options.data), Path(folder), one, embedder)
+                continue
             low += report(Path(options.data), Path(folder), one, embedder)
             if options.parts:
                 show_parts(Path(options.data), Path(folder), embedder)
@@ -244,6 +265,15 @@ def report(data: Path, state: Path, named: str, embedder: Embedder | None) -> li
     longest = whole.mean("longest")
     print(f"  longest result {longest:.0f}; p50 {middle:.1f} ms, p95 {late:.1f} ms", flush=True)
     return [f"{label}: {name} {whole.mean(name):.3f}" for name in shortfall(whole)]
+
+
+def show_chunks(data: Path, state: Path, named: str, embedder: Embedder | None) -> None:
+    """Print the figures of passages of several sizes, ranked by lines and by OpenClaw's formula."""
+    formula = resolve_ranking(HybridConfig(enabled=True))
+    for label, ranking in (("lines", RankingSettings()), ("hybrid", formula)):
+        for size in CHUNK_SIZES:
+            whole, _, _ = measure(data, state, embedder, None, chunk_size=size, ranking=ranking)
+            print(whole.row(f"{Path(named).name} {label} {size.tokens}/{size.overlap}"), flush=True)
 
 
 def show_parts(data: Path, state: Path, embedder: Embedder | None) -> None:

@@ -93,17 +93,13 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
     "agents.defaults.blockStreamingChunk": _BLOCKS,
     "agents.defaults.blockStreamingCoalesce": _BLOCKS,
     **{
-        f"agents.{each}.memorySearch.{key}": reason
+        f"agents.{each}.memorySearch.store.vector.extensionPath": (
+            "the memory index needs no extension of SQLite"
+        )
         for each in ("defaults", "list[]")
-        for key, reason in {
-            "chunking": "the chunks of the memory index have one size",
-            "store.vector.extensionPath": "the memory index needs no extension of SQLite",
-        }.items()
     },
     "auth.profiles.<key>.email": _LOOK,
     "session.mainKey": "the key of the main session is always main, as in OpenClaw",
-    "tools.fs.workspaceOnly": "the file tools never leave the workspace",
-    "agents.list[].tools.fs.workspaceOnly": "the file tools never leave the workspace",
     f"{_ACCOUNT}.blockStreamingCoalesce": _BLOCKS,
     **{f"channels.{name}.heartbeat": _HEARTBEAT for name in ("irc", "matrix", "telegram")},
     f"{_ACCOUNT}.groups.<key>.skills": "no skills are loaded",
@@ -118,8 +114,6 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
 # The value of such a setting that says what the program does anyway: it is not named.
 OBEYED_VALUES: Final[Mapping[str, Any]] = {
     "session.mainKey": "main",
-    "tools.fs.workspaceOnly": True,
-    "agents.list[].tools.fs.workspaceOnly": True,
     "channels.telegram.actions.sticker": False,
 }
 

@@ -85,7 +85,7 @@ class IndexStoreConfig(ConfigSection):
 
 
 class ChunkingConfig(ConfigSection):
-    """The size of a chunk, in tokens of four characters. Another size has no effect."""
+    """The size of a chunk in tokens of four characters, and how much two chunks share."""
 
     tokens: PositiveInt = 400
     overlap: NonNegativeInt = 80

@@ -116,7 +116,9 @@ class BuiltinBackend:
         if self._writer is None:
             cache = self._spec.search.cache
             max_cached = cache.max_entries if cache.enabled else 0
-            self._writer = open_index(self._spec.database, max_cached=max_cached)
+            self._writer = open_index(
+                self._spec.database, max_cached=max_cached, chunk_size=self._spec.chunk_size
+            )
         index = self._writer
         index.embedder = embedder
         report = index.sync(partial(self._find_notes, index), force=force, progress=progress)
@@ -227,7 +229,7 @@ class BuiltinBackend:
     def _index_words(self, broken: Index) -> SyncReport:
         """Index the words for a search that found no usable index; the next sync adds vectors."""
         reason = broken.database.rebuilt
-        with open_index(broken.database.path) as index:
+        with open_index(broken.database.path, chunk_size=self._spec.chunk_size) as index:
             report = index.sync(partial(self._find_notes, index))
         return replace(report, rebuilt=reason or report.rebuilt)
 

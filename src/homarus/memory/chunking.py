@@ -28,6 +28,17 @@ _BREAK = re.compile(r"(?<=[.!?。！？;])\s+|(?<=[。！？])")
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkSize:
+    """The size of chunks in tokens, and how much of one is repeated in the next."""
+
+    tokens: int = CHUNK_TOKENS
+    overlap: int = CHUNK_OVERLAP
+
+
+DEFAULT_CHUNK_SIZE: Final = ChunkSize()
+
+
+@dataclass(frozen=True, slots=True)
 class NoteChunk:
     """Complete lines; first and last are counted from 1."""
 
@@ -51,7 +62,7 @@ def cut_chunks(
     text: str, tokens: int = CHUNK_TOKENS, overlap_tokens: int = CHUNK_OVERLAP
 ) -> list[NoteChunk]:
     """Return chunks of a number of tokens, each starting with the end of the previous one."""
-    max_chars = max(_MIN_CHUNK_CHARS, tokens * _CHARS_PER_TOKEN)
+    max_chars = _max_chars(tokens)
     overlap = max(0, overlap_tokens * _CHARS_PER_TOKEN)
     chunks: list[NoteChunk] = []
     buffer: list[tuple[int, str, int]] = []
@@ -69,7 +80,7 @@ def cut_chunks(
     return chunks
 
 
-def whole_lines(chunk: NoteChunk) -> NoteChunk | None:
+def whole_lines(chunk: NoteChunk, size: ChunkSize = DEFAULT_CHUNK_SIZE) -> NoteChunk | None:
     """Return the chunk with one line of text for each of its lines, so that it can be cited.
 
     The pieces of a line longer than a chunk are separate lines in it, each as long as a chunk.
@@ -79,11 +90,15 @@ def whole_lines(chunk: NoteChunk) -> NoteChunk | None:
     joins = len(parts) - (chunk.end_line - chunk.start_line + 1)
     if not joins:
         return chunk
-    max_chars = CHUNK_TOKENS * _CHARS_PER_TOKEN
+    max_chars = _max_chars(size.tokens)
     if joins != sum(len(part) == max_chars for part in parts[:-1]):
         return None
     text = "".join(part if len(part) == max_chars else f"{part}\n" for part in parts)
     return NoteChunk(chunk.start_line, chunk.end_line, text.removesuffix("\n"))
+
+
+def _max_chars(tokens: int) -> int:
+    return max(_MIN_CHUNK_CHARS, tokens * _CHARS_PER_TOKEN)
 
 
 def _segments(line: str, max_chars: int) -> list[str]:

@@ -20,7 +20,7 @@ from homarus.core.errors import ConflictError, CorruptDataError
 from homarus.core.fast_dataclass import dataclass
 from homarus.memory import schema
 from homarus.memory.changes import ChangedNote, ChangeScan, TouchedFile, read_known
-from homarus.memory.chunking import CHUNK_OVERLAP, CHUNK_TOKENS, cut_lines
+from homarus.memory.chunking import DEFAULT_CHUNK_SIZE, ChunkSize, cut_lines
 from homarus.memory.database import BUSY_MS, Database
 from homarus.memory.embed.base import Embedder, EmbeddingModel
 from homarus.memory.index_writer import WORDS_ONLY, IndexWriter, lines_without_vector
@@ -73,21 +73,27 @@ def open_index(
     *,
     max_cached: int | None = None,
     busy_ms: int = BUSY_MS,
+    chunk_size: ChunkSize = DEFAULT_CHUNK_SIZE,
 ) -> "Index":
     """Open or create the index; a damaged one is replaced, and the next sync reports it.
 
-    `max_cached` vectors outlive their notes; a sync waits `busy_ms` for another one.
+    `max_cached` vectors outlive their notes; a sync waits `busy_ms` for another one, and makes an
+    index with chunks of another size again.
     """
-    return Index(Database(path, busy_ms), embedder, max_cached)
+    return Index(Database(path, busy_ms), embedder, max_cached, chunk_size)
 
 
 class Index:
     """One open index, used by one thread at a time; several processes may have it open."""
 
     def __init__(
-        self, database: Database, embedder: Embedder | None = None, max_cached: int | None = None
+        self,
+        database: Database,
+        embedder: Embedder | None = None,
+        max_cached: int | None = None,
+        chunk_size: ChunkSize = DEFAULT_CHUNK_SIZE,
     ) -> None:
-        self.database = database
+        self.database, self.chunk_size = database, chunk_size
         self._max_cached = max_cached
         self.embedder = embedder
 
@@ -113,6 +119,14 @@ class Index:
         except CorruptDataError as exc:
             self.database.reopen(exc)
             return False
+
+    def made_chunk_size(self) -> ChunkSize:
+        """Return the size of the chunks that are in the index, which may be another one's."""
+        try:
+            shape = json.loads(schema.read_meta(self.database.db, schema.META_KEY) or "{}")
+            return ChunkSize(shape["chunkTokens"], shape["chunkOverlap"])
+        except (ValueError, LookupError, TypeError):
+            return self.chunk_size
 
     def count(self) -> IndexCounts:
         """Count the rows; vectors of the embedder's model, or of any without one."""
@@ -161,10 +175,14 @@ class Index:
 
     def _sync(self, find: FindNotes, progress: "Progress | None", *, force: bool) -> SyncReport:
         with self.database.reading() as db:
-            is_full = force or schema.read_meta(db, schema.META_KEY) != _SHAPE
+            is_full = force or schema.read_meta(db, schema.META_KEY) != _shape(self.chunk_size)
             missing = missing_of(db, self.embedder.model) if self.embedder else 0
             plan = _SyncPlan(
-                find, self.generation, is_full, is_vector_due=not is_full and missing != 0
+                find,
+                self.generation,
+                is_full,
+                is_vector_due=not is_full and missing != 0,
+                chunk_size=self.chunk_size,
             )
             recorded = {} if is_full else read_known(db)
         cache = self._cache()
@@ -205,19 +223,20 @@ class Index:
         return VectorCache(self.database.path, self.embedder, self._max_cached)
 
 
-# What makes two indexes comparable; another format means a new generation of everything. The
-# embedding model is no part of it: processes with different ones share the words.
-_SHAPE = json.dumps(
-    {
+def _shape(size: ChunkSize) -> str:
+    """Return what makes two indexes comparable; another one means a new generation of everything.
+
+    The embedding model is no part of it: processes with different ones share the words.
+    """
+    shape = {
         "model": WORDS_ONLY,
         "provider": "none",
         "providerKey": "",
-        "chunkTokens": CHUNK_TOKENS,
-        "chunkOverlap": CHUNK_OVERLAP,
+        "chunkTokens": size.tokens,
+        "chunkOverlap": size.overlap,
         "homarus": schema.VERSION,
-    },
-    separators=(",", ":"),
-)
+    }
+    return json.dumps(shape, separators=(",", ":"))
 
 
 _STEP_LINES = 64  # lines without a vector for each step of the progress
@@ -234,6 +253,7 @@ class _SyncPlan:
     generation: int
     is_full: bool
     is_vector_due: bool = False
+    chunk_size: ChunkSize = DEFAULT_CHUNK_SIZE
 
 
 class _SyncRun:
@@ -297,21 +317,24 @@ class _SyncRun:
         plan = self._plan
         with self._database.writing() as db:
             before = {str(path) for (path,) in select(db, "SELECT path FROM notes")}
-            if not plan.is_full and schema.read_meta(db, schema.META_KEY) != _SHAPE:
+            shape = _shape(plan.chunk_size)
+            if not plan.is_full and schema.read_meta(db, schema.META_KEY) != shape:
                 raise ConflictError(f"another process made {self._database.path} in another way")
             if int(schema.read_meta(db, "generation") or 0) != plan.generation:
                 self._scan_again(db)
             if plan.is_full:
                 schema.clear(db)
             model = add_model(db, self.cache.model) if self.cache else 0
-            self.writer = writer = IndexWriter(db, model, self.cache, is_empty=plan.is_full)
+            self.writer = writer = IndexWriter(
+                db, model, self.cache, is_empty=plan.is_full, chunk_size=plan.chunk_size
+            )
             self._remove_missing(writer, before)
             self._put_suspects(writer, before)
             filled = 0
             if plan.is_vector_due:
                 writer.flush()
                 filled = writer.add_vectors(lines_without_vector(db, model))
-            writer.finish(_SHAPE, changed=bool(self.removed or filled))
+            writer.finish(shape, changed=bool(self.removed or filled))
             count_missing(db)
         if self.cache:
             self.cache.prune()

@@ -15,7 +15,13 @@ import apsw
 
 from homarus.memory import schema
 from homarus.memory.changes import ChangedNote, TouchedFile
-from homarus.memory.chunking import LinePiece, cut_chunks, cut_lines
+from homarus.memory.chunking import (
+    DEFAULT_CHUNK_SIZE,
+    ChunkSize,
+    LinePiece,
+    cut_chunks,
+    cut_lines,
+)
 from homarus.memory.flags import HEADING, flags_of
 from homarus.memory.hybrid_scoring import hash_text
 from homarus.memory.note_files import NoteFile
@@ -46,9 +52,16 @@ class IndexWriter:
     """Writes notes into the tables; `is_empty` says that there are no rows to replace."""
 
     def __init__(
-        self, db: apsw.Connection, model: int, cache: VectorCache | None, *, is_empty: bool
+        self,
+        db: apsw.Connection,
+        model: int,
+        cache: VectorCache | None,
+        *,
+        is_empty: bool,
+        chunk_size: ChunkSize = DEFAULT_CHUNK_SIZE,
     ) -> None:
         self._db, self._model, self._cache = db, model, cache
+        self._chunk_size = chunk_size
         self._is_empty = is_empty
         self._stem, self._stop = stemmer(), stop_stems()
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _INSERTS}
@@ -178,7 +191,7 @@ class IndexWriter:
     def _put_chunks(self, note: NoteFile, text: str) -> None:
         """Buffer the chunks as OpenClaw knows them; a chunk and its words share one row id."""
         made: set[str] = set()
-        for chunk in cut_chunks(text):
+        for chunk in cut_chunks(text, self._chunk_size.tokens, self._chunk_size.overlap):
             if not chunk.text.strip():
                 continue
             hashed = hash_text(chunk.text)

@@ -20,7 +20,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.memory import hybrid_scoring, results
 from homarus.memory.base import Progress, SearchOptions, ignore_progress
 from homarus.memory.candidates import IndexSnapshot, gather_candidates, read_snapshot
-from homarus.memory.chunking import NoteChunk, whole_lines
+from homarus.memory.chunking import DEFAULT_CHUNK_SIZE, ChunkSize, NoteChunk, whole_lines
 from homarus.memory.embed.base import Embedder, embed_question
 from homarus.memory.hybrid_search import HybridQuery, search_chunks
 from homarus.memory.index import Index, SyncReport, open_index
@@ -102,6 +102,7 @@ class NoteSearch:
         *,
         max_cached: int | None = None,
         rebuild: Callable[[Index], SyncReport] | None = None,
+        chunk_size: ChunkSize = DEFAULT_CHUNK_SIZE,
     ) -> None:
         self._workspace = workspace
         self._extra = tuple(extra)
@@ -112,7 +113,7 @@ class NoteSearch:
         self._vectors: tuple[int, VectorTable | None] = (-1, None)
         self._monotonic: Callable[[], float] = time.monotonic
         self.embedder = embedder
-        self.index = open_index(database, embedder, max_cached=max_cached)
+        self.index = open_index(database, embedder, max_cached=max_cached, chunk_size=chunk_size)
         self.rebuilt = ""  # why the last rebuild by a search was necessary
 
     def __enter__(self) -> Self:
@@ -273,6 +274,7 @@ class NoteSearch:
             by_note.setdefault(one.line.note, []).append(one)
         best = dict.fromkeys(one.line.note for one in ranked[:_PASSAGE_LINES])
         passages: list[Passage] = []
+        size = self.index.made_chunk_size()
         for note in list(best)[:_PASSAGE_NOTES]:
             info = pool.notes[note]
             rows = select(
@@ -281,7 +283,7 @@ class NoteSearch:
                 (info.path,),
             )
             for row in rows:
-                if chunk := whole_lines(NoteChunk(*row)):
+                if chunk := whole_lines(NoteChunk(*row), size):
                     passages += _passage(info, chunk, by_note[note], ranked[0].score)
         return passages
 

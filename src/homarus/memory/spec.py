@@ -9,6 +9,7 @@ from homarus.config.memory import MemoryConfig, MemorySearchConfig, memory_searc
 from homarus.config.paths import Paths, expand
 from homarus.config.schema import Config
 from homarus.core.fast_dataclass import dataclass
+from homarus.memory.chunking import ChunkSize
 from homarus.memory.database import own_index_path
 from homarus.memory.embed.access import resolve_access
 from homarus.memory.embed.client import FindAccess, no_access
@@ -48,6 +49,12 @@ class MemorySpec:
         """Return the default number of results: the agent's own setting, else the limit."""
         query, limits = self.search.query, self.settings.qmd.limits
         return query.max_results if "max_results" in query.model_fields_set else limits.max_results
+
+    @property
+    def chunk_size(self) -> ChunkSize:
+        """The size of the passages, by `chunking`; two share at most half of one."""
+        chunking = self.search.chunking
+        return ChunkSize(chunking.tokens, min(chunking.overlap, chunking.tokens // 2))
 
     def extra(self) -> tuple[Path, ...]:
         """Return the configured extra folders and files."""

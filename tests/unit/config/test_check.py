@@ -238,10 +238,7 @@ def test_memory_keys_without_effect_are_named() -> None:
     }
     checked = check_config({"agents": {"list": [{"id": "a", "memorySearch": search}]}})
     assert checked.config
-    assert checked.unbuilt == (
-        "agents.list[].memorySearch.chunking",
-        "agents.list[].memorySearch.store.vector.extensionPath",
-    )
+    assert checked.unbuilt == ("agents.list[].memorySearch.store.vector.extensionPath",)
 
 
 def test_agents_with_equal_ids_are_a_problem() -> None:

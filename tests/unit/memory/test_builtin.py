@@ -256,6 +256,29 @@ def test_sync_fallback_auto_tries_one_after_the_other(
     assert failed == [{}, {"voyage": "over quota"}, {"voyage": "over quota", "openai": "no route"}]
 
 
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_chunking_decides_the_size_of_passages(tmp_path: Path, hybrid: bool) -> None:
+    text = "\n".join(f"- Entry {n}: the walrus ate {n} herrings." for n in range(40))
+    made = []
+    for tokens in (400, 32, 400):
+        search = {
+            "provider": "none",
+            "chunking": {"tokens": tokens, "overlap": 1_000},  # shared is at most half of one
+            "query": {"hybrid": {"enabled": hybrid}},
+        }
+        spec = make_spec(tmp_path, search)
+        note(spec, "MEMORY.md", text)
+        with opened(spec) as backend:
+            backend.sync()
+            asked = SearchOptions("passages", max_results=1, min_score=0.0)
+            best = backend.search("walrus herrings", asked).results[0]
+            made.append((backend.status().chunks, best.end_line - best.start_line + 1))
+    large, small, again = made
+    assert large == again
+    assert large[0] < small[0] <= 40
+    assert small[1] <= 4
+
+
 def test_selection_unavailable_embedder_is_retried_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
