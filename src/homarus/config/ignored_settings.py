@@ -114,8 +114,6 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
 # The value of such a setting that says what the program does anyway: it is not named.
 OBEYED_VALUES: Final[Mapping[str, Any]] = {
     "session.mainKey": "main",
-    "tools.fs.workspaceOnly": True,
-    "agents.list[].tools.fs.workspaceOnly": True,
     "channels.telegram.actions.sticker": False,
 }
 

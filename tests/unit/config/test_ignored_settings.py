@@ -67,7 +67,6 @@ NOT_READ_ALONE: Final = {
     "Config.wizard": "a record of OpenClaw's setup",
     "IndexStoreConfig.driver": "it has one value",
     "MatrixSettings.encryption": "true is refused",
-    "ToolsConfig.fs": "its one field is listed",
     "QueueByChannelConfig": "sessions/queue_policy.py reads it as a mapping by channel",
 }
 
