@@ -226,7 +226,7 @@ def _move_media(part: dict[str, Json]) -> list[dict[str, Json]]:
     """Remove the `MEDIA:` lines of a text, and return the files that they name."""
     if part["type"] != "text" or "MEDIA:" not in part["text"]:
         return []
-    part["text"], paths = split_media(part["text"])
+    part["text"], paths = split_media(part["text"])[:2]
     return [{"type": "media", "path": path} for path in paths[:MAX_PARTS]]
 
 
