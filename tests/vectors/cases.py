@@ -1,7 +1,10 @@
 """Read vector files and check one case."""
 
 import json
+import os
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -39,6 +42,12 @@ class NotApplicable:
     row: str
 
 
+def get(options: Json, key: str, default: Json) -> Json:
+    """Return an optional value; absent options, a missing key and null mean the default."""
+    value = None if options is None else options.get(key)
+    return default if value is None else value
+
+
 def read_cases(folder: Path) -> Iterator[tuple[str, list[Case] | None]]:
     """Return the cases of every file by its name; None for a file of another format."""
     for path in sorted(folder.glob("*.json")):
@@ -62,7 +71,8 @@ def judge(case: Case, adapter: Adapter) -> str:
     args = json.loads(json.dumps(case.input))
     raises = isinstance(case.expected, dict) and "$throws" in case.expected
     try:
-        actual = adapter(*args)
+        with _utc():
+            actual = adapter(*args)
     except HomarusError as error:
         return "" if raises else f"raised {type(error).__name__}: {error}"
     if raises:
@@ -70,6 +80,22 @@ def judge(case: Case, adapter: Adapter) -> str:
     if same(actual, case.expected):
         return ""
     return f"gave {actual!r}, not {case.expected!r}"
+
+
+@contextmanager
+def _utc() -> Iterator[None]:
+    """Run with UTC as local time, in which the expected values were observed."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TZ"]
+        else:
+            os.environ["TZ"] = before
+        time.tzset()
 
 
 def same(actual: Json, expected: Json) -> bool:

@@ -6,81 +6,29 @@ missing key in a result means "undefined".
 
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any, cast
-from zoneinfo import ZoneInfo
-
-from pydantic.alias_generators import to_snake
 
 from homarus.agent.commands import catalog as commands
-from homarus.agent.context import memory_flush, pruning
-from homarus.agent.prompt import injection
 from homarus.agent.reply import blocks, reply_cleaner, typing_policy
 from homarus.agent.reply import reply_parser as replies
 from homarus.channels import chunk, markup
 from homarus.channels.registry import find_traits
 from homarus.config import frontmatter, model_refs, schema, timezone, tree_edit
-from homarus.config.schema import ContextPruningConfig, QueueConfig, SoftTrimConfig
 from homarus.core import fences, session_keys, silent_reply, units
 from homarus.core.errors import HomarusError
-from homarus.core.message import Message, Text, ToolResult
 from homarus.core.text import utf16_len
 from homarus.gateway import hook_requests, identity, nodes
 from homarus.memory import chunking as notes
 from homarus.memory import hybrid_scoring
 from homarus.policy import access
-from homarus.sessions import (
-    directives,
-    envelope,
-    levels,
-    queue_policy,
-    reset,
-    routing,
-    send_policy,
-    session,
-    transcript,
-    usage,
-)
+from homarus.sessions import levels, queue_policy, routing, usage
 from homarus.skills import skill
-from homarus.store.base import TranscriptEntry
 from homarus.store.state_paths import transcript_file_name
-from tests.vectors.cases import Adapter, Json, NotApplicable
+from tests.vectors import directive_functions, session_functions
+from tests.vectors.cases import Adapter, Json, NotApplicable, get
 from tests.vectors.config_functions import diff_config_paths, resolve_env_vars
 
-
-def _stamped(text: str, ask: Json) -> str:
-    at_ms = round(datetime.fromisoformat(ask["now"]).timestamp() * 1000)
-    return envelope.with_timestamp(text, at_ms, ZoneInfo(ask["timezone"]))
-
-
-def _enveloped(ask: Json) -> str:
-    told = ask.get("envelope", {})
-    line = envelope.header(
-        ask["channel"],
-        ask.get("from", ""),
-        host=ask.get("host", ""),
-        ip=ask.get("ip", ""),
-        at_ms=ask.get("timestamp", 0),
-        previous_ms=ask.get("previousTimestamp", 0),
-        rules=envelope.EnvelopeOptions(
-            zone=UTC if told.get("timezone") == "utc" else None,
-            timestamp=told.get("includeTimestamp", True),
-            elapsed=told.get("includeElapsed", True),
-        ),
-    )
-    return f"{line} {ask['body']}"
-
-
-def _injected(files: Json, limits: Json) -> Json:
-    found = [
-        injection.WorkspaceFile(
-            file["name"], file["path"], file.get("content", ""), missing=file["missing"]
-        )
-        for file in files
-    ]
-    most, total = limits.get("maxChars", 20_000), limits.get("totalMaxChars", 150_000)
-    shown = injection.inject(found, most, total)
-    return [{"path": file.path, "content": file.text} for file in shown]
+OPENCLAW_ACK_MAX_CHARS = 300  # the default of its function; ours is configured as 30
 
 
 def _agent_key(key: str | None) -> Json:
@@ -89,33 +37,35 @@ def _agent_key(key: str | None) -> Json:
 
 
 def _store_key(ask: Json) -> Json:
-    return session_keys.canonical_key(ask["requestKey"], ask["agentId"], main=ask.get("mainKey"))
+    agent = get(ask, "agentId", "")
+    return session_keys.canonical_key(ask.get("requestKey"), agent, main=ask.get("mainKey"))
 
 
 def _peer_key(ask: Json) -> Json:
     return session_keys.peer_key(
-        ask["agentId"],
-        ask["channel"],
-        ask["peerKind"],
-        ask["peerId"],
+        get(ask, "agentId", ""),
+        get(ask, "channel", ""),
+        get(ask, "peerKind", "direct"),
+        get(ask, "peerId", ""),
         account=ask.get("accountId"),
-        scope=ask.get("dmScope", "main"),
+        scope=get(ask, "dmScope", "main"),
         main=ask.get("mainKey"),
-        traits=find_traits(ask["channel"]),
+        traits=find_traits(get(ask, "channel", "")),
         identity_links=ask.get("identityLinks"),
     )
 
 
 def _thread_keys(ask: Json) -> Json:
     own_chat = ask.get("useSuffix") is False
-    key = session_keys.thread_key(ask["baseSessionKey"], ask.get("threadId"), own_chat=own_chat)
-    return {"sessionKey": key, "parentSessionKey": ask.get("parentSessionKey")}
+    thread = get(ask, "threadId", "").strip()
+    key = session_keys.thread_key(ask["baseSessionKey"], thread, own_chat=own_chat)
+    return {"sessionKey": key, "parentSessionKey": ask.get("parentSessionKey") if thread else None}
 
 
 def _agent_route(ask: Json) -> Json:
     peer, parent = ask.get("peer") or {}, ask.get("parentPeer") or {}
     found = routing.resolve_route(
-        schema.Config.model_validate(ask["cfg"]),
+        schema.Config.model_validate(get(ask, "cfg", {})),
         routing.RouteQuery(
             ask["channel"],
             ask.get("accountId") or "",
@@ -125,7 +75,7 @@ def _agent_route(ask: Json) -> Json:
             parent.get("id", ""),
             ask.get("guildId") or "",
             ask.get("teamId") or "",
-            tuple(ask.get("memberRoleIds", ())),
+            tuple(get(ask, "memberRoleIds", ())),
             traits=find_traits(ask["channel"]),
         ),
     )
@@ -136,140 +86,6 @@ def _agent_route(ask: Json) -> Json:
         "sessionKey": found.key,
         "mainSessionKey": found.main_key,
         "matchedBy": found.matched_by,
-    }
-
-
-def _level(name: str, extract: Any) -> Adapter:
-    def adapter(text: str) -> Json:
-        cleaned, setting = extract(text)
-        return {
-            "cleaned": cleaned,
-            "hasDirective": setting is not None,
-            name: setting and setting.value,
-            "rawLevel": (setting and setting.raw) or None,
-        }
-
-    return adapter
-
-
-def _status(text: str) -> Json:
-    cleaned, found = directives.extract_status(text)
-    return {"cleaned": cleaned, "hasDirective": found}
-
-
-def _exec_fields(setting: directives.ExecDirective | None) -> dict[str, Json]:
-    fields: dict[str, Json] = {}
-    for name in ("host", "security", "ask", "node"):
-        option = getattr(setting, name) if setting else None
-        title = name.capitalize()
-        fields[f"exec{title}"] = option and option.value
-        fields[f"rawExec{title}"] = option and option.raw
-        fields[f"invalid{title}"] = option is not None and option.value is None
-    fields["hasExecOptions"] = any(
-        fields[f"rawExec{n}"] for n in ("Host", "Security", "Ask", "Node")
-    )
-    return fields
-
-
-def _exec(text: str) -> Json:
-    cleaned, setting = directives.extract_exec(text)
-    return {"cleaned": cleaned, "hasDirective": setting is not None, **_exec_fields(setting)}
-
-
-def _queue_fields(setting: directives.QueueDirective | None) -> dict[str, Json]:
-    found = setting or directives.QueueDirective()
-    return {
-        "queueMode": found.mode and found.mode.value,
-        "rawMode": found.mode and found.mode.raw,
-        "queueReset": found.reset,
-        "debounceMs": found.debounce_ms and found.debounce_ms.value,
-        "cap": found.cap and found.cap.value,
-        "dropPolicy": found.drop and found.drop.value,
-        "rawDebounce": found.debounce_ms and found.debounce_ms.raw,
-        "rawCap": found.cap and found.cap.raw,
-        "rawDrop": found.drop and found.drop.raw,
-        "hasOptions": any((found.debounce_ms, found.cap, found.drop)),
-    }
-
-
-def _queue(text: str) -> Json:
-    cleaned, setting = directives.extract_queue(text)
-    return {"cleaned": cleaned, "hasDirective": setting is not None, **_queue_fields(setting)}
-
-
-def _model_fields(setting: directives.ModelDirective | None) -> dict[str, Json]:
-    return {
-        "rawModel": (setting and setting.name) or None,
-        "rawProfile": (setting and setting.profile) or None,
-    }
-
-
-def _drop(state: Json) -> Json:
-    decision = queue_policy.apply_cap(state["items"], state["cap"], state["dropPolicy"])
-    lines = list(state["summaryLines"])
-    summarized = decision.dropped if state["dropPolicy"] == "summarize" else ()
-    told = {
-        **state,
-        "items": list(decision.kept),
-        "droppedCount": state["droppedCount"] + len(summarized),
-        "summaryLines": lines + [queue_policy.summary_line(gone) for gone in summarized],
-    }
-    return {"ok": decision.is_accepted, "queue": told}
-
-
-def _queue_summary(ask: Json) -> Json:
-    state = ask["state"]
-    count = state["droppedCount"] if state["dropPolicy"] == "summarize" else 0
-    return queue_policy.summary_prompt(count, state["summaryLines"]) or None
-
-
-def _queue_settings(ask: Json) -> Json:
-    config = QueueConfig.model_validate(ask["cfg"].get("messages", {}).get("queue", {}))
-    found = queue_policy.resolve_queue_settings(
-        config, channel=ask.get("channel", ""), entry=ask.get("sessionEntry")
-    )
-    return {
-        "mode": found.mode,
-        "debounceMs": found.debounce_ms,
-        "cap": found.cap,
-        "dropPolicy": found.drop,
-    }
-
-
-def _model(text: str, options: Json = None) -> Json:
-    cleaned, setting = directives.extract_model(
-        text, (options or {}).get("aliases", ()), commands.is_command_name
-    )
-    return {"cleaned": cleaned, "hasDirective": setting is not None, **_model_fields(setting)}
-
-
-def _directives(text: str, options: Json = None) -> Json:
-    options = options or {}
-    found = directives.parse_directives(
-        text,
-        model_aliases=options.get("modelAliases", ()),
-        is_command=commands.is_command_name,
-        allow_elevated=not options.get("disableElevated"),
-        allow_status=options.get("allowStatusDirective") is not False,
-    )
-    answer: dict[str, Json] = {"cleaned": found.text, "hasStatusDirective": found.status}
-    for name in ("think", "verbose", "reasoning", "elevated"):
-        setting = getattr(found, name)
-        answer[f"has{name.capitalize()}Directive"] = setting is not None
-        answer[f"{name}Level"] = setting and setting.value
-        answer[f"raw{name.capitalize()}Level"] = (setting and setting.raw) or None
-    for key, value in _exec_fields(found.exec).items():
-        answer[key.replace("invalid", "invalidExec")] = value
-    renamed = {"rawMode": "rawQueueMode", "hasOptions": "hasQueueOptions"}
-    for key, value in _queue_fields(found.queue).items():
-        answer[renamed.get(key, key)] = value
-    answer["hasExecDirective"] = found.exec is not None
-    answer["hasQueueDirective"] = found.queue is not None
-    answer["hasModelDirective"] = found.model is not None
-    model = _model_fields(found.model)
-    return answer | {
-        "rawModelDirective": model["rawModel"],
-        "rawModelProfile": model["rawProfile"],
     }
 
 
@@ -330,32 +146,37 @@ def _install(found: skill.Install) -> Json:
 
 
 def _by_newline(text: str, limit: int, options: Json = None) -> Json:
-    options = options or {}
     return chunk.chunk_by_newline(
         text,
         limit,
-        split_long_lines=options.get("splitLongLines", True),
-        trim_lines=options.get("trimLines", True),
+        split_long_lines=get(options, "splitLongLines", True),
+        trim_lines=get(options, "trimLines", True),
     )
 
 
 def _by_paragraph(text: str, limit: int, options: Json = None) -> Json:
-    split = (options or {}).get("splitLongParagraphs", True)
+    split = get(options, "splitLongParagraphs", True)
     return chunk.chunk_by_paragraph(text, limit, split_long_paragraphs=split)
 
 
-def _limit(config: Json, channel: str, account: str | None = None) -> Json:
-    return chunk.text_chunk_limit(config.get("channels", {}), channel, account)
+def _limit(
+    config: Json, channel: str | None = None, account: str | None = None, options: Json = None
+) -> Json:
+    default = get(options, "fallbackLimit", chunk.DEFAULT_LIMIT)
+    return chunk.text_chunk_limit(
+        get(config, "channels", {}), channel or "", account, default=default
+    )
 
 
 def _reply(raw: str, options: Json = None) -> Json:
-    word = (options or {}).get("silentToken", silent_reply.SILENT_WORD)
+    word = get(options, "silentToken", silent_reply.SILENT_WORD)
     found = reply_cleaner.clean_reply(raw, silent_word=word)
+    current = get(options, "currentMessageId", None)
     return {
         "text": found.text,
         "mediaUrls": found.media or None,
         "mediaUrl": found.media[0] if found.media else None,
-        "replyToId": found.reply_to or None,
+        "replyToId": found.reply_to or (current if found.reply_to_current else None),
         "replyToCurrent": found.reply_to_current,
         "replyToTag": found.reply_to_current or bool(found.reply_to),
         "audioAsVoice": found.as_voice or None,
@@ -369,19 +190,19 @@ def _chunker(ask: Json) -> Json:
         blocks.ChunkLimits(
             asked["minChars"],
             asked["maxChars"],
-            asked["breakPreference"],
-            by_paragraph=asked.get("flushOnParagraph", False),
+            get(asked, "breakPreference", "paragraph"),
+            by_paragraph=get(asked, "flushOnParagraph", False),
         )
     )
     after = [[chunk.text for chunk in chunker.add(piece)] for piece in ask["appends"]]
     return {"afterEachAppend": after, "forced": [chunk.text for chunk in chunker.flush()]}
 
 
-def _ack(text: str | None, options: Json) -> Json:
-    found = silent_reply.strip_heartbeat_ack(
+def _ack(text: str | None = None, options: Json = None) -> Json:
+    found = silent_reply.strip_heartbeat_token(
         text,
-        heartbeat=options["mode"] == "heartbeat",
-        max_chars=options.get("maxAckChars", silent_reply.ACK_MAX_CHARS),
+        heartbeat=get(options, "mode", "message") == "heartbeat",
+        max_chars=int(get(options, "maxAckChars", OPENCLAW_ACK_MAX_CHARS)),
     )
     return {"shouldSkip": found.skip, "text": found.text, "didStrip": found.found}
 
@@ -389,28 +210,41 @@ def _ack(text: str | None, options: Json) -> Json:
 def _typing_mode(ask: Json) -> Json:
     return typing_policy.typing_mode(
         ask.get("configured"),
-        group=ask["isGroupChat"],
-        mentioned=ask["wasMentioned"],
-        heartbeat=ask["isHeartbeat"],
+        group=get(ask, "isGroupChat", False),
+        mentioned=get(ask, "wasMentioned", False),
+        heartbeat=get(ask, "isHeartbeat", False),
     )
 
 
 def _media(raw: str) -> Json:
-    text, media = replies.split_media(raw)
-    return {"text": text, "mediaUrls": media or None, "mediaUrl": media[0] if media else None}
+    found = replies.split_media(raw)
+    return {
+        "text": found.text,
+        "mediaUrls": found.media or None,
+        "mediaUrl": found.media[0] if found.media else None,
+        "audioAsVoice": found.as_voice or None,
+    }
 
 
-def _abort_request(text: str, options: Json = None) -> Json:
-    return commands.is_abort_request_text(text, (options or {}).get("botUsername"))
+def _abort_request(text: str | None = None, options: Json = None) -> Json:
+    return commands.is_abort_request_text(text or "", get(options, "botUsername", None))
+
+
+def _command_body(text: str, options: Json = None) -> Json:
+    return commands.normalize_command_body(text, get(options, "botUsername", None))
+
+
+def _control_command(text: str | None = None, _config: Json = None, options: Json = None) -> Json:
+    return commands.has_control_command(text or "", get(options, "botUsername", None))
 
 
 def _mention(ask: Json) -> access.MentionState:
     return access.MentionState(
-        required=ask["requireMention"],
-        detectable=ask["canDetectMention"],
-        mentioned=ask["wasMentioned"],
-        implied=ask.get("implicitMention", False),
-        elsewhere=ask.get("hasAnyMention", False),
+        required=get(ask, "requireMention", False),
+        detectable=get(ask, "canDetectMention", False),
+        mentioned=get(ask, "wasMentioned", False),
+        implied=get(ask, "implicitMention", False) or get(ask, "shouldBypassMention", False),
+        elsewhere=get(ask, "hasAnyMention", False),
     )
 
 
@@ -425,35 +259,58 @@ def _mention_gate(ask: Json) -> Json:
 def _command_gate(ask: Json) -> Json:
     ordered = access.is_unmentioned_command(
         _mention(ask),
-        is_command=ask["isGroup"] and ask["allowTextCommands"] and ask["hasControlCommand"],
-        may_command=ask["commandAuthorized"],
+        is_command=all(
+            get(ask, name, False) for name in ("isGroup", "allowTextCommands", "hasControlCommand")
+        ),
+        may_command=get(ask, "commandAuthorized", False),
     )
-    told = _mention_gate({**ask, "implicitMention": ordered or ask.get("implicitMention", False)})
-    return {**told, "shouldBypassMention": ordered}
+    return {
+        **_mention_gate({**ask, "shouldBypassMention": ordered}),
+        "shouldBypassMention": ordered,
+    }
 
 
 def _may_command(ask: Json) -> bool:
     rolls = [
-        access.AllowlistMatch(roll["configured"], roll["allowed"]) for roll in ask["authorizers"]
+        access.AllowlistMatch(get(roll, "configured", False), get(roll, "allowed", False))
+        for roll in get(ask, "authorizers", ())
     ]
-    otherwise = ask.get("modeWhenAccessGroupsOff", "allow")
-    return access.may_command(rolls, grouped=ask["useAccessGroups"], otherwise=otherwise)
+    otherwise = get(ask, "modeWhenAccessGroupsOff", "allow")
+    grouped = get(ask, "useAccessGroups", False)
+    return access.may_command(rolls, grouped=grouped, otherwise=otherwise)
 
 
 def _active(config: Json, heartbeat: Json, at_ms: int) -> bool:
-    hours = heartbeat["activeHours"]
-    theirs = config.get("agents", {}).get("defaults", {}).get("userTimezone", "")
+    hours = get(heartbeat, "activeHours", {})
+    defaults = get(get(config, "agents", {}), "defaults", {})
     return timezone.is_within_hours(
-        hours["start"], hours["end"], hours.get("timezone", theirs), at_ms
+        get(hours, "start", ""),
+        get(hours, "end", ""),
+        timezone.hours_zone_name(hours.get("timezone"), defaults.get("userTimezone")),
+        at_ms,
     )
 
 
-def _duration(text: str, options: Json = None) -> Json:
-    return units.parse_duration_ms(text, (options or {}).get("defaultUnit", "ms"))
+def _duration(text: Json = None, options: Json = None) -> Json:
+    return units.parse_duration_ms(_text(text), get(options, "defaultUnit", "ms"))
 
 
-def _size(text: str, options: Json = None) -> Json:
-    return units.parse_byte_size(text, (options or {}).get("defaultUnit", "b"))
+def _size(text: Json = None, options: Json = None) -> Json:
+    return units.parse_byte_size(_text(text), get(options, "defaultUnit", "b"))
+
+
+def _text(value: Json) -> str:
+    return "" if value is None else str(value)
+
+
+def _of_text(function: Callable[..., Json]) -> Adapter:
+    """Return an adapter that takes null and an absent argument as an empty text."""
+    return lambda text=None, *rest: function(text or "", *rest)
+
+
+def _of_any(function: Callable[[str | None], Json]) -> Adapter:
+    """Return an adapter that takes what is no text as null."""
+    return lambda value=None: function(value if isinstance(value, str) else None)
 
 
 def _model_ref(text: str, default: str) -> Json:
@@ -462,7 +319,7 @@ def _model_ref(text: str, default: str) -> Json:
 
 
 def _merge(base: Json, patch: Json, options: Json = None) -> Json:
-    by_id = bool((options or {}).get("mergeObjectArraysById"))
+    by_id = bool(get(options, "mergeObjectArraysById", False))
     return tree_edit.apply_merge_patch(base, patch, by_id)
 
 
@@ -478,11 +335,13 @@ def _wake(payload: Json) -> Json:
 
 
 def _hook_key(rules: Json, source: Any, key: str | None = None) -> Json:
-    allowed = hook_requests.HookKeyRules(rules.get("req", False), tuple(rules.get("pre", ())))
+    allowed = hook_requests.HookKeyRules(
+        get(rules, "req", False), tuple(get(rules, "pre", ())), get(rules, "def", "")
+    )
     return _answer(lambda: hook_requests.hook_session_key(allowed, source, key))
 
 
-def _hook_agent(allowed: list[str], agent: str | None) -> Json:
+def _hook_agent(allowed: list[str] | None, agent: str | None = None) -> Json:
     return hook_requests.is_agent_allowed(allowed, agent, ("main", "hooks"), "main")
 
 
@@ -500,94 +359,16 @@ def _device_payload(ask: Json) -> Json:
 
 
 def _node_commands(config: Json, node: Json, commands: list[str]) -> Json:
-    kind = nodes.device_kind(node.get("platform", ""), node.get("deviceFamily", ""))
-    rules = config.get("gateway", {}).get("nodes", {})
+    kind = nodes.device_kind(get(node, "platform", ""), get(node, "deviceFamily", ""))
+    rules = get(get(config, "gateway", {}), "nodes", {})
     allowed = nodes.allowed_commands(
-        kind, rules.get("allowCommands", ()), rules.get("denyCommands", ())
+        kind, get(rules, "allowCommands", ()), get(rules, "denyCommands", ())
     )
     return {command: command in allowed for command in commands}
 
 
 def _elevated_mode(level: str) -> Json:
     return levels.elevated_mode(cast("levels.ElevatedLevel", level))
-
-
-def _pruned(messages: Json, settings: Json, window: int) -> Json:
-    given = {to_snake(key): value for key, value in settings.items()}
-    trim = {to_snake(key): value for key, value in given.pop("soft_trim", {}).items()}
-    rules = ContextPruningConfig.model_construct(
-        **given, soft_trim=SoftTrimConfig.model_construct(**trim)
-    )  # not checked: OpenClaw's function accepts ratios that its config does not
-    entries = [
-        TranscriptEntry(str(at), None, "message", 0, {"message": m})
-        for at, m in enumerate(messages)
-    ]
-    said = [message for entry in entries if (message := transcript.decode_message(entry))]
-    cuts = pruning.prune(said, rules, window)
-    return [_shown(pruning.apply_pruning(message, cuts, rules)) for message in said]
-
-
-def _shown(message: Message) -> Json:
-    text = "".join(part.text for part in message.parts if isinstance(part, Text | ToolResult))
-    return {"role": "toolResult" if message.role == "tool" else message.role, "text": text}
-
-
-def _flush(ask: Json) -> Json:
-    return memory_flush.is_near(
-        ask["entry"],
-        window=ask["contextWindowTokens"],
-        reserve=ask["reserveTokensFloor"],
-        soft=ask["softThresholdTokens"],
-    )
-
-
-def _rule(given: Json) -> schema.ResetConfig:
-    # Not checked: OpenClaw's function accepts hours that its config does not.
-    return schema.ResetConfig.model_construct(
-        **{to_snake(name): value for name, value in given.items()}
-    )
-
-
-def _reset_policy(ask: Json) -> Json:
-    given = ask["sessionCfg"]
-    by_type: Json = {kind: _rule(rule) for kind, rule in given.get("resetByType", {}).items()}
-    config = schema.SessionConfig.model_construct(
-        idle_minutes=given.get("idleMinutes"),
-        reset=_rule(given["reset"]) if "reset" in given else None,
-        reset_by_type=schema.ResetByTypeConfig.model_construct(**by_type) if by_type else None,
-    )
-    own = _rule(ask["resetOverride"]) if "resetOverride" in ask else None
-    found = reset.reset_policy(config, ask["resetType"], own=own)
-    return {"mode": found.mode, "atHour": found.at_hour, "idleMinutes": found.idle_minutes}
-
-
-def _freshness(ask: Json) -> Json:
-    given = ask["policy"]
-    policy = reset.ResetPolicy(given["mode"], given["atHour"], given.get("idleMinutes"))
-    found = reset.freshness(ask["updatedAt"], ask["now"], policy, ZoneInfo("UTC"))
-    return {
-        "fresh": found.is_fresh,
-        "dailyResetAt": found.began_ms,
-        "idleExpiresAt": found.expires_ms,
-    }
-
-
-def _send_policy(ask: Json) -> Json:
-    given = ask["cfg"].get("session", {}).get("sendPolicy", {})
-    return send_policy.send_policy(
-        schema.SendPolicyConfig.model_validate(given),
-        ask.get("sessionKey", ""),
-        ask.get("entry"),
-        channel=ask.get("channel", ""),
-        chat_type=ask.get("chatType", ""),
-    )
-
-
-def _label(raw: Json) -> Json:
-    try:
-        return {"ok": True, "label": session.parse_session_label(raw)}
-    except HomarusError as error:
-        return {"ok": False, "error": str(error)}
 
 
 def _signal(text: str) -> Json:
@@ -608,11 +389,11 @@ def _chunks(text: str, ask: Json) -> Json:
 
 
 def _merged_hits(ask: Json) -> Json:
-    decay = ask.get("temporalDecay", {})
+    decay = get(ask, "temporalDecay", {})
     weights = hybrid_scoring.HybridWeights(
         ask["vectorWeight"],
         ask["textWeight"],
-        decay["halfLifeDays"] if decay.get("enabled") else 0.0,
+        get(decay, "halfLifeDays", 30.0) if decay.get("enabled") else 0.0,
     )
     vector, keyword = ([_hit(one) for one in ask[side]] for side in ("vector", "keyword"))
     return [
@@ -665,29 +446,29 @@ TABLE: dict[str, Adapter] = {
     "normalize_queue_mode": levels.queue_mode,
     "normalize_queue_drop": levels.queue_drop,
     # prompt_context
-    "inject_timestamp": _stamped,
-    "format_agent_envelope": _enveloped,
-    "build_bootstrap_context_files": _injected,
-    "prune_context_messages": _pruned,
+    "inject_timestamp": session_functions.inject_timestamp,
+    "format_agent_envelope": session_functions.format_agent_envelope,
+    "build_bootstrap_context_files": session_functions.build_bootstrap_context_files,
+    "prune_context_messages": session_functions.prune_context_messages,
     # sessions
-    "resolve_session_reset_policy": _reset_policy,
-    "resolve_session_reset_type": lambda ask: reset.reset_type(ask["sessionKey"]),
-    "evaluate_session_freshness": _freshness,
-    "resolve_send_policy": _send_policy,
-    "parse_session_label": _label,
+    "resolve_session_reset_policy": session_functions.resolve_session_reset_policy,
+    "resolve_session_reset_type": session_functions.resolve_session_reset_type,
+    "evaluate_session_freshness": session_functions.evaluate_session_freshness,
+    "resolve_send_policy": session_functions.resolve_send_policy,
+    "parse_session_label": session_functions.parse_session_label,
     "transcript_file_name": lambda *ask: f"/s/{transcript_file_name(*ask)}",
-    "resolve_fresh_total_tokens": usage.last_prompt_tokens,
+    "resolve_fresh_total_tokens": lambda entry=None: usage.last_prompt_tokens(entry),
     # inline_directives
-    "extract_think": _level("thinkLevel", directives.extract_think),
-    "extract_verbose": _level("verboseLevel", directives.extract_verbose),
-    "extract_reasoning": _level("reasoningLevel", directives.extract_reasoning),
-    "extract_elevated": _level("elevatedLevel", directives.extract_elevated),
-    "extract_notice": _level("noticeLevel", directives.extract_notice),
-    "extract_status": _status,
-    "extract_exec": _exec,
-    "extract_queue": _queue,
-    "extract_model": _model,
-    "parse_inline_directives": _directives,
+    "extract_think": directive_functions.extract_think,
+    "extract_verbose": directive_functions.extract_verbose,
+    "extract_reasoning": directive_functions.extract_reasoning,
+    "extract_elevated": directive_functions.extract_elevated,
+    "extract_notice": directive_functions.extract_notice,
+    "extract_status": directive_functions.extract_status,
+    "extract_exec": directive_functions.extract_exec,
+    "extract_queue": directive_functions.extract_queue,
+    "extract_model": directive_functions.extract_model,
+    "parse_inline_directives": directive_functions.parse_inline_directives,
     # frontmatter_and_fences
     "parse_fence_spans": _fences,
     "parse_frontmatter_block": frontmatter.parse_frontmatter,
@@ -710,19 +491,19 @@ TABLE: dict[str, Adapter] = {
     "block_chunker": _chunker,
     # heartbeat_and_silent_tokens
     "strip_heartbeat_token": _ack,
-    "is_heartbeat_content_effectively_empty": silent_reply.is_blank_checklist,
-    "is_silent_reply_text": silent_reply.is_silent_text,
+    "is_heartbeat_content_effectively_empty": _of_any(silent_reply.is_blank_checklist),
+    "is_silent_reply_text": _of_text(silent_reply.is_silent_text),
     # reply_text
     "parse_reply_directives": _reply,
     "split_media_from_output": _media,
-    "strip_reasoning_tags": lambda text: reply_cleaner.clean_reply(text).text,
-    "is_abort_trigger": commands.is_abort_trigger,
+    "strip_reasoning_tags": _of_text(lambda text: reply_cleaner.clean_reply(text).text),
+    "is_abort_trigger": _of_text(commands.is_abort_trigger),
     "is_abort_request_text": _abort_request,
-    "normalize_command_body": commands.normalize_command_body,
-    "has_control_command": commands.has_control_command,
-    "has_inline_command_tokens": commands.has_inline_command_tokens,
+    "normalize_command_body": _command_body,
+    "has_control_command": _control_command,
+    "has_inline_command_tokens": _of_text(commands.has_inline_command_tokens),
     # misc
-    "should_run_memory_flush": _flush,
+    "should_run_memory_flush": session_functions.should_run_memory_flush,
     "parse_duration_ms": _duration,
     "resolve_mention_gating": _mention_gate,
     "resolve_mention_gating_with_bypass": _command_gate,
@@ -732,10 +513,10 @@ TABLE: dict[str, Adapter] = {
     "parse_byte_size": _size,
     "parse_model_ref": _model_ref,
     "normalize_provider_id": model_refs.normalize_provider_id,
-    "apply_queue_drop_policy": _drop,
-    "build_queue_summary_prompt": _queue_summary,
-    "build_queue_summary_line": queue_policy.summary_line,
-    "resolve_queue_settings": _queue_settings,
+    "apply_queue_drop_policy": session_functions.apply_queue_drop_policy,
+    "build_queue_summary_prompt": session_functions.build_queue_summary_prompt,
+    "build_queue_summary_line": _of_text(queue_policy.summary_line),
+    "resolve_queue_settings": session_functions.resolve_queue_settings,
     "resolve_typing_mode": _typing_mode,
     # gateway
     "diff_config_paths": diff_config_paths,

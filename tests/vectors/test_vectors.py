@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.vectors.__main__ import main
-from tests.vectors.cases import Case, judge, read_cases, same
+from tests.vectors.cases import Case, get, judge, read_cases, same
 from tests.vectors.table import NOT_APPLICABLE, TABLE
 
 FOLDER = Path(__file__).parent.parent / "data" / "vectors"
@@ -59,13 +59,19 @@ def test_vector_comparison_missing_is_null_true_is_not_one() -> None:
     assert not same([1], [1, 2])
 
 
+def test_vector_optional_value_absent_or_null_is_the_default() -> None:
+    assert get(None, "a", 1) == get({}, "a", 1) == get({"a": None}, "a", 1) == 1
+    assert get({"a": 0}, "a", 1) == 0
+    assert get({"a": ""}, "a", "x") == ""
+
+
 def test_vector_report_counts_and_lists_failures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.json").write_text(
         '{"cases": [{"fn": "normalize_agent_id", "input": ["X"], "expected": "x"},'
         ' {"fn": "normalize_agent_id", "input": ["X"], "expected": "y"},'
-        ' {"fn": "parse_byte_size", "input": [7], "expected": 7},'
+        ' {"fn": "hash_text", "input": [7], "expected": "7"},'
         ' {"fn": "parse_byte_size", "input": ["x"], "expected": {"$throws": "why"}},'
         ' {"fn": "from_tomorrow", "input": [], "expected": null}]}',
         encoding="utf-8",
@@ -74,7 +80,7 @@ def test_vector_report_counts_and_lists_failures(
     assert main([str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "normalize_agent_id 1/2\n" in printed
-    assert "parse_byte_size 1/2\n" in printed
+    assert "hash_text 0/1\nparse_byte_size 1/1\n" in printed
     assert "a: from_tomorrow (1)" in printed
     assert "without cases: b" in printed
     assert printed.count("FAILED") == 2

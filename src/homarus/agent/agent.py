@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import field
-from datetime import UTC, tzinfo
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from homarus.core.session_keys import DEFAULT_AGENT
 from homarus.core.text import one_line
 from homarus.policy.tool_policy import ToolRules, model_layers, tool_layers
 from homarus.sessions.envelope import EnvelopeOptions as Envelope
+from homarus.sessions.envelope import resolve_envelope_zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,8 @@ def _persona(identity: IdentityConfig) -> str:
 
 def _envelope(settings: AgentSettings) -> Envelope:
     own = load_zone(settings.timezone) if settings.timezone else None
-    named = (settings.envelope_zone or "local").strip()
-    zones: dict[str, tzinfo | None] = {"local": None, "utc": UTC, "gmt": UTC, "user": own}
-    zone = zones[named.lower()] if named.lower() in zones else load_zone(named)
     return Envelope(
-        zone=zone,
+        zone=resolve_envelope_zone(settings.envelope_zone, own),
         own_zone=own,
         timestamp=settings.envelope_timestamp,
         elapsed=settings.envelope_elapsed,

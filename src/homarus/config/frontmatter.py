@@ -44,7 +44,7 @@ def parse_frontmatter(text: str) -> dict[str, str]:
         elif entries and not line.startswith("#"):
             entries[-1][2].append(line)
     values = {key: _value(inline, below) for key, inline, below in entries}
-    return {key: value for key, value in values.items() if value not in _EMPTY}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _block_lines(text: str) -> list[str]:
@@ -58,22 +58,23 @@ def _block_lines(text: str) -> list[str]:
     return []
 
 
-def _value(inline: str, below: Sequence[str]) -> str:
+def _value(inline: str, below: Sequence[str]) -> str | None:
+    """Return a value as text; None for one that is empty and has no quotes."""
     if inline.startswith(("{", "[")):
         return "\n".join([inline, *below]).strip()
     if _SCALAR_MARK.fullmatch(inline):
-        return _dedent(below) if inline[0] == "|" else _fold(below)
+        return (_dedent(below) if inline[0] == "|" else _fold(below)) or None
     if found := _QUOTED.fullmatch(" ".join([inline, *(line.strip() for line in below)]).strip()):
         return _unquote(found)
-    if inline := _COMMENT.sub("", inline):
-        return _fold([inline, *below])
-    return _nested(below)
+    inline = _COMMENT.sub("", inline)
+    value = _fold([inline, *below]) if inline else _nested(below)
+    return None if value in _EMPTY else value
 
 
 def _nested(below: Sequence[str]) -> str:
     body = _dedent(below)
     if body.startswith(("{", "[")):
-        return body
+        return "\n".join(below).strip()
     lines = [
         _IndentedLine(len(line) - len(line.lstrip()), line.strip())
         for line in body.split("\n")
@@ -87,7 +88,7 @@ def _nested(below: Sequence[str]) -> str:
             raise _NotABlockError
     except _NotABlockError:
         return _fold(below)
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _read_block(lines: list[_IndentedLine], at: int, depth: int) -> tuple[Json, int]:

@@ -51,6 +51,14 @@ def local_date(name: str, at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, zone):%Y-%m-%d}"
 
 
+def hours_zone_name(configured: str | None, user_zone: str | None) -> str:
+    """Return the zone of active hours: a zone, `local` for this machine's, else the user's."""
+    name = (configured or "").strip()
+    if name == "local":
+        return ""
+    return name if name and load_zone(name) else zone_name(user_zone)
+
+
 def is_within_hours(start: str, end: str, name: str, at_ms: int) -> bool:
     """Return whether a time is between two times of day in a zone, as 08:00 and 24:00.
 

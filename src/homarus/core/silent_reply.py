@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.text import utf16_len
 
 SILENT_WORD = "NO_REPLY"
 ACK_WORD = "HEARTBEAT_OK"
@@ -15,8 +16,12 @@ ACK_MAX_CHARS = 30
 DECORATION = " \t\r\n*_`~\"'.!"
 _MARKUP = re.compile(r"<[^<>]{0,80}>|&nbsp;")
 _LIGHT = "*`~_"
-_MAX_TOKENS = 4  # at the edges of one reply
-_BLANK_LINE = re.compile(r"\s*(?:#{1,6}(?:\s.*)?|[-*+]\s*(?:\[[ xX]?\]\s*)?)?")
+_ANY_ACK = re.compile(rf"{ACK_WORD}\s*")
+_FIRST_ACK = re.compile(rf"{ACK_WORD}(?:(?!\w)|(?={ACK_WORD}))\s*", re.ASCII)
+_LAST_ACK = re.compile(rf"{ACK_WORD}(\W*)\Z", re.ASCII)
+_MAX_PUNCTUATION = 4
+_MAX_ACK_CHARS = len(ACK_WORD) + _MAX_PUNCTUATION
+_BLANK_LINE = re.compile(r"\s*(?:#+(?:\s.*)?|[-*+]\s*(?:\[[ xX]?\]\s*)?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,17 @@ def may_be_silent(text: str, word: str = SILENT_WORD) -> bool:
 def strip_heartbeat_ack(
     text: str | None, *, heartbeat: bool, max_chars: int = ACK_MAX_CHARS
 ) -> HeartbeatAck:
-    """Remove `HEARTBEAT_OK` from the edges of a reply.
+    """Remove `HEARTBEAT_OK` from a reply; a rest of markup and punctuation alone is not sent."""
+    found = strip_heartbeat_token(text, heartbeat=heartbeat, max_chars=max_chars)
+    if found.found and not found.text.strip(DECORATION):
+        return HeartbeatAck("", found=True, skip=True)
+    return found
+
+
+def strip_heartbeat_token(
+    text: str | None, *, heartbeat: bool, max_chars: int = ACK_MAX_CHARS
+) -> HeartbeatAck:
+    """Remove `HEARTBEAT_OK` from the edges of a reply, or from those inside its markup.
 
     In a heartbeat's reply, a rest of at most `max_chars` characters is not sent either.
     """
@@ -50,14 +65,13 @@ def strip_heartbeat_ack(
     if ACK_WORD not in reply:
         return HeartbeatAck(reply, found=False, skip=not reply)
     rest = _without_ack(reply, is_whole_word=not heartbeat)
-    if rest is None:
-        bare = _MARKUP.sub(" ", reply).strip().strip(_LIGHT)
-        rest = _without_ack(bare, is_whole_word=not heartbeat)
-        if rest and not heartbeat:  # a reply keeps its markup
-            rest = None
+    if not rest:
+        bare = _MARKUP.sub(" ", reply).strip(_LIGHT).strip()
+        inner = _without_ack(bare, is_whole_word=not heartbeat)
+        rest = inner if inner is not None else rest
     if rest is None:
         return HeartbeatAck(reply, found=False, skip=False)
-    skip = not rest.strip(DECORATION) or (heartbeat and len(rest) <= max_chars)
+    skip = not rest or (heartbeat and utf16_len(rest) <= max(max_chars, 0))
     return HeartbeatAck("" if skip else rest, found=True, skip=skip)
 
 
@@ -67,27 +81,31 @@ def is_blank_checklist(text: str | None) -> bool:
 
 
 def _without_ack(reply: str, *, is_whole_word: bool) -> str | None:
-    """Return the text without the token at its edges; None when it is at neither.
+    """Return the text without the tokens at its edges; None when there are none.
 
-    With `is_whole_word`, the token must end at a word boundary: `HEARTBEAT_OKAY` only counts in a
+    At most four characters after the last token are its punctuation, and stay. With
+    `is_whole_word`, the first token must end at a word boundary: `HEARTBEAT_OKAY` only counts in a
     heartbeat's reply.
     """
-    rest = reply
-    for _ in range(_MAX_TOKENS):
-        found = _ack_edges(is_whole_word=is_whole_word).search(rest)
-        if not found:
-            break
-        rest = (rest[: found.start()] + rest[found.end() :]).strip()
-    return None if rest == reply else rest
+    start, end, tail = 0, len(reply), ""
+    searching = True
+    first = _FIRST_ACK if is_whole_word else _ANY_ACK
+    while searching:
+        searching = False
+        if found := first.match(reply, start, end):
+            start, searching = found.end(), True
+        window = reply[max(start, end - _MAX_ACK_CHARS) : end]
+        last = _LAST_ACK.search(window)
+        if last and utf16_len(last[1] + tail) <= _MAX_PUNCTUATION:
+            tail = (last[1] + tail).lstrip()
+            end -= len(window) - last.start()
+            while end > start and reply[end - 1].isspace():
+                end -= 1
+            searching = True
+    return (reply[start:end] + tail).strip() if (start, end) != (0, len(reply)) else None
 
 
 @lru_cache(4)
 def _edges(word: str) -> re.Pattern[str]:
     name = re.escape(word)
-    return re.compile(rf"\A\s*{name}(?!\w)|(?<!\w){name}\W*\Z")
-
-
-@lru_cache(2)
-def _ack_edges(*, is_whole_word: bool) -> re.Pattern[str]:
-    after = r"(?!\w)" if is_whole_word else ""
-    return re.compile(rf"\A{ACK_WORD}{after}|(?<!\w){ACK_WORD}[^\w\s]{{0,4}}\Z")
+    return re.compile(rf"\A\s*{name}(?!\w)|(?<!\w){name}\W*\Z", re.ASCII)

@@ -10,7 +10,7 @@ _DURATIONS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 _SIZES = {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
 _SHORT_SIZES = {"k": "kb", "m": "mb", "g": "gb", "t": "tb"}
 _MAX = 2**53  # larger integers are not exact in JSON or in a float
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z]*)")  # no space between them, as in OpenClaw
 
 
 def parse_duration_ms(text: str, default_unit: str = "ms") -> int:

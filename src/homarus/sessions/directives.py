@@ -1,9 +1,8 @@
 """Parse inline directives: `/think high`, `/model opus`, `/queue collect cap:5` in a message.
 
-A directive is at the start of the text or after white space, outside code fences. It is removed;
-the text around it stays as it was. A word after a directive that is no level (`/think about it`)
-stays in the text, unless there is no other text: then it is stored as `raw`, for the reply that
-lists the valid words.
+A directive is at the start of the text or after white space, outside code fences. It is removed
+with its argument; the text around it stays as it was. An argument that is no level (`/think hgih`)
+is removed too, as in OpenClaw, and stored as `raw`, for the reply that lists the valid words.
 """
 
 import re
@@ -26,8 +25,9 @@ _V = TypeVar("_V")
 _RESET_WORDS = frozenset({"default", "reset", "clear"})
 _EXEC_OPTION = re.compile(r"\s*(host|security|ask|node)[=:](\S*)", re.IGNORECASE)
 _QUEUE_WORD = re.compile(r"\s*(\S+)")
-_QUEUE_OPTION = re.compile(r"(debounce|cap|drop)[=:](.*)")
-_CAP = re.compile(r"[1-9][0-9]{0,5}")
+_QUEUE_OPTION = re.compile(r"(debounce|cap|drop)[=:](.*)", re.IGNORECASE)
+_CAP = re.compile(r"0*([1-9][0-9]{0,6})(?:\.[0-9]*)?")
+_MODEL = r"([A-Za-z0-9_.:@-]+(?:/[A-Za-z0-9_.:@-]+)*)?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +170,8 @@ def extract_queue(text: str) -> tuple[str, QueueDirective | None]:
         lowered = word[1].lower()
         if lowered in _RESET_WORDS:
             reset = True
-        elif option := _QUEUE_OPTION.fullmatch(lowered):
-            raw[option[1]] = option[2]
+        elif option := _QUEUE_OPTION.fullmatch(word[1]):
+            raw[option[1].lower()] = option[2]
         elif mode is None and (named := levels.queue_mode(lowered)):
             mode = DirectiveValue(named, word[1])
         else:
@@ -180,7 +180,7 @@ def extract_queue(text: str) -> tuple[str, QueueDirective | None]:
     setting = QueueDirective(
         mode=mode,
         debounce_ms=_read(raw.get("debounce"), _duration_ms),
-        cap=_read(raw.get("cap"), lambda word: int(word) if _CAP.fullmatch(word) else None),
+        cap=_read(raw.get("cap"), _cap),
         drop=_read(raw.get("drop"), levels.queue_drop),
         reset=reset,
     )
@@ -193,7 +193,7 @@ def extract_model(
     is_command: Callable[[str], bool] = lambda _name: False,
 ) -> tuple[str, ModelDirective | None]:
     """`/model NAME`, or `/ALIAS` for an alias that is no command's name."""
-    found = _find(text, "model", r"([\w.:@-]+(?:/[\w.:@-]+)*)?")
+    found = _find(text, "model", _MODEL)
     if not found:
         names = sorted({alias.strip() for alias in aliases if alias.strip()}, key=len, reverse=True)
         free = [re.escape(name) for name in names if not is_command(name)]
@@ -210,11 +210,7 @@ def _extract_level(
     found = _find(text, names, "([A-Za-z-]*)")
     if not found:
         return text.strip(), None
-    setting = DirectiveValue(parse(found[1]), found[1])
-    cleaned = _remove(text, found.start(), found.end())
-    if found[1] and setting.value is None and cleaned:
-        cleaned = _remove(text, found.start(), found.start(1))
-    return cleaned, setting
+    return _remove(text, found.start(), found.end()), DirectiveValue(parse(found[1]), found[1])
 
 
 @lru_cache(maxsize=64)
@@ -254,6 +250,11 @@ def _choose(raw: str | None, choices: tuple[_V, ...]) -> DirectiveValue[_V] | No
 
 def _read(raw: str | None, parse: Callable[[str], _V | None]) -> DirectiveValue[_V] | None:
     return None if raw is None else DirectiveValue(parse(raw), raw)
+
+
+def _cap(word: str) -> int | None:
+    found = _CAP.fullmatch(word)
+    return int(found[1]) if found else None
 
 
 def _duration_ms(word: str) -> int | None:

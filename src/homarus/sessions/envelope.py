@@ -1,6 +1,6 @@
 r"""Format a message for the model: sender, channel, time, text and attachments. Pure.
 
-    [Telegram Ann id:42 +2m Tue 2026-02-17 13:34 CET] Are you there?
+    [Telegram Ann id:42 +2m Tue 2026-02-17 13:34 GMT+1] Are you there?
     [media attached: /home/me/.openclaw/media/inbound/cat.png (image/png)]
 
 In a group the header names the group, the text starts with its sender, and the messages since our
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
+from homarus.config.timezone import load_zone
 from homarus.core.channel_traits import FindTraits, channel_title, no_traits
 from homarus.core.envelope import (
     BEFORE,
@@ -34,6 +35,11 @@ _KNOWS_TIME = "Current time:"
 _GATEWAY_CHANNELS = frozenset({"boot", "wake", "webchat", "agent"})
 _MAX_PART = 80
 _MAX_QUOTED_CHARS: Final = 1_000
+# The zones that English has short names for, by their offset in hours: Asia's CST is GMT+8.
+_NAMED_OFFSETS: Final = {
+    "UTC": 0, "GMT": 0, "AST": -4, "ADT": -3, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7,
+    "MDT": -6, "PST": -8, "PDT": -7, "AKST": -9, "AKDT": -8, "HST": -10,
+}  # fmt: skip
 MULTIPLE_SENDERS: Final = "several people"  # of merged messages; no service has such an id
 
 
@@ -52,6 +58,23 @@ class EnvelopeOptions:
 
 
 NO_RULES: Final = EnvelopeOptions()
+
+
+def resolve_envelope_zone(name: str | None, own_zone: tzinfo | None = None) -> tzinfo | None:
+    """Return the zone of headers by its configured name; None for local time.
+
+    A name is `local`, `utc`, `gmt`, `user` (the person's zone) or a zone's; an unknown one is UTC.
+    """
+    named = (name or "").strip()
+    match named.lower():
+        case "" | "local":
+            return None
+        case "utc" | "gmt":
+            return UTC
+        case "user":
+            return own_zone
+        case _:
+            return load_zone(named) or UTC
 
 
 def format_envelope(
@@ -174,9 +197,9 @@ def header(
 
 
 def timestamp(at_ms: int, zone: tzinfo | None = None, *, uses_12_hours: bool = False) -> str:
-    """Format a time as `Tue 2026-02-17 13:34 CET`; in UTC in ISO form.
+    """Format a time as `Tue 2026-02-17 13:34 GMT+1`; in UTC in ISO form.
 
-    `uses_12_hours` formats it as `Tue 2026-02-17 01:34 PM CET`, in UTC too.
+    `uses_12_hours` formats it as `Tue 2026-02-17 01:34 PM GMT+1`, in UTC too.
     """
     if zone is UTC and not uses_12_hours:
         at = datetime.fromtimestamp(at_ms / 1000, zone)
@@ -188,7 +211,17 @@ def _local_time(at_ms: int, zone: tzinfo | None, *, uses_12_hours: bool) -> str:
     at = datetime.fromtimestamp(at_ms / 1000, zone).astimezone(zone)
     half = "PM" if at.hour >= 12 else "AM"  # `%p` is empty in some locales
     clock = f"{at:%I:%M} {half}" if uses_12_hours else f"{at:%H:%M}"
-    return f"{WEEKDAYS[at.weekday()]} {at:%Y-%m-%d} {clock} {at:%Z}"
+    return f"{WEEKDAYS[at.weekday()]} {at:%Y-%m-%d} {clock} {_zone_label(at)}"
+
+
+def _zone_label(at: datetime) -> str:
+    """Return the zone as OpenClaw writes it: `EST`, `UTC`, else the offset, as `GMT+5:30`."""
+    name, offset = at.tzname() or "", at.utcoffset()
+    minutes = int(offset.total_seconds()) // 60 if offset else 0
+    if _NAMED_OFFSETS.get(name, 99) * 60 == minutes:
+        return name
+    hours, rest = divmod(abs(minutes), 60)
+    return f"GMT{'-' if minutes < 0 else '+'}{hours}" + (f":{rest:02}" if rest else "")
 
 
 def elapsed(span_ms: int) -> str:

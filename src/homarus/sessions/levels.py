@@ -31,12 +31,12 @@ _THINK: dict[str, ThinkLevel] = _words(
     {
         "off": "off",
         "minimal": "minimal min think",
-        "low": "low on enable enabled thinkhard",
-        "medium": "medium med mid harder thinkharder",
+        "low": "low on enable enabled thinkhard think-hard think_hard",
+        "medium": "medium med mid harder thinkharder think-harder",
         "high": "high highest max ultra ultrathink thinkhardest",
-        "xhigh": "xhigh extrahigh",
     }
 )
+_XHIGH_WORDS = frozenset({"xhigh", "extrahigh"})
 _VERBOSE: dict[str, VerboseLevel] = _words(
     {"off": _NO, "on": f"{_YES} minimal", "full": "full all everything"}
 )
@@ -91,8 +91,10 @@ _ON_OFF_PROVIDERS = frozenset({"zai", "z.ai", "z-ai"})
 
 
 def think_level(word: str | None) -> ThinkLevel | None:
-    """Parse a thinking level; spaces, `_` and `-` do not matter: `x-high`, `extra high`."""
-    return _THINK.get(_SEPARATORS.sub("", _plain(word)))
+    """Parse a thinking level; `xhigh` may be divided: `x-high`, `extra high`."""
+    plain = _plain(word)
+    joined = _SEPARATORS.sub("", plain)
+    return "xhigh" if joined in _XHIGH_WORDS else _THINK.get(plain)
 
 
 def verbose_level(word: str | None) -> VerboseLevel | None:
@@ -137,7 +139,7 @@ def queue_drop(word: str | None) -> QueueDrop | None:
     return _QUEUE_DROPS.get(_plain(word))
 
 
-def think_levels(provider: str | None, model: str | None) -> tuple[ThinkLevel, ...]:
+def think_levels(provider: str | None = None, model: str | None = None) -> tuple[ThinkLevel, ...]:
     """Return the levels of a model; without a provider, its name alone decides."""
     name = _plain(model)
     known = _XHIGH_MODELS if _plain(provider) else {ref.partition("/")[2] for ref in _XHIGH_MODELS}
@@ -145,7 +147,7 @@ def think_levels(provider: str | None, model: str | None) -> tuple[ThinkLevel, .
     return (*_THINK_LEVELS, "xhigh") if ref in known else _THINK_LEVELS
 
 
-def think_labels(provider: str | None, model: str | None) -> tuple[str, ...]:
+def think_labels(provider: str | None = None, model: str | None = None) -> tuple[str, ...]:
     """Return the levels that people choose from; some providers have only on and off."""
     if _plain(provider) in _ON_OFF_PROVIDERS:
         return ("off", "on")

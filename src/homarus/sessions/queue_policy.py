@@ -109,26 +109,37 @@ class CapDecision(Generic[_T]):
 
 
 def apply_cap(waiting: Sequence[_T], cap: int, drop: QueueDrop) -> CapDecision[_T]:
-    """Apply the cap to one more message: drop the oldest, or with `new` the new one."""
+    """Apply the cap to one more message: drop the oldest, or with `new` the new one.
+
+    A cap below one is no cap.
+    """
     too_many = len(waiting) - cap + 1
-    if too_many <= 0:
+    if cap < 1 or too_many <= 0:
         return CapDecision(tuple(waiting))
     if drop == "new":
         return CapDecision(tuple(waiting), is_accepted=False)
     return CapDecision(tuple(waiting[too_many:]), tuple(waiting[:too_many]))
 
 
-def summary_line(text: str) -> str:
+def summary_line(text: str, max_chars: int = MAX_LINE_CHARS) -> str:
     """Return the summary of a dropped message: its text in one line, truncated."""
     flat = " ".join(text.split())
-    return flat if len(flat) <= MAX_LINE_CHARS else flat[: MAX_LINE_CHARS - 1].rstrip() + "…"
+    return flat if len(flat) <= max_chars else flat[: max(max_chars - 1, 0)].rstrip() + "…"
 
 
-def summary_prompt(count: int, lines: Sequence[str]) -> str:
+def recent_summary_lines(lines: Sequence[str], cap: int) -> list[str]:
+    """Return the lines of the last dropped messages, at most as many as the queue holds."""
+    return list(lines[-max(cap, 0) :])
+
+
+def summary_prompt(
+    count: int, lines: Sequence[str], *, noun: str = "message", title: str = ""
+) -> str:
     """Return the text that tells a model of dropped messages; "" without any."""
-    if not count:
+    if count < 1:
         return ""
-    prompt = [f"[Queue overflow] Dropped {count} message{'' if count == 1 else 's'} due to cap."]
+    plural = "" if count == 1 else "s"
+    prompt = [title or f"[Queue overflow] Dropped {count} {noun}{plural} due to cap."]
     if lines:
         prompt += ["Summary:", *(f"- {line}" for line in lines)]
     return "\n".join(prompt)

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from homarus.config import schema
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.session_keys import is_cron, is_subagent, thread_parent
+from homarus.core.session_keys import is_cron, is_subagent
 from homarus.store.base import SessionRecord
 
 ResetType: TypeAlias = Literal["direct", "group", "thread"]
@@ -38,21 +38,20 @@ class Freshness:
     expires_ms: int | None = None
 
 
-def reset_type(key: str, *, chat_type: str = "") -> ResetType:
-    """Return the kind of session by its key, or by the chat type of its entry."""
-    if thread_parent(key):
+def reset_type(key: str | None, *, is_group: bool = False, is_thread: bool = False) -> ResetType:
+    """Return the kind of session by its key; a caller that knows more of its chat names that."""
+    text = (key or "").lower()
+    if is_thread or ":thread:" in text or ":topic:" in text:
         return "thread"
-    marks = {*key.lower().split(":")}
-    is_group = chat_type in {"group", "channel"} or marks & {"group", "channel"}
-    return "group" if is_group else "direct"
+    return "group" if is_group or ":group:" in text or ":channel:" in text else "direct"
 
 
 def reset_policy(
     config: schema.SessionConfig, kind: ResetType, *, own: schema.ResetConfig | None = None
 ) -> ResetPolicy:
-    """Return the reset policy of a kind of session; `own` is that of its channel."""
+    """Return the reset policy of a kind of session; `own`, of its channel, replaces the others."""
     by_type = None if own else _of_type(config.reset_by_type, kind)
-    given = [one for one in (own, by_type, config.reset) if one]
+    given = [own] if own else [one for one in (by_type, config.reset) if one]
     idle = None if own else config.idle_minutes
     only_idle = idle is not None and not (config.reset or config.reset_by_type)
     mode = next((one.mode for one in given if one.mode), "idle" if only_idle else "daily")
@@ -77,8 +76,8 @@ def resolve_reset_policy(
     config: schema.SessionConfig, record: SessionRecord, channel: str = ""
 ) -> ResetPolicy:
     """Return the reset policy of a session for a message of this channel."""
-    chat_type = record.data.get("chatType")
-    kind = reset_type(record.key, chat_type=chat_type if isinstance(chat_type, str) else "")
+    is_group = record.data.get("chatType") in ("group", "channel")
+    kind = reset_type(record.key, is_group=is_group)
     names = {name.strip().lower(): rule for name, rule in config.reset_by_channel.items()}
     return reset_policy(config, kind, own=names.get(channel.strip().lower()))
 

@@ -37,6 +37,7 @@ from homarus.sessions.queue_policy import (
     QueueSettings,
     apply_cap,
     collect_prompt,
+    recent_summary_lines,
     summary_line,
     summary_prompt,
 )
@@ -475,7 +476,8 @@ def _shrink(item: _QueuedMessages[OutcomeT]) -> _QueuedMessages[OutcomeT]:
 def _summary(overflow: Sequence[_QueuedMessages[OutcomeT]]) -> str:
     """Return the text about dropped messages, with the lines of the newest."""
     lines = [item.summary for item in overflow if item.summary]
-    return summary_prompt(len(overflow), lines[-overflow[-1].settings.cap :] if overflow else ())
+    cap = overflow[-1].settings.cap if overflow else 0
+    return summary_prompt(len(overflow), recent_summary_lines(lines, cap))
 
 
 def _texts_of(items: Sequence[_QueuedMessages[OutcomeT]]) -> list[str]:

@@ -52,7 +52,7 @@ def test_clean_reply_media_tag_is_media() -> None:
     ],
 )
 def test_split_media_removes_media_lines(line: str, media: tuple[str, ...]) -> None:
-    assert split_media(f"before\n\n{line}\n\nafter") == ("before\n\nafter", media)
+    assert split_media(f"before\n\n{line}\n\nafter")[:2] == ("before\n\nafter", media)
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,36 @@ def test_split_media_removes_media_lines(line: str, media: tuple[str, ...]) -> N
         "MEDIA:https://",
         "MEDIA:./a\x00.png",
         "MEDIA:./" + "a" * 5_000,
-        "MEDIA: see ./a.png",
         "media:./a.png",
         '"MEDIA:./a.png"',
     ],
 )
 def test_split_media_other_lines_stay_text(line: str) -> None:
-    assert split_media(f"a\n{line}\nb") == (f"a\n{line}\nb", ())
+    assert split_media(f"a\n{line}\nb")[:2] == (f"a\n{line}\nb", ())
+
+
+@pytest.mark.parametrize(
+    ("line", "media", "caption"),
+    [
+        ("MEDIA:https://e.io/a.png look at this", ("https://e.io/a.png",), "look at this"),
+        ("MEDIA:(./a.png), ./b.png", ("./a.png", "./b.png"), ""),
+        ("MEDIA:./a.png and ./b.png", ("./a.png", "./b.png"), "and"),
+        ("MEDIA:./a.png seen today", ("./a.png seen today",), ""),  # a path with spaces
+        ("MEDIA: see ./a.png", ("see ./a.png",), ""),
+        ('MEDIA:"https://e.io/a b.png"', ("https://e.io/a b.png",), ""),
+    ],
+)
+def test_split_media_caption_stays_text(line: str, media: tuple[str, ...], caption: str) -> None:
+    assert split_media(line) == (caption, media, False)
+    assert clean_reply(line) == ParsedReply(caption, media=media)
+
+
+def test_split_media_voice_tag_is_removed_outside_code() -> None:
+    found = split_media("a [[ Audio_As_Voice ]]b\n[[audio_as_voice]]\nMEDIA:./v.ogg")
+    assert found == ("a b", ("./v.ogg",), True)
+    code = "```\n[[audio_as_voice]]\n```"
+    assert split_media(code) == (code, (), False)
+    assert split_media("[[audio_as_voice]] x" * 20_000).as_voice
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ MATRIX_STYLES = (
         ("telegram", "<b>a <i>b</i></b> <s>c</s> <code>d</code> <tg-spoiler>e</tg-spoiler>"),
         ("matrix", MATRIX_STYLES),
         ("slack", "*a _b_* ~c~ `d` ||e||"),
-        ("whatsapp", "*a _b_* ~c~ `d` ||e||"),
+        ("whatsapp", "*a *b** ~c~ `d` ||e||"),
         ("discord", "**a *b*** ~~c~~ `d` ||e||"),
         ("irc", "\x02a \x1db\x1d\x02 ~~c~~ `d` ||e||"),
         ("plain", "a b ~~c~~ d ||e||"),
@@ -135,8 +135,64 @@ def test_render_telegram_file_names_are_code() -> None:
     )
     assert shown == (
         "in <code>README.md</code>, <code>./a/b.sh</code> (<code>x.py</code>). "
-        "https://e.io/R.md a@b.pl e.md/x"
+        '<a href="https://e.io/R.md">https://e.io/R.md</a> '
+        '<a href="mailto:a@b.pl">a@b.pl</a> e.md/x'
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "after"),
+    [
+        ("https://e.io/a_b", "https://e.io/a_b", ""),
+        ("(HTTP://e.io).", "HTTP://e.io", ")."),
+        ("https://e.io/a(b)!", "https://e.io/a(b)", "!"),
+        ("https://e.io?a=1&b=2, x", "https://e.io?a=1&amp;b=2", ", x"),
+        ("www.e.io/x", "www.e.io/x", ""),
+        ("example.com: y", "example.com", ": y"),
+        ("a.b@e.io", "a.b@e.io", ""),
+        ("mailto:a@e.io;", "mailto:a@e.io", ";"),
+    ],
+)
+def test_render_telegram_bare_address_is_a_link(text: str, address: str, after: str) -> None:
+    shown = markup.render(text, "telegram", "off")
+    schemes = {"w": "http://", "e": "http://", "a": "mailto:"}
+    href = schemes.get(address[0], "") + address
+    assert shown == f'{text[: text.index(address[:4])]}<a href="{href}">{address}</a>{after}'
+
+
+@pytest.mark.parametrize(
+    "text", ["10:30", "v1.2.com-x", "e.g. this", "`https://e.io`", "ftp://e.io"]
+)
+def test_render_telegram_other_text_is_no_link(text: str) -> None:
+    assert "href" not in markup.render(text, "telegram", "off")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<@U12> hi & <https://e.io|z>", "<@U12> hi &amp; <https://e.io|z>"),
+        ("**<#C12|general>**", "*<#C12|general>*"),
+        ("<https://e.io>", "<https://e.io>"),
+        ("<https://e.io/?a&b|x>", "<https://e.io/?a&amp;b|x>"),
+        ("<!here> <!channel|x> <@U1", "&lt;!here&gt; &lt;!channel|x&gt; &lt;@U1"),
+        ("<javascript:x|y> <@everyone>", "&lt;javascript:x|y&gt; &lt;@\u200beveryone&gt;"),
+    ],
+)
+def test_render_slack_own_markup_passes_through(text: str, shown: str) -> None:
+    assert markup.render(text, "slack", "off") == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("**bold *both* end**", "*bold *both* end*"),
+        ("***x***", "**x**"),
+        ("*i **b** i*", "*i *b* i*"),
+        ("**b _i_**", "*b _i_*"),
+    ],
+)
+def test_render_whatsapp_nested_stars_stay_stars(text: str, shown: str) -> None:
+    assert markup.render(text, "whatsapp", "off") == shown
 
 
 @pytest.mark.parametrize("dialect", EVERY)

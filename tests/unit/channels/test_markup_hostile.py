@@ -144,10 +144,14 @@ def test_render_link_without_address_is_its_label(dialect: Dialect) -> None:
 
 
 @given(TEXTS, LIMITS)
-def test_render_slack_any_text_mentions_no_one(text: str, limit: int) -> None:
+def test_render_slack_any_text_mentions_no_group(text: str, limit: int) -> None:
     for part in cut(text, "slack", limit):
         assert all(
-            re.match(r"<(?:https?://|mailto:)[^<>|]*\|[^<>]*>", part[found.start() :])
+            re.match(
+                r"<(?:(?:https?://|mailto:|tel:)[^<>|]*(?:\|[^<>]*)?"
+                r"|(?:@[UW]|#[CG])[A-Z0-9]+(?:\|[^<>]*)?)>",
+                part[found.start() :],
+            )
             for found in re.finditer("<", part)
         )
         assert not re.search(r"&(?!(?:amp|lt|gt);)", part)

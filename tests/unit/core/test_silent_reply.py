@@ -11,13 +11,15 @@ from homarus.core.silent_reply import (
     is_silent_text,
     may_be_silent,
     strip_heartbeat_ack,
+    strip_heartbeat_token,
 )
 
 WORDS = st.lists(st.sampled_from(["HEARTBEAT_OK", "**", "`", " ", "\n", "All is well", ".", "<b>"]))
 
 
 def words(text: str) -> list[str]:
-    return re.findall(r"[A-Za-z]+", text.replace("HEARTBEAT_OK", " "))
+    # A token inside markup is found in the text without its tags.
+    return re.findall(r"[A-Za-z]+", text.replace("HEARTBEAT_OK", " ").replace("<b>", " "))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,27 @@ def test_strip_heartbeat_ack_removes_only_the_token(text: str) -> None:
     if not found.skip:
         assert words(found.text) == words(text)
     assert not found.text.startswith("HEARTBEAT_OK ")
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("<code>HEARTBEAT_OK</code> all good", "all good"),
+        ("**HEARTBEAT_OK** all good", "** all good"),
+        ("All good HEARTBEAT_OK!!!", "All good!!!"),
+        ("All good <b>HEARTBEAT_OK</b>.", "All good."),
+        ("\U0001f99e HEARTBEAT_OK \U0001f99e", "\U0001f99e\U0001f99e"),
+        ("x HEARTBEAT_OK.....", "x HEARTBEAT_OK....."),
+        ("**HEARTBEAT_OK**", "****"),
+    ],
+)
+def test_strip_heartbeat_token_inside_markup_leaves_the_rest(text: str, rest: str) -> None:
+    assert strip_heartbeat_token(text, heartbeat=False).text == rest
+    assert strip_heartbeat_token(text, heartbeat=True, max_chars=0).text == rest
+
+
+def test_strip_heartbeat_ack_with_markup_alone_is_skipped() -> None:
+    assert strip_heartbeat_ack("**HEARTBEAT_OK**", heartbeat=False).skip
 
 
 def test_strip_heartbeat_ack_keeps_longer_word() -> None:

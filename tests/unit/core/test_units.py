@@ -21,7 +21,7 @@ from homarus.core.units import parse_byte_size, parse_duration_ms
         ("0", "ms", 0),
         ("30", "m", 1_800_000),
         ("30s", "m", 30_000),
-        (" 2 H ", "ms", 7_200_000),
+        (" 2H ", "ms", 7_200_000),
         ("0.5ms", "ms", 1),
     ],
 )
@@ -90,3 +90,11 @@ def test_parse_units_any_text_gives_int_or_user_error(text: str) -> None:
     for parse in (parse_duration_ms, parse_byte_size):
         with suppress(UserError):
             assert parse(text) >= 0
+
+
+@pytest.mark.parametrize("text", ["5 kb", "1 gb", "5\u00a0b", "\uff11kb"])
+def test_byte_size_with_space_or_other_digits_is_rejected(text: str) -> None:
+    with pytest.raises(UserError, match="invalid size"):
+        parse_byte_size(text)
+    with pytest.raises(UserError, match="invalid duration"):
+        parse_duration_ms("5 s")

@@ -17,6 +17,7 @@ from homarus.sessions.envelope import (
     elapsed,
     format_envelope,
     prepend_notes,
+    resolve_envelope_zone,
     with_timestamp,
 )
 
@@ -84,9 +85,9 @@ def message(text: str = "hello", channel: str = "telegram", sender: str = "ann")
 
 def test_envelope_has_channel_sender_and_time() -> None:
     rules = EnvelopeOptions(zone=ZoneInfo("Europe/Berlin"))
-    assert envelope(message(), rules) == "[Telegram ann Tue 2026-02-17 13:34 CET] hello"
+    assert envelope(message(), rules) == "[Telegram ann Tue 2026-02-17 13:34 GMT+1] hello"
     assert envelope(message(), rules, previous_ms=SENT_MS - 7_200_000) == (
-        "[Telegram ann +2h Tue 2026-02-17 13:34 CET] hello"
+        "[Telegram ann +2h Tue 2026-02-17 13:34 GMT+1] hello"
     )
     assert (
         envelope(message(channel="imessage"), EnvelopeOptions(timestamp=False))
@@ -99,9 +100,31 @@ def test_envelope_time_format_12_shows_half_of_day() -> None:
     told = envelope(message(), rules)
     assert told == "[Telegram ann Tue 2026-02-17 12:34 PM UTC] hello"
     page = envelope(message(channel="webchat"), rules)
-    assert page == "[Tue 2026-02-17 09:34 PM JST] hello"
+    assert page == "[Tue 2026-02-17 09:34 PM GMT+9] hello"
     assert strip_envelope(told) == strip_envelope(page) == "hello"
     assert with_timestamp(page, SENT_MS, UTC, uses_12_hours=True) == page
+
+
+@pytest.mark.parametrize(
+    ("name", "formatted"),
+    [
+        ("UTC", "Tue 2026-02-17T12:34Z"),
+        (" gmt ", "Tue 2026-02-17T12:34Z"),
+        ("No/Zone", "Tue 2026-02-17T12:34Z"),
+        ("user", "Tue 2026-02-17 21:34 GMT+9"),
+        ("America/New_York", "Tue 2026-02-17 07:34 EST"),
+        ("Asia/Kolkata", "Tue 2026-02-17 18:04 GMT+5:30"),
+        ("Asia/Shanghai", "Tue 2026-02-17 20:34 GMT+8"),  # which calls itself CST
+        ("Europe/Lisbon", "Tue 2026-02-17 12:34 GMT+0"),
+    ],
+)
+def test_envelope_zone_is_written_as_openclaw_writes_it(name: str, formatted: str) -> None:
+    zone = resolve_envelope_zone(name, ZoneInfo("Asia/Tokyo"))
+    assert envelope(message(), EnvelopeOptions(zone=zone)) == f"[Telegram ann {formatted}] hello"
+
+
+def test_envelope_zone_without_name_is_local() -> None:
+    assert resolve_envelope_zone(None, UTC) is resolve_envelope_zone("Local", UTC) is None
 
 
 def test_envelope_in_group_prefixes_text_with_sender() -> None:
@@ -113,7 +136,7 @@ def test_envelope_of_terminal_and_gateway_has_no_header() -> None:
     rules = EnvelopeOptions(zone=UTC, own_zone=ZoneInfo("Asia/Tokyo"))
     assert envelope(message(channel="cli"), rules) == "hello"
     for channel in ("webchat", "agent"):
-        assert envelope(message(channel=channel), rules) == "[Tue 2026-02-17 21:34 JST] hello"
+        assert envelope(message(channel=channel), rules) == "[Tue 2026-02-17 21:34 GMT+9] hello"
 
 
 @pytest.mark.parametrize(

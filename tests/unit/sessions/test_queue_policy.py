@@ -16,6 +16,7 @@ from homarus.sessions.queue_policy import (
     ALBUM_MS,
     COLLECTED,
     MAX_LINE_CHARS,
+    CapDecision,
     QueueSettings,
     apply_cap,
     apply_queue_command,
@@ -23,6 +24,7 @@ from homarus.sessions.queue_policy import (
     format_queue_settings,
     inbound_debounce_ms,
     parse_queue_args,
+    recent_summary_lines,
     resolve_queue_settings,
     summary_line,
     summary_prompt,
@@ -162,3 +164,14 @@ def test_inbound_debounce_by_channel_and_album(
     said = Inbound("1", Address(channel, "c"), "ann", "", metadata=InboundMetadata(album=album))
     row = InboxRecord("1", "s", channel, "default", "1", "ann", "", 1, inbound=said)
     assert inbound_debounce_ms(InboundDebounceConfig.model_validate(rules), row) == waits_ms
+
+
+def test_apply_cap_below_one_is_no_cap() -> None:
+    assert apply_cap([1, 2, 3], 0, "new") == CapDecision((1, 2, 3))
+
+
+def test_queue_summary_keeps_lines_of_last_messages_and_noun() -> None:
+    assert recent_summary_lines(["a", "b", "c"], 2) == ["b", "c"]
+    prompt = summary_prompt(2, ["a"], noun="item")
+    assert prompt == "[Queue overflow] Dropped 2 items due to cap.\nSummary:\n- a"
+    assert summary_line("one two three", 8) == "one two…"

@@ -128,3 +128,20 @@ def test_text_after_trigger_is_returned(text: str, rest: str | None) -> None:
 def test_reset_type_is_derived_from_key() -> None:
     assert reset_type("agent:main:telegram:direct:1") == "direct"
     assert reset_type("AGENT:main:Telegram:GROUP:1") == "group"
+    assert reset_type("agent:main:slack:channel:c:THREAD:1") == "thread"
+    assert reset_type(None) == "direct"
+
+
+def test_reset_type_named_by_caller_wins_over_key() -> None:
+    assert reset_type("agent:main:main", is_group=True) == "group"
+    assert reset_type(None, is_group=True, is_thread=True) == "thread"
+
+
+def test_reset_policy_of_channel_ignores_the_general_one() -> None:
+    config = SessionConfig.model_validate(
+        {
+            "reset": {"mode": "daily", "atHour": 9, "idleMinutes": 5},
+            "resetByChannel": {"telegram": {"mode": "idle"}},
+        }
+    )
+    assert resolve_reset_policy(config, record(), "telegram") == ResetPolicy("idle", 4, 60)

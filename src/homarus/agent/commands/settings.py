@@ -92,7 +92,7 @@ async def activation(context: CommandContext) -> CommandReply:
     """`/activation mention|always`: which messages of a group are answered."""
     entry = await context.entry()
     kind = entry.get("chatType")
-    if reset_type(context.key, chat_type=kind if isinstance(kind, str) else "") == "direct":
+    if reset_type(context.key, is_group=kind in ("group", "channel")) == "direct":
         raise UserError("/activation is for groups; here every message is answered")
     if not context.single_arg:
         stored = entry.get("groupActivation")

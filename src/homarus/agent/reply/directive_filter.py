@@ -162,12 +162,11 @@ class DirectiveFilter:
 
     def _read_media(self, end: int) -> None:
         """Read a `MEDIA:` line; what it has besides files is text."""
-        voice: list[bool]
-        text, media, *voice = split_media(self._text[self._at : end])
+        text, media, as_voice = split_media(self._text[self._at : end])
         if not media:
             return
         self.directives.media += media
-        self.directives.as_voice = self.directives.as_voice or any(voice)
+        self.directives.as_voice = self.directives.as_voice or as_voice
         self._cut(end)
         if text:
             following = self._text, self._at

@@ -5,7 +5,7 @@ and `MEDIA:` lines. `reply_cleaner` finds where they count, which is nowhere ins
 """
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.fences import split_lines
@@ -19,8 +19,9 @@ _REASONING = re.compile(
 _URL = re.compile(r"https?://[^\s/]\S*", re.IGNORECASE)
 _FILE_URL = re.compile(r"file://", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
-_ROOTED = re.compile(r"(?:/|\.{1,2}[/\\]|~[/\\]|[A-Za-z]:[/\\]|\\\\).")
-_EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}\Z")
+_ROOTED = re.compile(r"/|\.{1,2}[/\\]|~|[A-Za-z]:[/\\]|\\\\")
+_EXTENSION = re.compile(r"\.[A-Za-z0-9_]{1,10}\Z")
+_VOICE = re.compile(r"\[\[[ \t]{0,8}audio_as_voice[ \t]{0,8}\]\]", re.IGNORECASE)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 _QUOTES = frozenset({'""', "''", "``"})
 _MAX_MEDIA_CHARS = 4_096
@@ -48,10 +49,32 @@ def uses_final_tag(provider: str) -> bool:
     return name in _FINAL_TAG_PROVIDERS or any(part in name for part in _FINAL_TAG_FAMILIES)
 
 
-def split_media(raw: str) -> tuple[str, tuple[str, ...]]:
-    """Return the text without its `MEDIA:` lines, and the paths and URLs of those."""
-    text, media = _extract_media(raw)
-    return text.strip(), media
+class SplitMedia(NamedTuple):
+    """A text without its media directives, and what those name."""
+
+    text: str
+    media: tuple[str, ...] = ()
+    as_voice: bool = False
+
+
+def split_media(raw: str) -> SplitMedia:
+    """Return the text without `MEDIA:` lines and `[[audio_as_voice]]`, and what those name.
+
+    The words of a `MEDIA:` line that are no path and no URL stay, as a caption.
+    """
+    bare = _VOICE.sub(" ", raw) if "[[" in raw else raw
+    if bare == raw:
+        text, media = _extract_media(raw)
+        return SplitMedia(text.strip(), media)
+    lines: list[str] = []
+    as_voice = False
+    for line, is_code in split_lines(raw):
+        without = line if is_code else _VOICE.sub(" ", line)
+        as_voice = as_voice or without != line
+        if without == line or without.strip():
+            lines.append(line if without == line else " ".join(without.split()))
+    text, media = _extract_media("\n".join(lines))
+    return SplitMedia(text.strip(), media, as_voice)
 
 
 def _extract_media(raw: str) -> tuple[str, tuple[str, ...]]:
@@ -62,10 +85,12 @@ def _extract_media(raw: str) -> tuple[str, tuple[str, ...]]:
     removed = False
     for line, is_code in split_lines(raw):
         stripped = line.strip()
-        found = _media(stripped[6:]) if stripped.startswith("MEDIA:") and not is_code else ()
+        is_media = stripped.startswith("MEDIA:") and not is_code
+        found, caption = _split_payload(stripped[6:]) if is_media else ((), "")
         media += found
         if found:
-            removed = True
+            removed = not caption
+            lines += [caption] if caption else []
         # The empty lines around a removed line become one.
         elif stripped or not removed or (lines and lines[-1].strip()):
             lines.append(line)
@@ -107,32 +132,45 @@ class ReplyDirectives:
 
 
 def _media(payload: str) -> tuple[str, ...]:
-    """Return the paths and URLs that follow `MEDIA:`; none when it is a sentence."""
+    return _split_payload(payload)[0]
+
+
+def _split_payload(payload: str) -> tuple[tuple[str, ...], str]:
+    """Return the paths and URLs that follow `MEDIA:`, and the other words; no paths for a sentence.
+
+    As in OpenClaw, one path with other words is one path with spaces, if it could be; the words
+    after a URL, and those between several paths, are a caption.
+    """
     payload = payload.strip()
     if len(payload) > 2 and payload[0] + payload[-1] in _QUOTES:
-        payload = payload[1:-1].strip()
-        return (_path(payload),) if _is_media(payload) else ()
-    parts = payload.split()
-    if len(parts) == 1 and _is_media(payload):
-        return (_path(payload),)
-    if len(parts) > 1 and all(_is_rooted(part) for part in parts):
-        return tuple(_path(part) for part in parts)
-    # A path with spaces and no quotes is recognised by its start and its extension.
-    is_path = _is_rooted(payload) and _EXTENSION.search(payload) and not _URL.match(payload)
-    return (_path(payload),) if is_path else ()
+        named = _path(payload[1:-1].strip())
+        return ((named,), "") if _is_media(named.replace(" ", "_")) else ((), payload)
+    names = [_path(_trim_brackets(part)) for part in payload.split()]
+    found = tuple(name for name in names if _is_location(name))
+    path = _path(_trim_brackets(payload))
+    if len(found) < min(len(names), 2) and not _URL.match(path) and _is_media(path):
+        return (path,), ""
+    rest = [part for part, name in zip(payload.split(), names, strict=True) if name not in found]
+    return (found, " ".join(rest)) if found else ((), payload)
+
+
+def _trim_brackets(candidate: str) -> str:
+    return candidate.strip().lstrip("`\"'[{(").rstrip("`\"'\\})],")
 
 
 def _is_media(candidate: str) -> bool:
-    if _is_rooted(candidate):
+    """Whether it is a URL, a path or the name of a file."""
+    named = _EXTENSION.search(candidate) and not _SCHEME.match(candidate)
+    return _is_location(candidate) or (bool(named) and _is_printable(candidate))
+
+
+def _is_location(candidate: str) -> bool:
+    """Whether it is a URL or a path."""
+    if not _is_printable(candidate):
+        return False
+    if _URL.fullmatch(candidate) or _ROOTED.match(candidate):
         return True
-    named = "/" in candidate or _EXTENSION.search(candidate) is not None
-    return named and not _SCHEME.match(candidate) and _is_printable(candidate)
-
-
-def _is_rooted(candidate: str) -> bool:
-    """Whether it can only be a URL or a path."""
-    match = _URL.fullmatch(candidate) or _ROOTED.match(_path(candidate))
-    return match is not None and _is_printable(candidate)
+    return ("/" in candidate or "\\" in candidate) and not _SCHEME.match(candidate)
 
 
 def _is_printable(candidate: str) -> bool:

@@ -32,6 +32,7 @@ TELEGRAM_STYLE: Final = DialectStyle(
     heading="plain",
     has_links=True,
     has_bare_links=False,
+    marks_addresses=True,
     quotes_nest=False,
     code_stands_apart=True,
     names_files=True,

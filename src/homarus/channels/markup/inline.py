@@ -30,6 +30,17 @@ _STYLES = {
 }
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}", re.ASCII)
 # File suffixes that are also domains: a service would make a link of `README.md`.
+# Addresses that a service's own clients would make links of. They do not end with punctuation.
+_TAIL = r"[^\s<>`|\\*\[\]]*[^\s<>`|\\*\[\]_~.,;:!?'\")]"
+_DOMAINS = "com|org|net|edu|gov|info|biz|name|pro|shop"
+_ADDRESS = re.compile(
+    rf"(?<![\w@./:-])(?:(?P<url>https?://{_TAIL})"
+    r"|(?P<mail>(?:mailto:)?[a-z0-9_.+-]{1,64}@(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}(?![\w-]))"
+    rf"|(?:www\.(?:[a-z0-9-]{{1,63}}\.){{1,8}}[a-z]{{2,24}}|(?:[a-z0-9-]{{1,63}}\.){{1,8}}"
+    rf"(?:{_DOMAINS}))(?![\w@-])(?!\.\w)(?::\d{{1,5}})?(?:/(?:{_TAIL})?)?)",
+    re.IGNORECASE,
+)
+_MAX_ADDRESS_CHARS = 2_048
 _FILE = re.compile(
     r"(?<![\w./:@-])(?:\.{0,2}/)?(?:[\w-]+/)*[\w-][\w.-]*"
     r"\.(?:am|cc|go|md|mov|pl|ps|py|rs|sh|so|zip)(?![\w/@-])(?!\.\w)"
@@ -39,6 +50,10 @@ _FILE = re.compile(
 def no_escape(text: str, _is_new_line: bool) -> str:  # noqa: FBT001 - the shape of `Look.spell`
     """Return a text that needs no escaping."""
     return text
+
+
+def _opens_bracket(address: str) -> bool:
+    return address.count("(") > address.count(")")
 
 
 def default_code_mark(_: str) -> StyleMark | None:
@@ -53,15 +68,18 @@ class DialectStyle:
     `spell` escapes a text, given whether it starts a line; `spell_link` an address shown as it is;
     `spell_code` a line of code; `code` returns the mark for inline code, or None when the service
     cannot show it. `schemes`: of addresses that can be links; any other follows its text, as all do
-    without `has_links`. `has_bare_links`: a bare address is a link. `stars_are_bold`: `*x*` is bold
-    there already. `code_stands_apart`: a code block ends with its own line end. `names_files`: file
-    names are shown as code, as the service would make links of them.
+    without `has_links`. `has_bare_links`: a bare address is a link; `marks_addresses`: it is
+    written as one. `has_tokens`: `<address|label>` is its own markup. `stars_are_bold`: `*x*` is
+    bold there already. `code_stands_apart`: a code block ends with its own line end. `names_files`:
+    file names are shown as code, as the service would make links of them.
     """
 
     bullet: str = "•"
     heading: Literal["plain", "bold", "hash"] = "bold"
     has_links: bool = False
     has_bare_links: bool = True
+    marks_addresses: bool = False
+    has_tokens: bool = False
     schemes: tuple[str, ...] = ("",)
     stars_are_bold: bool = False
     quotes_nest: bool = True
@@ -105,9 +123,8 @@ class InlineLayout:
 
     def _style(self, token: Token) -> str | None:
         kind = _STYLES.get(token.type)
-        if kind == "italic" and token.markup == "*" and self._dialect_style.stars_are_bold:
-            return "italic" if "bold" in self._shown else "bold"
-        return kind
+        is_star = kind == "italic" and token.markup == "*"
+        return "star" if is_star and self._dialect_style.stars_are_bold else kind
 
     def _open(self, kind: str | None, value: str = "") -> None:
         """Open a style; a style within itself shows nothing."""
@@ -127,25 +144,41 @@ class InlineLayout:
         for index, line in enumerate(text.split("\n")):
             if index:
                 self._break(LINE)
-            for words, is_file in self._find_files(line):
-                if is_file:
-                    self._events += [OpenMark(StyleMark("code")), TextRun(words), CloseMark()]
+            for words, mark in self._find_addresses(line):
+                if mark:
+                    self._events += [OpenMark(mark), TextRun(words), CloseMark()]
                 else:
                     self._events.append(
                         TextRun(self._dialect_style.spell(words, self._is_new_line))
                     )
                 self._is_new_line = False
 
-    def _find_files(self, line: str) -> Iterator[tuple[str, bool]]:
+    def _find_addresses(self, line: str) -> Iterator[tuple[str, StyleMark | None]]:
+        start = 0
+        if self._dialect_style.marks_addresses and not self._href:
+            for found in _ADDRESS.finditer(line):
+                if len(found[0]) > _MAX_ADDRESS_CHARS:
+                    continue
+                yield from self._find_files(line[start : found.start()])
+                # A bracket that the address opens is its own.
+                end = found.end() + (line[found.end() :][:1] == ")" and _opens_bracket(found[0]))
+                words = line[found.start() : end]
+                scheme = "" if found["url"] else "mailto:" if found["mail"] else "http://"
+                has_scheme = words.lower().startswith("mailto:")
+                yield words, StyleMark("link", words if has_scheme else scheme + words)
+                start = end
+        yield from self._find_files(line[start:])
+
+    def _find_files(self, line: str) -> Iterator[tuple[str, StyleMark | None]]:
         start = 0
         if self._dialect_style.names_files and not self._href:
             for found in _FILE.finditer(line):
                 if start < found.start():
-                    yield line[start : found.start()], False
-                yield found[0], True
+                    yield line[start : found.start()], None
+                yield found[0], StyleMark("code")
                 start = found.end()
         if start < len(line):
-            yield line[start:], False
+            yield line[start:], None
 
     def _break(self, level: Level) -> None:
         self._events.append(LineBreak(level, self.newline))
@@ -192,6 +225,13 @@ class InlineLayout:
         href, label, is_marked = self._href, "".join(self._label), self._styles[-1] is not None
         self._href = ""
         address = href.removeprefix("mailto:")
+        if token.info == "auto" and self._dialect_style.has_tokens and "@" not in label[:1]:
+            self._close()
+            del self._events[self._label_start - is_marked :]
+            self._events.append(
+                TextRun(f"<{self._dialect_style.spell(label, self._is_new_line)}>", is_whole=True)
+            )
+            return
         is_bare = token.info == "auto" or label in {"", href, address}
         if is_bare and (self._dialect_style.has_bare_links or not is_marked):
             self._close()

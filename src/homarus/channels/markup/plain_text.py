@@ -10,7 +10,7 @@ from homarus.core.channel_traits import Dialect
 
 _TAG = re.compile(r"<[^<>]*>")
 _IRC_FORMAT = re.compile(r"\x03\d{0,2}(?:,\d{1,2})?|[\x00-\x1f]")
-_SLACK_LINK = re.compile(r"<[^<>|]*\|([^<>]*)>")
+_SLACK_LINK = re.compile(r"<[^<>|]*\|([^<>]*)>|<(https?://[^<>|]*)>")
 _BLOCKS: Final = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "pre", "table"})
 _LINES: Final = frozenset({"li", "tr", "br", "hr", "blockquote"})
 
@@ -21,7 +21,7 @@ def _telegram_words(html: str) -> str:
 
 
 def _slack_words(text: str) -> str:
-    return unescape(_SLACK_LINK.sub(r"\1", text))
+    return unescape(_SLACK_LINK.sub(r"\1\2", text))
 
 
 def _irc_words(text: str) -> str:

@@ -58,7 +58,7 @@ StreamItem: TypeAlias = TextRun | OpenMark | CloseMark | LineBreak
 
 VERBATIM: Final = frozenset({"pre", "code"})
 # Inline marks. The others are blocks.
-INLINE: Final = frozenset({"bold", "italic", "strike", "spoiler", "code", "link"})
+INLINE: Final = frozenset({"bold", "star", "italic", "strike", "spoiler", "code", "link"})
 
 
 def unchanged(text: str) -> str:

@@ -15,8 +15,21 @@ _NO_WIDTH = "\u200b"
 _QUOTE: Final = "> "
 
 
+# A mention of one person, a link to a channel, an address with its label: Slack's own markup. What
+# calls a group (`<!here>`, `<!subteam^S1>`) is text.
+_SLACK_TOKEN = re.compile(
+    r"<((?:@[UW]|#[CG])[A-Z0-9]{1,20}(?:\|[^<>|`\n]{0,80})?"
+    r"|(?:https?://|mailto:|tel:)[^\s<>|`]{1,2048}(?:\|[^<>|`\n]{1,500})?)>"
+)
+
+
 def _escape_slack(text: str) -> str:
-    return escape(text, quote=False)
+    if "<" not in text:
+        return escape(text, quote=False)
+    pieces = _SLACK_TOKEN.split(text)
+    escaped = [escape(piece, quote=False) for piece in pieces]
+    escaped[1::2] = [f"<{token}>" for token in escaped[1::2]]
+    return "".join(escaped)
 
 
 _SLACK_CALL = re.compile(r"@(?=everyone|here|channel)", re.IGNORECASE)
@@ -52,6 +65,7 @@ def _mark_ticked(code: str) -> StyleMark | None:
 SLACK_STYLE: Final = DialectStyle(
     has_links=True,
     has_bare_links=False,
+    has_tokens=True,
     code_stands_apart=True,
     spell_code=_spell_fenced,
     spell=_spell_slack,
@@ -86,7 +100,7 @@ WHATSAPP_STYLE: Final = DialectStyle(
     code=_mark_ticked,
 )
 WHATSAPP: Final = DialectSyntax(
-    marks=_STARS | {"link": ("[", "]({})")},
+    marks=_STARS | {"star": ("*", "*"), "link": ("[", "]({})")},
     quote=_QUOTE,
     by_line=True,
 )
