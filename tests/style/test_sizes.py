@@ -12,27 +12,28 @@ from tests.style.rules import ROOT, SRC
 FILE_LINES, FILE_LINES_P95 = 800, 500
 FUNCTION_LINES, FUNCTION_LINES_P95 = 80, 45
 # app.py has one keyword argument a line, in five Services.
-SMALL_FILES = {"agent/loop.py": 300, "app.py": 340}
+SMALL_FILES = {"agent/loop.py": 300, "app.py": 350}
 
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
-    "": 470,
-    "agent": 9_700,
+    "": 500,
+    "agent": 10_900,
     "channels": 11_500,
-    "cli": 11_400,
-    "gateway": 13_400,
-    "config": 6_300,
-    "core": 3_300,
-    "memory": 11_000,
+    "cli": 11_600,
+    "gateway": 13_600,
+    "config": 7_500,
+    "core": 3_450,
+    "importing": 2_100,
+    "memory": 11_200,
     "net": 800,
     "plugins": 700,
     "policy": 1_000,
     "providers": 11_400,
-    "sessions": 4_500,
+    "sessions": 4_850,
     "skills": 200,
-    "store": 6_600,
+    "store": 7_500,
     "testing": 5_200,
-    "tools": 3_600,
+    "tools": 3_750,
 }
 
 SOURCES = {str(p.relative_to(SRC)): p.read_text(encoding="utf-8") for p in rules.modules(SRC)}
