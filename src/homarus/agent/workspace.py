@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -209,7 +208,7 @@ def _backup_advice(workspace: Path) -> Advice:
 
 
 def _template(name: str) -> str:
-    return (files("homarus.agent") / "templates" / name).read_text(encoding="utf-8")
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
 
 
 def _create_file(path: Path, text: str) -> bool:

@@ -10,6 +10,7 @@ import click
 from homarus import __version__
 from homarus.cli.command_group import CommandGroup, examples
 from homarus.core.errors import HomarusError
+from homarus.core.unused_imports import leave_out_unused
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -72,6 +73,7 @@ class LazyGroup(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        leave_out_unused()
         module = import_module(f"homarus.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command

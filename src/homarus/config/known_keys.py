@@ -7,7 +7,7 @@ yet. The list is read on first use.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 
 from homarus.config.json5_document import KeyPath, PathStep, Value
 from homarus.config.legacy_keys import find_new_place
@@ -159,7 +159,7 @@ class _KeyListLines:
         self._own = own
 
     def __iter__(self) -> Iterator[str]:
-        with (files("homarus.config") / "original_keys.txt").open(encoding="utf-8") as lines:
+        with Path(__file__).with_name("original_keys.txt").open(encoding="utf-8") as lines:
             yield from lines
         yield from self._own
 

@@ -8,7 +8,7 @@ with the first request that is not for a WebSocket.
 import asyncio
 from collections.abc import Iterable
 from hashlib import sha256
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from homarus.gateway.origin_policy import RequestBlockedError, RequestInfo
 from homarus.gateway.server import Gateway, memory_bytes
 
+_STATIC: Final = Path(__file__).parent / "static"
 _TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 _PAGE_PATHS: Final = ("/", "/chat")  # the addresses of the page in OpenClaw's links
 _HEADERS: Final = {
@@ -111,7 +112,7 @@ class HttpRoutes:
     async def _page(self, request: Request) -> Response:
         path = request.url.path
         name = "index.html" if path in _PAGE_PATHS else path.lstrip("/")
-        data = files("homarus.gateway").joinpath("static", name).read_bytes()
+        data = (_STATIC / name).read_bytes()
         # `no-cache`: a browser asks each time, so that an update of the gateway is seen at once.
         tag = f'"{sha256(data).hexdigest()[:16]}"'
         headers = {**_HEADERS, "Cache-Control": "no-cache", "ETag": tag, "Vary": "Accept-Encoding"}
@@ -145,7 +146,7 @@ class HttpRoutes:
 
 def page_files() -> list[str]:
     """Return the files of the page that may be requested."""
-    folder = files("homarus.gateway").joinpath("static")
+    folder = _STATIC
     if not folder.is_dir():
         return []
     return sorted(f.name for f in folder.iterdir() if f.name.rpartition(".")[2] in _TYPES)

@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from homarus.core.errors import UnknownNameError, UserError
@@ -29,7 +30,6 @@ from homarus.core.text import closest_names
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-    from importlib.resources.abc import Traversable
 
 ModuleT = TypeVar("ModuleT")
 
@@ -55,10 +55,12 @@ class BackendKind(Generic[ModuleT]):
         """Return whether there is a backend of this name, without importing it."""
         if not self._is_name(name):
             return False
-        from importlib.resources import files
-
-        package, module = files(self.package), name.replace("-", "_")
-        own = any(self._is_own(package / file) for file in (f"{module}.py", module))
+        module = name.replace("-", "_")
+        own = any(
+            self._is_own(folder / file)
+            for folder in self._folders()
+            for file in (f"{module}.py", module)
+        )
         return own or any(entry.name == name for entry in self._entries())
 
     def find(self, name: str) -> ModuleT | None:
@@ -84,14 +86,15 @@ class BackendKind(Generic[ModuleT]):
         return re.fullmatch(self.name_pattern, name) is not None
 
     def _own_names(self) -> Iterator[str]:
-        from importlib.resources import files
-
-        for file in files(self.package).iterdir():
+        for file in (file for folder in self._folders() for file in folder.iterdir()):
             name = file.name.removesuffix(".py").replace("_", "-")
             if self._is_name(name) and self._is_own(file):
                 yield name
 
-    def _is_own(self, file: "Traversable") -> bool:
+    def _folders(self) -> list[Path]:
+        return [Path(folder) for folder in import_module(self.package).__path__]
+
+    def _is_own(self, file: Path) -> bool:
         """Return whether a file or folder of the package is a backend, by its source text."""
         source = file / "__init__.py" if file.is_dir() else file
         if not source.name.endswith(".py") or not source.is_file():

@@ -7,7 +7,6 @@ a budget.
 
 import asyncio
 import contextlib
-import glob
 import logging
 import os
 import re
@@ -212,7 +211,8 @@ def _rotate(index: Path, max_bytes: int, now_ms: int) -> bool:
     except OSError:
         return False
     copies = sorted(
-        index.parent.glob(f"{glob.escape(index.name)}.bak.*"), key=lambda path: path.stat().st_mtime
+        (path for path in index.parent.iterdir() if path.name.startswith(f"{index.name}.bak.")),
+        key=lambda path: path.stat().st_mtime,
     )
     _remove(index.parent, [copy.name for copy in copies[:-BACKUPS]])
     return True
