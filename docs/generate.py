@@ -487,8 +487,9 @@ def errors_page() -> str:
         "# Errors\n\n"
         "A command that fails prints what happened and what to do, and never a traceback. With\n"
         '`--json` it prints `{"ok": false, "error": {"type": "cli_error", "code", "message",\n'
-        '"fix"}}`. Beside these codes there are `user.usage` (a wrong option, exit 2) and\n'
-        "`system` (the operating system refused, exit 1).\n\n"
+        '"fix"}}`; a run of `agent` that failed adds its `runId` and `result`. Beside\n'
+        "these codes there are `user.usage` (a wrong option, exit 2) and `system`\n"
+        "(the operating system refused, exit 1).\n\n"
         + _table(("code", "class", "meaning", "exit"), rows)
     )
 

@@ -118,6 +118,15 @@ def test_agent_refused_key_is_reported_without_key(home: Home, model_url: str) -
     assert done.status == 1 and "key" in done.err and "sk-test" not in done.err + done.out
 
 
+def test_agent_failed_run_prints_its_result_as_json(home: Home, model_url: str) -> None:
+    home.use_model(model_url)
+    done = home.run("agent", "--message", "MOCK:fail:400", "--json")
+    assert (done.status, done.json["ok"]) == (1, False)
+    result = done.json["result"]
+    assert result["payloads"][-1]["isError"] is True
+    assert result["meta"]["error"]["kind"] == "provider.bad_request"
+
+
 def test_agent_missing_key_names_variable(home: Home) -> None:
     home.configure({"agents": {"defaults": {"model": "openai/gpt-5.2"}}})
     done = home.run("agent", "--message", "hi")

@@ -82,6 +82,7 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         checked = check_models(paths, examined.config, examined.env, probe=probe)
         findings += [DoctorFinding(*finding) for finding in checked]
         findings += _restrictions(examined.config)
+        findings += _channels(examined.config)
         findings += _tls(paths, examined.config)
         unused = find_unused(examined.config, examined.raw, paths)
         findings += [DoctorFinding("not built", "note", text) for text in unused]
@@ -259,6 +260,23 @@ def _restrictions(config: Config) -> Iterator[DoctorFinding]:
             yield DoctorFinding(f"agent {agent}", "bad", text, "set sandbox.mode to off")
         for error in tool_list_refusals(config, agent):
             yield DoctorFinding(f"agent {agent}", "bad", error.message, error.fix)
+
+
+def _channels(config: Config) -> Iterator[DoctorFinding]:
+    """Return the enabled accounts that do not start, because their channel refuses a setting."""
+    if not config.channels:
+        return
+    from homarus.channels.registry import available_channels, load_channel
+    from homarus.config.channels import account_names, account_settings, merged_section
+
+    for channel in sorted(config.channels.keys() & {*available_channels()}):
+        for account in account_names(config, channel):
+            if merged_section(config.channels, channel, account).get("enabled") is False:
+                continue
+            try:
+                account_settings(config, channel, account, load_channel(channel).Settings)
+            except HomarusError as exc:
+                yield DoctorFinding(f"channel {channel}:{account}", "bad", exc.message, exc.fix)
 
 
 def _state(paths: Paths, *, fix: bool) -> Iterator[DoctorFinding]:

@@ -138,7 +138,7 @@ def run() -> NoReturn:
             sys.exit(answer_shell())
         status = group.main(prog_name="homarus", standalone_mode=False)
     except HomarusError as exc:
-        fail(exc.message, fix=exc.fix, code=exc.code, status=exc.exit_status)
+        fail(exc.message, fix=exc.fix, code=exc.code, status=exc.exit_status, payload=exc.payload)
     except click.UsageError as exc:
         message, fix = describe_usage_error(exc)
         fail(message, fix=fix, code="user.usage", status=2)
@@ -175,13 +175,18 @@ def _typed_command() -> str:
     return f"homarus {typed}".rstrip()
 
 
-def fail(message: str, *, fix: str, code: str, status: int) -> NoReturn:
-    """Print one message: on stderr for people, or one JSON object on stdout with `--json`."""
+def fail(message: str, *, fix: str, code: str, status: int, payload: object = None) -> NoReturn:
+    """Print one message: on stderr for people, or one JSON object on stdout with `--json`.
+
+    The object has the run's id and result of `payload`, the payload of a failed run.
+    """
     if "--json" in sys.argv:
         import json
 
         error = {"type": "cli_error", "code": code, "message": message, "fix": fix}
-        click.echo(json.dumps({"ok": False, "error": error}, ensure_ascii=False))
+        run = payload if isinstance(payload, dict) else {}
+        shown = {name: run[name] for name in ("runId", "result") if name in run}
+        click.echo(json.dumps({"ok": False, "error": error, **shown}, ensure_ascii=False))
     else:
         click.echo(f"homarus: {message}", err=True)
         if fix:

@@ -45,6 +45,7 @@ from homarus.core.message import (
     ToolResult,
     Usage,
 )
+from homarus.core.session_keys import global_key
 from homarus.core.tasks import task_group
 from homarus.gateway.device_records import describe_pending
 from homarus.process import open_app
@@ -216,11 +217,12 @@ class LocalSessionClient:
             return ChatAnswer("", aborted=True)  # it was queued, and the queue was stopped
         await asyncio.sleep(0)  # so that the run's last event is shown before the answer
         is_merged = outcome.run_id != record.id
-        if outcome.error and not is_merged:
-            raise outcome.error
         from homarus.agent.reply.payloads import encode_result
 
         is_aborted, payload = outcome.status == "aborted", encode_result(outcome.run_id, outcome)
+        if outcome.error and not is_merged:
+            outcome.error.payload = payload
+            raise outcome.error
         meta = payload["result"]["meta"]
         meta["agentMeta"]["sessionKey"] = outcome.session_key
         meta.setdefault("attempts", [])
@@ -355,7 +357,9 @@ class GatewaySessionClient:
         result.setdefault("meta", {}).setdefault("attempts", [])
         payloads = result.get("payloads") or ()
         if isinstance(error := result["meta"].get("error"), dict):
-            raise UnavailableError(str(error.get("message") or "the run failed"))
+            failure = UnavailableError(str(error.get("message") or "the run failed"))
+            failure.payload = response
+            raise failure
         text = "\n".join(str(payload.get("text") or "") for payload in payloads)
         return ChatAnswer(text, bool((result.get("meta") or {}).get("aborted")), payload=response)
 
@@ -375,7 +379,7 @@ class GatewaySessionClient:
             return await run.answer
 
     async def status(self) -> SessionStatus:
-        listed = await self._call("sessions.list", {"search": self._key})
+        listed = await self._call("sessions.list", {"search": self._key, "includeGlobal": True})
         rows = [row for row in listed["sessions"] if row["key"] == self._key]
         row = {**listed["defaults"], **(rows[0] if rows else {})}
         history = await self._call("chat.history", {"sessionKey": self._key, "limit": 1000})
@@ -414,7 +418,7 @@ class GatewaySessionClient:
     async def _start_usage(self) -> None:
         """Before a message is sent: learn whether usage is shown, and what was spent so far."""
         if not self._knows_usage:
-            listed = await self._call("sessions.list", {"search": self._key})
+            listed = await self._call("sessions.list", {"search": self._key, "includeGlobal": True})
             rows = [row for row in listed["sessions"] if row["key"] == self._key]
             self._usage_display = rows[0].get("responseUsage") if rows else None
             self._knows_usage, self._spent = True, None
@@ -520,13 +524,16 @@ class GatewaySessionClient:
 
 async def _resolve_key(client: "GatewayClient", key: str | None, agent: str | None) -> str:
     """Return the session key as the gateway stores it."""
-    if key is None and agent is None:
-        snapshot = client.hello.get("snapshot")
-        defaults = snapshot.get("sessionDefaults") if isinstance(snapshot, dict) else None
-        if isinstance(defaults, dict) and defaults.get("mainSessionKey"):
-            return str(defaults["mainSessionKey"])
+    snapshot = client.hello.get("snapshot")
+    defaults = snapshot.get("sessionDefaults") if isinstance(snapshot, dict) else None
+    if not isinstance(defaults, dict):
+        defaults = {}
+    if key is None and agent is None and defaults.get("mainSessionKey"):
+        return str(defaults["mainSessionKey"])
     name = key or "main"
-    if agent and not name.startswith("agent:"):
+    if agent and name == "main" and defaults.get("scope") == "global":
+        name = global_key(agent)
+    elif agent and not name.startswith("agent:"):
         name = f"agent:{agent}:{name}"
     history = await client.call("chat.history", {"sessionKey": name, "limit": 1})
     return str(history["sessionKey"]) if isinstance(history, dict) else name

@@ -63,7 +63,7 @@ async def _rows(
         since_ms = now_ms - minutes * 60_000 if minutes else 0
         records = await read_records(Paths.find(os.environ), agent, since_ms)
         return [_row_of_record(record, now_ms) for record in records]
-    params = {"agentId": agent, "activeMinutes": minutes, "limit": 10_000}
+    params = {"agentId": agent, "activeMinutes": minutes, "limit": 10_000, "includeGlobal": True}
     async with open_gateway(gateway) as client:
         answer = await client.call(
             "sessions.list", {k: v for k, v in params.items() if v is not None}

@@ -50,7 +50,7 @@ The message says what happened and to what, `fix` what to do about it.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class HomarusError(Exception):
@@ -58,6 +58,7 @@ class HomarusError(Exception):
 
     code: ClassVar[str] = "internal"
     exit_status: int = 1
+    payload: Any = None  # the result of the run that failed, as the method `agent` returns it
 
     def __init__(self, message: str, *, fix: str = "") -> None:
         super().__init__(message)

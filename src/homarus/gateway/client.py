@@ -130,7 +130,9 @@ class GatewayClient:
         finally:
             del self._pending[request_id]
         if not response.get("ok"):
-            raise _error(response.get("error"))
+            error = _error(response.get("error"))
+            error.payload = response.get("payload")
+            raise error
         return response.get("payload")
 
     async def events(self) -> AsyncIterator[tuple[str, Json]]:

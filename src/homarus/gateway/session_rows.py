@@ -6,7 +6,7 @@ from homarus.config.agent_settings import default_agent_id, resolve_agent_settin
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.session_keys import channel_of, main_key
+from homarus.core.session_keys import GLOBAL_KEY, channel_of, global_key, main_key
 from homarus.gateway.params import MAX_INT
 from homarus.gateway.services import GatewayServices
 from homarus.sessions.chat_fields import display_name
@@ -57,8 +57,8 @@ def index_path(services: GatewayServices, agent: str) -> str:
 
 def row_kind(record: SessionRecord) -> str:
     """Return the kind of a session."""
-    if record.key in {"global", "unknown"}:
-        return record.key
+    if record.key in {"unknown", GLOBAL_KEY, global_key(record.agent)}:
+        return record.key.rpartition(":")[2]
     marks = record.key.split(":")
     is_group = record.data.get("chatType") in {"group", "channel"}
     return "group" if is_group or {"group", "channel"} & {*marks} else "direct"

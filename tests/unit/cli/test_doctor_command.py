@@ -50,6 +50,15 @@ def test_doctor_names_settings_without_effect_only_if_set(home: Path) -> None:
     assert "talk" not in done.output
 
 
+def test_doctor_names_accounts_whose_settings_are_refused(home: Path) -> None:
+    bot = {"enabled": True, "botToken": "1:x", "webhookHost": "bad host"}
+    done = run(home, {**WORKING, "channels": {"telegram": bot}})
+    assert done.exit_code == 1
+    assert "✗ channel telegram:default: " in done.output and "webhookHost" in done.output
+    unused = {"telegram": {**bot, "enabled": False}, "discord": {"token": "x"}}
+    assert run(home, {**WORKING, "channels": unused}).exit_code == 0
+
+
 def test_doctor_all_shows_every_check(home: Path) -> None:
     shown = run(home, WORKING, "--all").output
     for text in ("✓ config: ", "✓ agent main: ", "· model: x/m", "✓ disk: "):

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from homarus.cli.session_client import GatewaySessionClient
+from homarus.cli.session_client import GatewaySessionClient, _resolve_key
 from homarus.core.errors import UnavailableError, UserError
 from homarus.core.event import ToolEnded
 from homarus.core.message import Text, ToolResult
@@ -134,3 +134,46 @@ async def test_failed_call_is_shown_with_the_reason_in_the_history(
         session = GatewaySessionClient(cast("GatewayClient", link), group, KEY)
         shown = await session._with_reason(ended, 2_000)
     assert shown.result.text == reason and shown.result.is_error
+
+
+class GlobalScopeGateway:
+    """A gateway with `session.scope: global` that resolves every key to itself."""
+
+    def __init__(self) -> None:
+        defaults = {"mainSessionKey": "global", "scope": "global"}
+        self.hello = {"snapshot": {"sessionDefaults": defaults}}
+
+    async def call(self, _method: str, params: Any = None, **_options: object) -> Any:
+        return {"sessionKey": params["sessionKey"]}
+
+
+@pytest.mark.parametrize(
+    ("key", "agent", "expected"),
+    [
+        (None, None, "global"),
+        (None, "main", "global"),
+        ("main", "work", "agent:work:global"),
+        ("notes", "work", "agent:work:notes"),
+        ("agent:main:main", None, "agent:main:main"),
+    ],
+)
+async def test_named_agent_of_global_scope_has_its_only_session(
+    key: str | None, agent: str | None, expected: str
+) -> None:
+    gateway = cast("GatewayClient", GlobalScopeGateway())
+    assert await _resolve_key(gateway, key, agent) == expected
+
+
+async def test_failed_run_raises_an_error_with_its_result() -> None:
+    result = {"payloads": [], "meta": {"error": {"kind": "image_size", "message": "too large"}}}
+
+    class FailingGateway:
+        async def call(self, _method: str, params: Any = None, **_options: object) -> Any:
+            session._runs[params["idempotencyKey"]].shown.set()
+            return {"runId": "r1", "status": "ok", "result": result}
+
+    async with asyncio.TaskGroup() as group:
+        session = GatewaySessionClient(cast("GatewayClient", FailingGateway()), group, KEY)
+        with pytest.raises(UnavailableError, match="too large") as caught:
+            await session.run("hello")
+    assert caught.value.payload["result"] == result

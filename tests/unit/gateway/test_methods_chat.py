@@ -18,7 +18,7 @@ from homarus.sessions.transcript import message_draft
 from homarus.store.base import TranscriptEntry, TranscriptHeader
 from homarus.testing.fakes import Hang
 from homarus.testing.memory_store import MemoryStore
-from tests.unit.gateway.app_harness import answer, run
+from tests.unit.gateway.app_harness import CONFIG, answer, run
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 20).decode()
 
@@ -386,6 +386,16 @@ async def test_chat_history_reads_only_end_of_transcript() -> None:
         async with store.transaction() as unit:
             unit.set_leaf("s1", f"{10:08x}")  # back to the beginning
         assert [e.id for e in await newest_path(store, "s1", 5)][-1] == f"{10:08x}"
+
+
+async def test_chat_history_has_thinking_level_of_session_model(tmp_path: Path) -> None:
+    provider = CONFIG["models"]["providers"]["mock"]
+    thinker = {"id": "thinker", "name": "T", "contextWindow": 9_000, "reasoning": True}
+    providers = {"mock": {**provider, "models": [*provider["models"], thinker]}}
+    async with run(tmp_path, config={**CONFIG, "models": {"providers": providers}}) as it:
+        await it.ask("sessions.patch", key="main", model="mock/thinker")
+        assert (await it.ask("chat.history", sessionKey="main"))["thinkingLevel"] == "low"
+        assert (await it.ask("chat.history", sessionKey="other"))["thinkingLevel"] == "off"
 
 
 async def test_chat_history_of_unknown_session_is_empty(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from homarus.core.errors import HomarusError, InvalidRequestError
 from homarus.core.message import Message, Text, ToolCall, ToolResult, user_message
-from homarus.gateway.session_rows import SessionDefaults, session_row, status_row
+from homarus.gateway.session_rows import SessionDefaults, row_kind, session_row, status_row
 from homarus.store.base import SessionRecord
 from homarus.testing.fakes import Hang
 from tests.unit.gateway.app_harness import Harness, answer, run
@@ -109,6 +109,20 @@ def test_session_row_accepts_any_stored_record(data: dict[str, Any]) -> None:
         assert len(json.dumps(shown, allow_nan=False)) < 3_000
         assert (shown["model"], shown["contextTokens"]) == ("mock-1", 100)
         assert shown["totalTokensFresh"] is False
+
+
+@pytest.mark.parametrize(
+    ("key", "agent", "kind"),
+    [
+        ("global", "main", "global"),
+        ("agent:work:global", "work", "global"),
+        ("unknown", "main", "unknown"),
+        ("agent:work:main", "work", "direct"),
+        ("agent:work:telegram:group:-1", "work", "group"),
+    ],
+)
+def test_session_row_kind_follows_the_key(key: str, agent: str, kind: str) -> None:
+    assert row_kind(SessionRecord(key, agent, "i", 5)) == kind
 
 
 def test_session_row_shows_context_usage() -> None:

@@ -3,13 +3,14 @@
 import asyncio
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from homarus.agent.commands.catalog import ParsedCommand, is_abort_request_text, parse_command
-from homarus.core.errors import InvalidRequestError
+from homarus.core.errors import InvalidRequestError, UserError
 from homarus.core.message import Image, Json
 from homarus.core.session_keys import agent_id_of
 from homarus.gateway.attachments import decode_image, max_image_bytes, read_images
@@ -163,7 +164,7 @@ async def history(call: MethodCall, params: ChatHistoryParams) -> Json:
         if params.text_chars:
             shown["hasMore"] = has_older(path, messages)
     data = record.data if record else {}
-    shown["thinkingLevel"] = await _thinking(call, key, data.get("thinkingLevel"))
+    shown["thinkingLevel"] = await _thinking(call, key, data)
     if isinstance(verbose := data.get("verboseLevel"), str):
         shown["verboseLevel"] = verbose
     is_newest = call.caller.protocol >= NEWEST_PROTOCOL
@@ -223,14 +224,17 @@ def _read_media(call: MethodCall, key: str, path: str) -> Image | None:
         return None
 
 
-async def _thinking(call: MethodCall, key: str, chosen: Json) -> str:
-    """Return the thinking level that a run would use."""
+async def _thinking(call: MethodCall, key: str, data: Mapping[str, Json]) -> str:
+    """Return the thinking level that a run would use, with the model of the session."""
+    agent, config = agent_id_of(key), call.services.loaded.config
+    chosen = data.get("thinkingLevel") or config.agents.defaults.thinking_default
     if isinstance(chosen, str):
         return chosen
-    agent, config = agent_id_of(key), call.services.loaded.config
-    if config.agents.defaults.thinking_default:
-        return config.agents.defaults.thinking_default
-    return "low" if (await resolve_session_defaults(call.services, agent)).reasoning else "off"
+    ref = f"{data.get('providerOverride')}/{data.get('modelOverride')}"
+    try:
+        return call.services.models.check(ref).default_thinking
+    except UserError:  # it has no model of its own, or one that is no longer there
+        return "low" if (await resolve_session_defaults(call.services, agent)).reasoning else "off"
 
 
 class ChatAbortParams(Params):

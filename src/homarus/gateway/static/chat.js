@@ -477,7 +477,7 @@ function setSession(key) {
 
 async function showSessions() {
   try {
-    const asked = { limit: SESSIONS, includeDerivedTitles: true };
+    const asked = { limit: SESSIONS, includeDerivedTitles: true, includeGlobal: true };
     const { sessions = [] } = await wire.call('sessions.list', asked);
     const names = new Map([[session, session]]);
     if (defaults.mainSessionKey) names.set(defaults.mainSessionKey, 'Main');
