@@ -150,7 +150,7 @@ def resolve_session_reset_policy(ask: Json) -> Json:
         ),
     )
     own = _rule(ask["resetOverride"]) if ask.get("resetOverride") is not None else None
-    found = reset.reset_policy(config, ask["resetType"], own=own)
+    found = reset.reset_policy(config, get(ask, "resetType", "direct"), own=own)
     return {"mode": found.mode, "atHour": found.at_hour, "idleMinutes": found.idle_minutes}
 
 

@@ -486,7 +486,7 @@ TABLE: dict[str, Adapter] = {
     "markdown_to_slack_mrkdwn": lambda text: markup.render(text, "slack", "off"),
     "markdown_to_signal_text": _signal,
     "markdown_to_whatsapp": lambda text: markup.render(text, "whatsapp", "off"),
-    "convert_markdown_tables": markup.convert_tables,
+    "convert_markdown_tables": lambda text, mode=None: markup.convert_tables(text, mode or "off"),
     # block_chunker
     "block_chunker": _chunker,
     # heartbeat_and_silent_tokens

@@ -16,6 +16,7 @@ _PROVIDERS = {
     "opencode-zen": "opencode",
 }
 _CLAUDE = re.compile(r"(opus|sonnet|haiku)-([0-9])[.-]([0-9])")
+_GEMINI_PREVIEWS = frozenset({"gemini-3-pro", "gemini-3-flash"})  # only exist as previews
 # Used when their target is listed in `agents.defaults.models` without an alias.
 _DEFAULT_ALIASES = {
     "opus": "anthropic/claude-opus-4-6",
@@ -55,6 +56,8 @@ def parse_model_ref(text: str, default_provider: str) -> ModelRef | None:
         return None
     if provider == "anthropic" and (short := _CLAUDE.fullmatch(model.lower())):
         model = "claude-{}-{}-{}".format(*short.groups())
+    elif provider == "google" and model in _GEMINI_PREVIEWS:
+        model += "-preview"
     return ModelRef(provider, model)
 
 

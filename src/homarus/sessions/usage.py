@@ -105,7 +105,9 @@ class UsageSummary:
 def last_prompt_tokens(data: Mapping[str, Json] | None) -> int | None:
     """Return the recorded size of a session's last prompt; None when it is outdated."""
     total = data.get("totalTokens") if data else None
-    if not isinstance(total, int) or (data and data.get("totalTokensFresh") is False):
+    if not isinstance(total, int) or total < 0:
+        return None
+    if data and data.get("totalTokensFresh") is False:
         return None
     return total
 

@@ -49,6 +49,8 @@ def test_normalize_provider_id_matches_the_vectors(args: list[str], expected: st
         ("openai/", None),
         ("/", None),
         ("  ", None),
+        ("google/gemini-3-pro", "google/gemini-3-pro-preview"),
+        ("openrouter/gemini-3-pro", "openrouter/gemini-3-pro"),
     ],
 )
 def test_parse_model_ref_accepts_other_notations(text: str, ref: str | None) -> None:

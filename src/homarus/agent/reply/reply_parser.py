@@ -150,7 +150,8 @@ def _split_payload(payload: str) -> tuple[tuple[str, ...], str]:
     path = _path(_trim_brackets(payload))
     if len(found) < min(len(names), 2) and not _URL.match(path) and _is_media(path):
         return (path,), ""
-    rest = [part for part, name in zip(payload.split(), names, strict=True) if name not in found]
+    known = set(found)
+    rest = [part for part, name in zip(payload.split(), names, strict=True) if name not in known]
     return (found, " ".join(rest)) if found else ((), payload)
 
 

@@ -84,7 +84,7 @@ def signal(text: str, tables: Tables | None = None) -> SignalText:
     return SignalText(messages[0].text, tuple(SignalStyle(*style) for style in styles))
 
 
-def convert_tables(text: str, tables: Tables) -> str:
+def convert_tables(text: str, tables: Tables = "off") -> str:
     """Replace the tables of a markdown text by code blocks or bullets."""
     if tables == "off" or "|" not in text:
         return text
