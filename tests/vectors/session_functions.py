@@ -139,7 +139,9 @@ def _rule(given: Json) -> schema.ResetConfig:
 
 def resolve_session_reset_policy(ask: Json) -> Json:
     given = get(ask, "sessionCfg", {})
-    by_type: Json = {kind: _rule(rule) for kind, rule in get(given, "resetByType", {}).items()}
+    by_type: Json = {
+        kind: _rule(rule) for kind, rule in get(given, "resetByType", {}).items() if rule
+    }
     config = schema.SessionConfig.model_construct(
         idle_minutes=given.get("idleMinutes"),
         reset=_rule(given["reset"]) if given.get("reset") is not None else None,

@@ -202,9 +202,16 @@ def _ack(text: str | None = None, options: Json = None) -> Json:
     found = silent_reply.strip_heartbeat_token(
         text,
         heartbeat=get(options, "mode", "message") == "heartbeat",
-        max_chars=int(get(options, "maxAckChars", OPENCLAW_ACK_MAX_CHARS)),
+        max_chars=_ack_chars(get(options, "maxAckChars", OPENCLAW_ACK_MAX_CHARS)),
     )
     return {"shouldSkip": found.skip, "text": found.text, "didStrip": found.found}
+
+
+def _ack_chars(value: Json) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return OPENCLAW_ACK_MAX_CHARS
 
 
 def _typing_mode(ask: Json) -> Json:
@@ -313,8 +320,8 @@ def _of_any(function: Callable[[str | None], Json]) -> Adapter:
     return lambda value=None: function(value if isinstance(value, str) else None)
 
 
-def _model_ref(text: str, default: str) -> Json:
-    found = model_refs.parse_model_ref(text, default)
+def _model_ref(text: str, default: str | None = None) -> Json:
+    found = model_refs.parse_model_ref(text, default or "")
     return found and {"provider": found.provider, "model": found.model}
 
 
@@ -396,6 +403,10 @@ def _merged_hits(ask: Json) -> Json:
         get(decay, "halfLifeDays", 30.0) if decay.get("enabled") else 0.0,
     )
     vector, keyword = ([_hit(one) for one in ask[side]] for side in ("vector", "keyword"))
+    hits = hybrid_scoring.merge(vector, keyword, weights, get(ask, "nowMs", 0))
+    mmr = get(ask, "mmr", {})
+    if get(mmr, "enabled", False):
+        hits = hybrid_scoring.diversify_hits(hits, get(mmr, "lambda", 0.7))
     return [
         {
             "path": hit.path,
@@ -405,7 +416,7 @@ def _merged_hits(ask: Json) -> Json:
             "snippet": hit.snippet,
             "source": hit.source,
         }
-        for hit in hybrid_scoring.merge(vector, keyword, weights, ask.get("nowMs", 0))
+        for hit in hits
     ]
 
 

@@ -43,7 +43,7 @@ CHANNELS: Final[BackendKind[ChannelModule]] = BackendKind(
 # The services that OpenClaw configurations and clients name and that have no adapter here.
 _SERVICES: Final[dict[str, ChannelTraits]] = {
     "bluebubbles": ChannelTraits("BlueBubbles", has_caseless_ids=True, has_phone_ids=True),
-    "discord": ChannelTraits("Discord", "discord", has_named_rooms=True),
+    "discord": ChannelTraits("Discord", "discord", has_caseless_ids=True, has_named_rooms=True),
     "email": ChannelTraits("Email", has_caseless_ids=True),
     "feishu": ChannelTraits("Feishu"),
     "googlechat": ChannelTraits("Google Chat", id_aliases=("google-chat", "gchat")),

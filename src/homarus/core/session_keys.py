@@ -100,9 +100,9 @@ def _normalize_id(text: str | None) -> str:
     return _NOT_ID.sub("-", lowered).lstrip("-_").rstrip("-")[:64]
 
 
-def agent_of_model(model: str) -> AgentId | None:
+def agent_of_model(model: str | None) -> AgentId | None:
     """Return the agent that a client requests as model `openclaw:<id>` or `agent:<id>`."""
-    found = _AGENT_MODEL.fullmatch(model.strip())
+    found = _AGENT_MODEL.fullmatch((model or "").strip())
     return AgentId(found[1].lower()) if found else None
 
 

@@ -60,7 +60,7 @@ def hash_text(text: str) -> str:
 
 def normalize_path(path: str) -> str:
     """Return a path relative to the workspace: without leading dots and slashes."""
-    return path.replace("\\", "/").lstrip("./")
+    return path.strip().lstrip("./").replace("\\", "/")
 
 
 def is_memory_path(path: str) -> bool:
@@ -70,9 +70,10 @@ def is_memory_path(path: str) -> bool:
 
 
 def cosine_similarity(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the cosine; 0 when a vector has length 0."""
-    norms = sum(x * x for x in one) * sum(y * y for y in other)
-    return sum(x * y for x, y in zip(one, other, strict=False)) / math.sqrt(norms) if norms else 0.0
+    """Return the cosine of the dimensions that both have; 0 when a vector has length 0."""
+    pairs = list(zip(one, other, strict=False))
+    norms = math.sqrt(sum(x * x for x, _ in pairs)) * math.sqrt(sum(y * y for _, y in pairs))
+    return sum(x * y for x, y in pairs) / norms if norms else 0.0
 
 
 def build_query(text: str) -> str | None:
@@ -87,9 +88,9 @@ def extract_keywords(text: str) -> list[str]:
     return [word for word in words if word not in STOP_WORDS and (len(word) > 1 or word > "\x7f")]
 
 
-def rank_to_score(rank: float) -> float:
-    """Convert an FTS5 rank, 0 the best, into a score of at most 1."""
-    return 1 / (1 + max(0.0, rank if math.isfinite(rank) else 999.0))
+def rank_to_score(rank: float | None) -> float:
+    """Convert an FTS5 rank, 0 the best, into a score of at most 1; without a rank, into 0.001."""
+    return 1 / (1 + (999.0 if rank is None or not math.isfinite(rank) else max(0.0, rank)))
 
 
 def merge(

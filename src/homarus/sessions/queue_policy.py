@@ -48,7 +48,10 @@ def resolve_queue_settings(
     entry: Mapping[str, Json] | None = None,
     inline: QueueDirective | None = None,
 ) -> QueueSettings:
-    """Return the settings of a message: its own, its session's, its channel's, or the default."""
+    """Return the settings of a message: its own, its session's, its channel's, or the default.
+
+    A configured debounce time below 0 counts as 0, a cap below 1 as 1.
+    """
     stored, given = entry or {}, inline or QueueDirective()
     name = channel.strip().lower()
     default = QueueSettings()
@@ -59,6 +62,7 @@ def resolve_queue_settings(
         or queue_mode(config.mode)
         or default.mode,
         debounce_ms=_first(
+            0,
             _value(given.debounce_ms),
             _stored_int(stored.get("queueDebounceMs"), 0),
             config.debounce_ms_by_channel.get(name),
@@ -66,11 +70,11 @@ def resolve_queue_settings(
             default.debounce_ms,
         ),
         cap=_first(
-            _value(given.cap), _stored_int(stored.get("queueCap"), 1), config.cap, default.cap
+            1, _value(given.cap), _stored_int(stored.get("queueCap"), 1), config.cap, default.cap
         ),
         drop=_value(given.drop)
         or queue_drop(_word(stored.get("queueDrop")))
-        or config.drop
+        or queue_drop(config.drop)
         or default.drop,
     )
 
@@ -95,8 +99,8 @@ def _stored_int(value: object, min_value: int) -> int | None:
     return int(value) if value >= min_value else None
 
 
-def _first(*values: int | None) -> int:
-    return next(value for value in values if value is not None)
+def _first(min_value: int, *values: int | None) -> int:
+    return max(min_value, int(next(value for value in values if value is not None)))
 
 
 @dataclass(frozen=True, slots=True)

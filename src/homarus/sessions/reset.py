@@ -4,6 +4,7 @@ Freshness is checked when a message arrives; a session without messages is not r
 is daily at 04:00, local time.
 """
 
+import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import Literal, TypeAlias
@@ -59,7 +60,9 @@ def reset_policy(
     minutes = next((one.idle_minutes for one in given if one.idle_minutes is not None), idle)
     if minutes is None and mode == "idle":
         minutes = IDLE_MINUTES
-    return ResetPolicy(mode, min(max(at_hour, 0), 23), None if minutes is None else max(minutes, 1))
+    return ResetPolicy(
+        mode, _valid_hour(at_hour), None if minutes is None else max(int(minutes), 1)
+    )
 
 
 def _of_type(
@@ -117,10 +120,14 @@ def is_fresh(
 def last_daily_reset_ms(now_ms: int, at_hour: int, zone: tzinfo | None = None) -> int:
     """Return the time of the last daily reset."""
     now = datetime.fromtimestamp(now_ms / 1000, zone)
-    began = now.replace(hour=at_hour, minute=0, second=0, microsecond=0)
+    began = now.replace(hour=_valid_hour(at_hour), minute=0, second=0, microsecond=0)
     if began > now:
         began -= timedelta(days=1)
     return round(began.timestamp() * 1000)
+
+
+def _valid_hour(at_hour: float) -> int:
+    return min(max(math.floor(at_hour), 0), 23)
 
 
 def text_after_trigger(text: str, triggers: Sequence[str]) -> str | None:

@@ -115,3 +115,17 @@ def test_parse_reset_accepts_commands_and_triggers(text: str, name: str | None, 
     parsed = parse_reset(text, ("/new", "start over"))
     assert (parsed.command.name if parsed else None) == name
     assert parsed is None or parsed.args == args
+
+
+@pytest.mark.parametrize(
+    ("text", "body"),
+    [
+        ("/unknown: X", "/unknown X"),
+        ("/Foo BAR", "/Foo BAR"),
+        ("/STATUS now", "/STATUS now"),
+        ("/dock_slack x", "/dock_slack x"),
+        ("/T: high", "/think high"),
+    ],
+)
+def test_normalize_command_without_args_keeps_its_spelling(text: str, body: str) -> None:
+    assert normalize_command_body(text) == body

@@ -195,6 +195,29 @@ def test_render_whatsapp_nested_stars_stay_stars(text: str, shown: str) -> None:
     assert markup.render(text, "whatsapp", "off") == shown
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Title\n\ntext",
+        "#### Deep\n\ntext",
+        "text\n\n---\n\nmore",
+        "```js\nconst x = 1 < 2;\n```",
+        "<@U123> hi & <https://x.y|z>",
+    ],
+)
+def test_render_whatsapp_keeps_markup_without_counterpart(text: str) -> None:
+    assert markup.render(text, "whatsapp", "off") == text
+
+
+def test_render_signal_quote_starts_with_one_prefix() -> None:
+    assert markup.signal("> one\n> two\n\nthree").text == "> one\ntwo\n\nthree"
+
+
+def test_render_signal_autolink_names_an_encoded_address() -> None:
+    assert markup.signal("<https://x.y|z>").text == "https://x.y|z (https://x.y%7Cz)"
+    assert markup.signal("<https://x.y/z>").text == "https://x.y/z"
+
+
 @pytest.mark.parametrize("dialect", EVERY)
 @pytest.mark.parametrize(
     "address",

@@ -290,3 +290,11 @@ def test_key_tells_channel_and_chat_type() -> None:
         == session_keys.chat_type_of("unknown")
         == "direct"
     )
+
+
+def test_discord_peer_id_is_lower_case_without_a_suffix() -> None:
+    assert peer_id("discord", "C1") == "c1"
+
+
+def test_agent_of_model_without_a_model_is_none() -> None:
+    assert session_keys.agent_of_model(None) is None

@@ -4,11 +4,14 @@ from hypothesis import strategies as st
 from homarus.memory.hybrid_scoring import (
     Hit,
     HybridWeights,
+    cosine_similarity,
     day_of,
     diversify_hits,
     extract_keywords,
     is_memory_path,
     merge,
+    normalize_path,
+    rank_to_score,
 )
 
 
@@ -45,3 +48,16 @@ def test_keywords_drop_stop_words() -> None:
 def test_memory_path_outside_memory_is_rejected() -> None:
     assert not is_memory_path("notes/MEMORY.md.txt")
     assert is_memory_path("memory/deep/a.md")
+
+
+def test_cosine_similarity_compares_the_common_dimensions() -> None:
+    assert cosine_similarity([1, 2], [1]) == cosine_similarity([1], [1, 2, 3]) == 1
+    assert cosine_similarity([], [1]) == 0
+
+
+def test_rank_to_score_without_a_rank_is_low() -> None:
+    assert rank_to_score(None) == 0.001
+
+
+def test_normalize_path_removes_outer_white_space() -> None:
+    assert normalize_path(" ./a\\b ") == "a/b"

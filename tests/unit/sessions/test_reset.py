@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.schema import SessionConfig
+from homarus.config.schema import ResetConfig, SessionConfig
 from homarus.sessions.reset import (
     ResetPolicy,
     freshness,
     is_fresh,
     is_stale,
     last_daily_reset_ms,
+    reset_policy,
     reset_type,
     resolve_reset_policy,
     text_after_trigger,
@@ -145,3 +146,11 @@ def test_reset_policy_of_channel_ignores_the_general_one() -> None:
         }
     )
     assert resolve_reset_policy(config, record(), "telegram") == ResetPolicy("idle", 4, 60)
+
+
+@pytest.mark.parametrize(("hour", "used"), [(-1, 0), (25, 23), (4.5, 4)])
+def test_daily_reset_at_an_invalid_hour_uses_a_valid_one(hour: Any, used: int) -> None:
+    now_ms = 1_771_329_600_000
+    assert last_daily_reset_ms(now_ms, hour, UTC) == last_daily_reset_ms(now_ms, used, UTC)
+    rule = ResetConfig.model_construct(mode="daily", at_hour=hour)
+    assert reset_policy(SessionConfig.model_construct(reset=rule), "direct").at_hour == used

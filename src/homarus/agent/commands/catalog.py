@@ -21,6 +21,7 @@ ABORT_WORDS = frozenset({"stop", "esc", "abort", "wait", "exit", "interrupt"})
 
 _DOCK_CHANNELS = ("telegram", "discord", "slack")
 _TOKEN = re.compile(r"(?<!\S)[/!][a-zA-Z]")
+_NAME = re.compile(r"[a-zA-Z][\w-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +190,16 @@ def parse_command(text: str, bot_name: str | None = None) -> ParsedCommand | Non
 def normalize_command_body(text: str, bot_name: str | None = None) -> str:
     """Return a message with its command spelled out: `/t: high` becomes `/think high`.
 
-    Arguments keep their lines and case; other messages are only stripped.
+    Arguments keep their lines and case. An unknown name, and that of a command which takes no
+    arguments but has some, stays as written; other messages are only stripped.
     """
     name, args = _split(text, bot_name)
     command = BY_NAME.get(name.lower())
-    if command is None:
+    if command is None and not _NAME.fullmatch(name):
         return text.strip()
-    return f"/{command.name} {args}" if args else f"/{command.name}"
+    if command and (command.args or not args):
+        name = command.name
+    return f"/{name} {args}" if args else f"/{name}"
 
 
 def has_control_command(text: str, bot_name: str | None = None) -> bool:

@@ -68,14 +68,16 @@ class DialectStyle:
     `spell` escapes a text, given whether it starts a line; `spell_link` an address shown as it is;
     `spell_code` a line of code; `code` returns the mark for inline code, or None when the service
     cannot show it. `schemes`: of addresses that can be links; any other follows its text, as all do
-    without `has_links`. `has_bare_links`: a bare address is a link; `marks_addresses`: it is
+    without `has_links`. `heading`: `hash` is Discord's markup, `source` markdown's own.
+    `has_bare_links`: a bare address is a link; `marks_addresses`: it is
     written as one. `has_tokens`: `<address|label>` is its own markup. `stars_are_bold`: `*x*` is
     bold there already. `code_stands_apart`: a code block ends with its own line end. `names_files`:
     file names are shown as code, as the service would make links of them.
     """
 
     bullet: str = "•"
-    heading: Literal["plain", "bold", "hash"] = "bold"
+    rule: str = "───"
+    heading: Literal["plain", "bold", "hash", "source"] = "bold"
     has_links: bool = False
     has_bare_links: bool = True
     marks_addresses: bool = False
@@ -232,7 +234,8 @@ class InlineLayout:
                 TextRun(f"<{self._dialect_style.spell(label, self._is_new_line)}>", is_whole=True)
             )
             return
-        is_bare = token.info == "auto" or label in {"", href, address}
+        is_auto = token.info == "auto" and self._dialect_style.has_links
+        is_bare = is_auto or label in {"", href, address}
         if is_bare and (self._dialect_style.has_bare_links or not is_marked):
             self._close()
             del self._events[self._label_start - is_marked :]

@@ -90,9 +90,13 @@ SLACK: Final = DialectSyntax(
     by_line=True,
 )
 
+# As OpenClaw leaves them, headings, rules, autolinks and the language of code are shown as written.
 WHATSAPP_STYLE: Final = DialectStyle(
     bullet="-",
+    rule="---",
+    heading="source",
     has_links=True,
+    has_tokens=True,
     stars_are_bold=True,
     code_stands_apart=True,
     spell=_spell_ticks,
@@ -100,7 +104,7 @@ WHATSAPP_STYLE: Final = DialectStyle(
     code=_mark_ticked,
 )
 WHATSAPP: Final = DialectSyntax(
-    marks=_STARS | {"star": ("*", "*"), "link": ("[", "]({})")},
+    marks=_STARS | {"star": ("*", "*"), "link": ("[", "]({})"), "pre": ("```{}\n", "\n```")},
     quote=_QUOTE,
     by_line=True,
 )
@@ -185,7 +189,7 @@ PLAIN: Final = DialectSyntax(
 )
 
 SIGNAL_STYLE: Final = DialectStyle()
-SIGNAL: Final = DialectSyntax(marks={}, quote=_QUOTE)
+SIGNAL: Final = DialectSyntax(marks={}, quote=_QUOTE, every_line=False)
 SIGNAL_STYLES: Final = {
     "bold": "BOLD",
     "italic": "ITALIC",

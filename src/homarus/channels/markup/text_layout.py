@@ -21,8 +21,6 @@ from homarus.channels.markup.stream import (
     TextRun,
 )
 
-_RULE = "───"
-
 
 class TextLayout(InlineLayout):
     """Lay out one text."""
@@ -67,7 +65,7 @@ class TextLayout(InlineLayout):
     def _open_heading(self, token: Token) -> None:
         self._start()
         level, style = int(token.tag[1:]), self._dialect_style.heading
-        if style == "hash" and level <= 3:
+        if style == "source" or (style == "hash" and level <= 3):
             self._events.append(TextRun("#" * level + " ", is_whole=True))
             self._open(None)
         else:
@@ -87,7 +85,7 @@ class TextLayout(InlineLayout):
 
     def _take_rule(self, _: Token) -> None:
         self._start()
-        self._events.append(TextRun(_RULE))
+        self._events.append(TextRun(self._dialect_style.rule))
 
     def _open_list(self, token: Token) -> None:
         if not self._lists:
