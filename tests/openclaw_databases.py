@@ -44,6 +44,10 @@ CREATE TABLE session_transcript_index_state (session_id TEXT NOT NULL PRIMARY KE
 CREATE TABLE session_transcript_cold_archives (session_id TEXT NOT NULL PRIMARY KEY,
   archive_name TEXT NOT NULL UNIQUE, archive_sha256 TEXT NOT NULL, storage TEXT NOT NULL,
   archive_blob BLOB) STRICT;
+CREATE TABLE auth_profile_store (store_key TEXT NOT NULL PRIMARY KEY,
+  store_json TEXT NOT NULL, updated_at INTEGER NOT NULL) STRICT;
+CREATE TABLE auth_profile_state (state_key TEXT NOT NULL PRIMARY KEY,
+  state_json TEXT NOT NULL, updated_at INTEGER NOT NULL) STRICT;
 PRAGMA user_version = 23;
 """
 _STATE_TABLES = """
@@ -52,6 +56,11 @@ CREATE TABLE agent_databases (agent_id TEXT NOT NULL, path TEXT NOT NULL,
   PRIMARY KEY (agent_id, path)) STRICT;
 CREATE TABLE exec_approvals_config (config_key TEXT NOT NULL PRIMARY KEY,
   raw_json TEXT NOT NULL) STRICT;
+CREATE TABLE config_machine_state (state_key TEXT NOT NULL PRIMARY KEY,
+  value_json TEXT NOT NULL, updated_at_ms INTEGER NOT NULL) STRICT;
+CREATE TABLE channel_pairing_allow_entries (channel_key TEXT NOT NULL, account_id TEXT NOT NULL,
+  entry TEXT NOT NULL, sort_order INTEGER NOT NULL, updated_at INTEGER NOT NULL,
+  PRIMARY KEY (channel_key, account_id, entry)) STRICT;
 PRAGMA user_version = 18;
 """
 
@@ -181,6 +190,36 @@ def make_state_database(state: Path, agents: dict[str, str], approvals: Sequence
         for number, text in enumerate(approvals):
             values = (str(number), text)
             database.db.execute("INSERT INTO exec_approvals_config VALUES (?, ?)", values)
+
+
+def put_profiles(
+    state: Path, profiles: dict[str, Json], order: dict[str, Json] | None = None, agent: str = ""
+) -> None:
+    """Store model credentials: those of one agent, or those that all agents share."""
+    values = [json.dumps({"version": 1, "profiles": profiles})]
+    values += [json.dumps({"version": 1, "order": order})] if order else []
+    if agent:
+        with closing(agent_database(state, agent)) as database:
+            for table, text in zip(("store", "state"), values, strict=False):
+                sql = f"INSERT OR REPLACE INTO auth_profile_{table} VALUES (?, ?, ?)"
+                database.db.execute(sql, (agent, text, AT_MS))
+        return
+    make_state_database(state, {})
+    with closing(AgentDatabase(state / "state" / "openclaw.sqlite")) as database:
+        for key, text in zip(("store", "state"), values, strict=False):
+            sql = "INSERT OR REPLACE INTO config_machine_state VALUES (?, ?, ?)"
+            database.db.execute(sql, (f"authProfiles.{key}", text, AT_MS))
+
+
+def put_senders(state: Path, *senders: str, account: str = "default") -> None:
+    """Store approved senders of Telegram."""
+    make_state_database(state, {})
+    with closing(AgentDatabase(state / "state" / "openclaw.sqlite")) as database:
+        for number, sender in enumerate(senders):
+            database.db.execute(
+                "INSERT INTO channel_pairing_allow_entries VALUES ('telegram', ?, ?, ?, ?)",
+                (account, sender, number, AT_MS),
+            )
 
 
 def file_contents(folder: Path) -> dict[str, bytes]:

@@ -28,11 +28,14 @@ pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run ins
 LONG = "The lamp of the lobster is green. " * 60  # OpenClaw compresses it
 # What we add to a home; OpenClaw has none of these names.
 OURS = {
+    "homarus/agents/main/agent/.auth-profiles.lock",
+    "homarus/agents/main/agent/auth-profiles.json",  # how OpenClaw's key fared, and no key
     "homarus/devices/paired.json", "homarus/identity/device.json", "openclaw.last-good.json",
     "state.sqlite", "state.lock",
 }  # fmt: skip
 READY_S = 120.0
 TOKEN = "newest-home-" + "0123456789abcdef"
+KEY = "sk-" + "state-database"  # no key of a service
 
 
 class NewestHome:
@@ -53,14 +56,19 @@ class NewestHome:
         return done
 
     def onboard(self) -> None:
+        """Make the home, with a key in OpenClaw's state database, and point it to the model."""
         skipped = ("daemon", "health", "channels", "skills", "search", "ui", "hooks")
         self.openclaw(
-            "onboard", "--non-interactive", "--accept-risk", "--auth-choice", "custom-api-key",
-            "--custom-base-url", self.model.url, "--custom-api-key", "sk-test",
-            "--custom-provider-id", "mock", "--custom-model-id", "mock-1",
-            "--gateway-auth", "token", "--gateway-token", TOKEN,
+            "onboard", "--non-interactive", "--accept-risk", "--auth-choice", "together-api-key",
+            "--together-api-key", KEY, "--gateway-auth", "token", "--gateway-token", TOKEN,
             "--gateway-port", str(self.port), "--json", *(f"--skip-{each}" for each in skipped),
         )  # fmt: skip
+        tree = config(self)
+        provider = tree["models"]["providers"]["together"]
+        provider |= {"baseUrl": self.model.url, "models": [{"id": "mock-1", "name": "Mock"}]}
+        tree["agents"]["defaults"]["model"] = {"primary": "together/mock-1"}
+        assert KEY not in json.dumps(tree)
+        (self.home.state / "openclaw.json").write_text(json.dumps(tree, indent=2))
 
     @contextmanager
     def openclaw_gateway(self) -> Iterator[None]:
@@ -129,6 +137,7 @@ def test_home_of_newest_openclaw_is_continued_and_unchanged(folder: NewestHome) 
     model.script([Say("Second answer.")])
     done = home.run("agent", "--message", "Second question")
     assert "Second answer." in done.out, done.err
+    assert model.requests[-1].headers["authorization"] == f"Bearer {KEY}", "of OpenClaw's database"
     assert "First question" in folder.sent() and LONG.strip() in folder.sent()
     with running_gateway(home) as gateway:
         model.script([Say("Third answer.")])
@@ -141,6 +150,8 @@ def test_home_of_newest_openclaw_is_continued_and_unchanged(folder: NewestHome) 
     assert {name: after.get(name) for name in before} == before
     added = {name.removeprefix(".openclaw/") for name in after.keys() - before.keys()}
     assert {name for name in added if not name.startswith("logs/")} == OURS
+    ours = [(home.state / name).read_bytes() for name in OURS]
+    assert not any(KEY.encode() in data for data in ours), "the key is copied nowhere"
 
     # OpenClaw again: it starts, and its conversation continues, while we list it.
     with folder.openclaw_gateway():

@@ -6,6 +6,9 @@ Three small files per channel, in OpenClaw's format, under `credentials/`:
     <channel>-allowFrom.json             approved senders: {version, allowFrom: [ids]}
     <channel>-<account>-allowFrom.json   the same, of an account other than the default one
 
+In a state directory of OpenClaw 2026.9, the senders in its database are approved, too. It is never
+written: `revoked` in our file names those of them that are not approved here.
+
 The gateway and the command line write them at the same time: under a lock, each file atomically. An
 unreadable file approves no sender, is never overwritten, and is logged.
 
@@ -23,11 +26,11 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from homarus.channels.pairing_file import PairingFile, locked
 from homarus.channels.registry import find_traits
-from homarus.config.paths import openclaw_files_dir
+from homarus.config.paths import is_sqlite_home, openclaw_files_dir
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError, UserError
 from homarus.core.fast_dataclass import dataclass
@@ -35,6 +38,9 @@ from homarus.core.message import Inbound, Json
 from homarus.core.session_keys import DEFAULT_ACCOUNT
 from homarus.core.text import one_line
 from homarus.policy.access import EVERYONE, normalize_sender_id
+
+if TYPE_CHECKING:
+    from homarus.config.openclaw_credentials import OpenClawSenders
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +83,7 @@ class PairingStore:
         self._clock, self._wait_s = clock, wait_s
         self._files: dict[str, PairingFile] = {}
         self._logged_problems: set[str] = set()
+        self._inherited = _open_inherited(state)
 
     def channels(self) -> tuple[str, ...]:
         """Return the channels that have requests."""
@@ -118,6 +125,8 @@ class PairingStore:
             file = self._allow_file(channel, found.account)
             tree = dict(file.read())
             listed = [entry for entry in _texts(tree.get("allowFrom")) if entry != found.id]
+            if "revoked" in tree:
+                tree["revoked"] = [one for one in _texts(tree["revoked"]) if one != found.id]
             file.write({**tree, "version": 1, "allowFrom": [*listed, found.id]})
             self._drop(found)
         return found
@@ -130,18 +139,69 @@ class PairingStore:
         return found
 
     def approved_senders(self, channel: str, account: str) -> tuple[str, ...]:
-        """Return the approved senders of an account; none if the file is unreadable."""
+        """Return the approved senders of an account; none of a file that is unreadable."""
         found = list[str]()
-        files = [self._allow_file(channel, account)]
-        if account == DEFAULT_ACCOUNT:
-            files.append(self._file(f"{channel}-{DEFAULT_ACCOUNT}-allowFrom.json"))
-        for file in files:
+        revoked: set[str] | None = set()
+        for file in self._allow_files(channel, account):
             try:
-                found += _texts(file.read().get("allowFrom"))
+                tree = file.read()
+                found += _texts(tree.get("allowFrom"))
+                if revoked is not None:
+                    revoked |= self._normalize_all(channel, tree.get("revoked"))
                 self._logged_problems.discard(file.path.name)
             except StoreError as exc:
+                revoked = None  # it may revoke what OpenClaw approves
                 self._log_problem(file.path.name, exc)
+        if revoked is not None:
+            found += [
+                sender
+                for sender in self.inherited_senders(channel, account)
+                if normalize_sender_id(channel, sender, find_traits) not in revoked
+            ]
         return tuple(entry for entry in found if entry != EVERYONE)
+
+    def inherited_senders(self, channel: str, account: str) -> tuple[str, ...]:
+        """Return the senders that OpenClaw has approved; none if its database is unreadable."""
+        if self._inherited is None:
+            return ()
+        name = self._inherited.path.name
+        try:
+            found = tuple(self._inherited.approved(channel, account))
+        except StoreError as exc:
+            self._log_problem(name, exc)
+            return ()
+        self._logged_problems.discard(name)
+        return found
+
+    def revoke(self, channel: str, sender: str, account: str) -> bool:
+        """Remove a sender from the approved ones; return whether OpenClaw still approves it.
+
+        Raises UserError for a sender that is not approved.
+        """
+        sender_id = normalize_sender_id(channel, sender, find_traits)
+        with self._lock(channel):
+            approved = self.approved_senders(channel, account)
+            if not sender_id or sender_id not in self._normalize_all(channel, approved):
+                raise UserError(
+                    f"{one_line(sender, 40)!r} is not approved on {channel} by pairing",
+                    fix="allowFrom in the configuration may name it; homarus config get channels",
+                )
+            is_inherited = sender_id in self._normalize_all(
+                channel, self.inherited_senders(channel, account)
+            )
+            for number, file in enumerate(self._allow_files(channel, account)):
+                tree = dict(file.read())
+                listed = _texts(tree.get("allowFrom"))
+                kept = [
+                    one for one in listed if not self._normalize_all(channel, [one]) & {sender_id}
+                ]
+                if is_inherited and not number:
+                    known = [one for one in _texts(tree.get("revoked")) if one != sender_id]
+                    tree["revoked"] = [*known, sender_id]
+                elif kept == listed:
+                    continue
+                file.write({**tree, "version": 1, "allowFrom": kept})
+        return is_inherited
 
     # Files
 
@@ -157,6 +217,17 @@ class PairingStore:
         if account == DEFAULT_ACCOUNT:
             return self._file(f"{channel}-allowFrom.json")
         return self._file(f"{channel}-{account}-allowFrom.json")
+
+    def _allow_files(self, channel: str, account: str) -> list[PairingFile]:
+        files = [self._allow_file(channel, account)]
+        if account == DEFAULT_ACCOUNT:
+            files.append(self._file(f"{channel}-{DEFAULT_ACCOUNT}-allowFrom.json"))
+        return files
+
+    @staticmethod
+    def _normalize_all(channel: str, senders: Json) -> set[str]:
+        found = _texts(list(senders) if isinstance(senders, tuple) else senders)
+        return {normalize_sender_id(channel, sender, find_traits) for sender in found}
 
     def _records(self, channel: str) -> Iterator[Mapping[str, Json]]:
         _check(channel)
@@ -242,6 +313,14 @@ class PairingStore:
             f" used, or older than {TTL_MS // 60_000} minutes",
             fix=f"homarus pairing list {channel} shows who waits; to get a new code, write again",
         )
+
+
+def _open_inherited(state: Path) -> "OpenClawSenders | None":
+    if not is_sqlite_home(state):
+        return None
+    from homarus.config.openclaw_credentials import OpenClawSenders  # it imports SQLite
+
+    return OpenClawSenders(state)
 
 
 def _check(channel: str) -> None:

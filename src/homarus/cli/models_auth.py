@@ -12,6 +12,7 @@ import webbrowser
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -247,10 +248,12 @@ def remove(profile: str, agent: str | None, *, yes: bool, as_json: bool) -> None
     target = _AuthTarget(agent)
     _check_stored(target, profile)
     file = shorten(target.file.path, target.paths.home)
+    inherited = target.file.base_places.get(profile)
     if not yes:
         if as_json or not _is_terminal():
             raise UserError("removing a credential must be confirmed", fix="add --yes")
-        click.confirm(f"Remove {profile} from {file}?", abort=True)
+        question = f"Stop using {profile}?" if inherited else f"Remove {profile} from {file}?"
+        click.confirm(question, abort=True)
     target.change(lambda raw: remove_profile(raw, profile))
     is_named = _without_profile(target.loaded.raw, profile) != target.loaded.raw
     if is_named and not target.has_agent_with(profile):
@@ -259,6 +262,10 @@ def remove(profile: str, agent: str | None, *, yes: bool, as_json: bool) -> None
         )
     if as_json:
         click.echo(json.dumps({"ok": True, "agentId": target.agent, "profileId": profile}))
+    elif inherited:
+        click.echo(
+            f"{profile} is not used here from now on. OpenClaw still has it, in {inherited}."
+        )
     else:
         click.echo(f"{profile} is removed from {file}.")
 
@@ -394,7 +401,8 @@ def _row(target: _AuthTarget, entry: "CredentialEntry") -> dict[str, Any]:
         "provider": profile.provider,
         "type": profile.kind,
         "shown": entry.source.masked,
-        "source": shorten(entry.file.path, target.paths.home) if entry.file else entry.place,
+        "source": shorten(Path(entry.place), target.paths.home) if entry.file else entry.place,
+        "inherited": entry.is_inherited,
         "expires": profile.expires_ms or None,
         "restsUntil": target.credentials.cooldown_until_ms(entry) or None,
         "restsUntilByModel": cooldown,
@@ -407,7 +415,7 @@ def _row(target: _AuthTarget, entry: "CredentialEntry") -> dict[str, Any]:
 
 
 def _details(row: Mapping[str, Any]) -> list[str]:
-    parts = [f"from {row['source']}"]
+    parts = [f"from {row['source']}{' (OpenClaw, read only)' if row['inherited'] else ''}"]
     if row["problem"]:
         parts.append(f"not used: {row['problem']}")
     if row["expires"]:

@@ -22,7 +22,7 @@ from homarus.config.paths import Paths
 from homarus.core.clock import SystemClock
 from homarus.core.errors import HomarusError
 from homarus.core.message import Json
-from homarus.core.session_keys import normalize_account_id
+from homarus.core.session_keys import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.core.text import one_line
 
 _NOTE = "You can talk to me now: I was told to let you in."
@@ -96,6 +96,23 @@ def reject(channel: str, code: str, account: str | None, *, as_json: bool) -> No
         click.echo(json.dumps({"ok": True, "request": _row(found)}, ensure_ascii=False))
     else:
         click.echo(f"{one_line(found.id)} was not let in.")
+
+
+@command.command()
+@examples("homarus pairing revoke telegram 123456789")
+@channel_argument
+@click.argument("sender")
+@click.option("--account", metavar="ID", help="The account.", show_default="default")
+@as_json_option
+def revoke(channel: str, sender: str, account: str | None, *, as_json: bool) -> None:
+    """Revoke the approval of SENDER, who has to request again."""
+    is_inherited = _pairings().revoke(channel.lower(), sender, _account(account) or DEFAULT_ACCOUNT)
+    if as_json:
+        click.echo(json.dumps({"ok": True, "sender": sender, "inOpenClaw": is_inherited}))
+        return
+    click.echo(f"{one_line(sender)} is not approved on {channel.lower()} any more.")
+    if is_inherited:
+        click.echo("OpenClaw still approves them when it runs: its database is not changed.")
 
 
 def _pairings() -> PairingStore:

@@ -59,7 +59,7 @@ async def _check(
     models = ModelRouter(config, env, paths, SystemClock())
     try:
         choice = await models.default_model()
-        wrong = list(find_wrong_names(config, paths))
+        wrong = [*find_wrong_names(config, paths), *_inherited(models, config)]
         if not probe:
             default = await _default(models, config, choice)
             is_told = any(default[2] in text for _, _, text, _ in wrong)
@@ -95,6 +95,22 @@ def find_wrong_names(config: Config, paths: Paths) -> Iterator[Finding]:
             check_reachable(config, resolve_model(config, ref))
         except HomarusError as exc:
             yield "model", "bad", f"{place} names {ref}: {exc.message}", exc.fix
+
+
+def _inherited(models: ModelRouter, config: Config) -> Iterator[Finding]:
+    """Yield which credentials are used from OpenClaw's databases, or why none can be read."""
+    places: dict[str, list[str]] = {}
+    errors: dict[str, str] = {}
+    for credentials in map(models.credentials, agent_ids(config)):
+        for entry in credentials.entries():
+            if entry.is_inherited:
+                places.setdefault(entry.place, []).append(one_line(entry.profile.id, 80))
+        errors |= {error.message: error.fix for error in credentials.base_errors}
+    for message, fix in errors.items():
+        yield "credentials", "bad", f"those of OpenClaw cannot be read: {message}", fix
+    for place, ids in places.items():
+        names = ", ".join(dict.fromkeys(ids))
+        yield "credentials", "info", f"read from OpenClaw's {place}: {names}", ""
 
 
 def _used_refs(config: Config, paths: Paths, default: str) -> list[str]:

@@ -8,11 +8,11 @@ import apsw
 
 from homarus.config.paths import Paths
 from homarus.config.session_store import find_session_store
+from homarus.config.sqlite_errors import TranslateErrors
 from homarus.core.errors import CorruptDataError, HomarusError, StoreError
 from homarus.store.damage import find_bad_rows, find_changed_entries, find_damage
 from homarus.store.lock import StateLock
 from homarus.store.repair import DAMAGED, RepairReport, repair_offline
-from homarus.store.sqlite_errors import TranslateErrors
 from homarus.store.state_paths import StatePaths
 
 

@@ -12,6 +12,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from homarus.config.openclaw_credentials import (
+    decode_object,
+    load_agent_profiles,
+    load_approved_senders,
+    load_shared_profiles,
+    table_rows,
+)
 from homarus.config.paths import OPENCLAW_DATABASE
 from homarus.core.errors import StoreError
 from homarus.core.fast_dataclass import dataclass
@@ -28,20 +35,9 @@ from homarus.importing.source_home import SourceHome, place_in
 from homarus.importing.source_tree import RefusedSourceError, SourceTree
 from homarus.store.openclaw_database import OpenClawDatabase, find_databases
 from homarus.store.state_paths import is_session_id
-from homarus.store.transcript_codec import load_json, read_int
+from homarus.store.transcript_codec import read_int
 
 _JOBS: Final = "SELECT job_json, state_json FROM cron_jobs ORDER BY store_key, sort_order, job_id"
-_ALLOWED: Final = (
-    "SELECT channel_key, account_id, entry FROM channel_pairing_allow_entries"
-    " ORDER BY channel_key, account_id, sort_order"
-)
-# Profiles that all agents share: `authProfiles.store`, and their order in `authProfiles.state`.
-_SHARED_PROFILES: Final = (
-    "SELECT value_json FROM config_machine_state"
-    " WHERE state_key IN ('authProfiles.store', 'authProfiles.state') ORDER BY state_key"
-)
-_PROFILES: Final = "SELECT store_json FROM auth_profile_store ORDER BY store_key"
-_PROFILE_STATES: Final = "SELECT state_json FROM auth_profile_state ORDER BY state_key"
 _VARIABLES: Final = (
     "SELECT name, value, kind FROM secret_store_entries"
     " WHERE scope_kind = 'team' AND deleted_at_ms IS NULL ORDER BY name"
@@ -113,7 +109,7 @@ def open_database_sessions(
             for one in database.sessions():
                 reader.add_entry(one.key, dict(one.data))
             current = {session.session_id for session in reader.sessions.values()}
-            windows = _rows(database, _WINDOWS)
+            windows = table_rows(database, _WINDOWS)
         except StoreError as exc:
             report.add("sessions", "skipped", str(path), f"skipped: {exc.message}")
             yield None
@@ -130,20 +126,8 @@ def read_database_profiles(path: Path, report: ImportReport) -> dict[str, Json]:
     """Return the object that `auth-profiles.json` would have, of an agent's database."""
     found: dict[str, Json] = {}
     with OpenClawDatabase(path) as database, _reported(path, "credentials", report):
-        rows = [*_rows(database, _PROFILES), *_rows(database, _PROFILE_STATES)]
-        found.update(_merge_profiles(rows))
+        found.update(load_agent_profiles(database))
     return found
-
-
-def _merge_profiles(rows: Sequence[tuple[Json, ...]]) -> dict[str, Json]:
-    """Merge objects with `profiles` and `order`, the first of a name wins."""
-    found: dict[str, dict[str, Json]] = {"profiles": {}, "order": {}}
-    for (text,) in rows:
-        tree = _object(text)
-        for name, known in found.items():
-            inner = tree.get(name)
-            found[name] = {**(inner if isinstance(inner, dict) else {}), **known}
-    return dict(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +151,13 @@ def read_state_database(tree: SourceTree, report: ImportReport) -> StateDatabase
     if not path.is_file():
         return content
     with OpenClawDatabase(path) as database, _reported(path, "cronJobs", report):
-        for job, state in _rows(database, _JOBS):
-            content.jobs.append({**_object(job), "state": _object(state)})
-        content.profiles.update(_merge_profiles(_rows(database, _SHARED_PROFILES)))
-        for channel, account, entry in _rows(database, _ALLOWED):
-            inner = "" if account in {"", DEFAULT_ACCOUNT} else f"-{account}"
-            content.allowed.setdefault(f"{channel}{inner}-allowFrom.json", []).append(str(entry))
-        for name, value, kind in _rows(database, _VARIABLES):
+        for job, state in table_rows(database, _JOBS):
+            content.jobs.append({**decode_object(job), "state": decode_object(state)})
+        content.profiles.update(load_shared_profiles(database))
+        for (channel, account), senders in load_approved_senders(database).items():
+            inner = "" if account == DEFAULT_ACCOUNT else f"-{account}"
+            content.allowed[f"{channel}{inner}-allowFrom.json"] = senders
+        for name, value, kind in table_rows(database, _VARIABLES):
             if kind == "env":
                 content.variables[str(name)] = str(value)
             else:
@@ -188,18 +172,3 @@ def _reported(path: Path, kind: Kind, report: ImportReport) -> Iterator[None]:
         yield
     except StoreError as exc:
         report.add(kind, "skipped", str(path), f"skipped: {exc.message}")
-
-
-def _rows(database: OpenClawDatabase, sql: str) -> list[tuple[Json, ...]]:
-    """Return the rows of a table that not every version has."""
-    table = sql.partition(" FROM ")[2].split()[0]
-    known = database.rows("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,))
-    return database.rows(sql) if known else []
-
-
-def _object(text: Json) -> dict[str, Json]:
-    try:
-        found = load_json(text)
-    except (TypeError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

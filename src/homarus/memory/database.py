@@ -25,11 +25,11 @@ from typing import Final
 
 import apsw
 
+from homarus.config.sqlite_errors import TranslateErrors, to_store_error
 from homarus.core.errors import CorruptDataError, StoreError
 from homarus.core.private_files import create_private, make_private_dir, open_private
 from homarus.memory import schema
 from homarus.store.query import select
-from homarus.store.sqlite_errors import TranslateErrors, to_store_error
 
 BUSY_MS: Final = 30_000
 _BLOCK_BYTES = 1 << 20

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import apsw
 
+from homarus.config.sqlite_errors import TranslateErrors
 from homarus.core.errors import ConflictError, CorruptDataError
 from homarus.core.fast_dataclass import dataclass
 from homarus.memory import schema
@@ -28,7 +29,6 @@ from homarus.memory.note_files import NoteFile, SkippedFile
 from homarus.memory.vector_cache import VectorCache
 from homarus.memory.vectors import add_model, count_missing, missing_of, number_of
 from homarus.store.query import select
-from homarus.store.sqlite_errors import TranslateErrors
 
 if TYPE_CHECKING:
     from homarus.memory.base import Progress

@@ -21,6 +21,7 @@ from typing import Any
 
 import apsw
 
+from homarus.config.sqlite_errors import TranslateErrors
 from homarus.core.errors import CorruptDataError, HomarusError, ProviderError
 from homarus.core.private_files import create_private
 from homarus.memory import schema
@@ -28,7 +29,6 @@ from homarus.memory.database import BUSY_MS, beside, translate_os_errors
 from homarus.memory.embed.base import Embedder, EmbeddingModel, batch_size
 from homarus.memory.vectors import embedded_text, pack, text_key
 from homarus.store.query import select
-from homarus.store.sqlite_errors import TranslateErrors
 
 log = logging.getLogger(__name__)
 

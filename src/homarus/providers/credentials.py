@@ -25,7 +25,8 @@ Usage::
 Profiles come from the agent's own `auth-profiles.json` and, where that has none of the name, from
 the main agent's; results are written to the file a profile came from. After them come the keys of
 the config (`config:openai`) and of the environment (`env:OPENAI_API_KEY`), whose cooldowns are
-kept in this process only.
+kept in this process only. In a state directory of OpenClaw 2026.9 the profiles in its databases
+are below those of each file: see `profile_file`.
 """
 
 import asyncio
@@ -38,7 +39,13 @@ from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.config.model_refs import normalize_provider_id
 from homarus.config.paths import Paths, expand, is_sqlite_home, openclaw_files_dir
 from homarus.core.clock import Clock
-from homarus.core.errors import AuthError, ProviderError, RateLimitError, UnknownNameError
+from homarus.core.errors import (
+    AuthError,
+    ProviderError,
+    RateLimitError,
+    StoreError,
+    UnknownNameError,
+)
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.text import closest_names
@@ -100,7 +107,10 @@ class CredentialCandidate:
 
 @dataclass(frozen=True, slots=True)
 class CredentialEntry:
-    """One credential's state, for use and for display. `problem` is why it cannot be used."""
+    """One credential's state, for use and for display. `problem` is why it cannot be used.
+
+    An inherited one is in a database of OpenClaw, `place`, and not in our `file`.
+    """
 
     profile: Profile
     source: SecretRef
@@ -109,6 +119,7 @@ class CredentialEntry:
     of_models: Mapping[str, CredentialUsage] = field(default_factory=dict)
     is_last_good: bool = False
     problem: str = ""
+    is_inherited: bool = False
     file: ProfileFile | None = field(default=None, repr=False)
 
 
@@ -124,7 +135,7 @@ def open_credentials(
 
 
 def profile_file(config: "Config", env: Mapping[str, str], paths: Paths, agent: str) -> ProfileFile:
-    """Return an agent's `auth-profiles.json`.
+    """Return an agent's `auth-profiles.json`; in a home of OpenClaw 2026.9 over its databases.
 
     The main agent's also replaces the legacy shared file.
     """
@@ -132,14 +143,19 @@ def profile_file(config: "Config", env: Mapping[str, str], paths: Paths, agent: 
         folder = resolve_agent_settings(config, paths, agent).agent_dir
     else:
         folder = paths.agent_dir(agent)
-    if is_sqlite_home(paths.state) and not (folder / FILE).exists():
-        folder = openclaw_files_dir(paths.state) / "agents" / agent / "agent"
+    base = None
+    if is_sqlite_home(paths.state):
+        from homarus.config.openclaw_credentials import OpenClawProfiles  # it imports SQLite
+
+        base = OpenClawProfiles(paths.state, agent)
+        if not (folder / FILE).exists():
+            folder = openclaw_files_dir(paths.state) / "agents" / agent / "agent"
     legacy = [folder / "auth.json"]
     if agent == DEFAULT_AGENT:
         named = env.get("OPENCLAW_OAUTH_DIR", "").strip()
         shared = expand(named, paths.home) if named else paths.state / "credentials"
         legacy.append(shared / "oauth.json")
-    return ProfileFile(folder / FILE, legacy)
+    return ProfileFile(folder / FILE, legacy, base)
 
 
 class Credentials:
@@ -165,6 +181,13 @@ class Credentials:
     @property
     def warnings(self) -> tuple[str, ...]:
         return tuple(text for file in self._files for text in file.read().warnings)
+
+    @property
+    def base_errors(self) -> tuple[StoreError, ...]:
+        """The reasons why profiles in OpenClaw's databases are not used."""
+        for file in self._files:
+            file.read()
+        return tuple(file.base_error for file in self._files if file.base_error)
 
     def entries(self, provider: str = "") -> list[CredentialEntry]:
         """Return every credential, or those of one provider, usable or not."""
@@ -232,6 +255,9 @@ class Credentials:
         told = f" ({'; '.join(wrong)})" if wrong else ""
         vendor = vendors(self._config).get(provider)
         names = f"set {' or '.join(vendor.key_names)}, or " if vendor and vendor.key_names else ""
+        if unread := next(iter(self.base_errors), None):
+            told = f"{told}, and those of OpenClaw cannot be read: {unread.message}"
+            names = f"{unread.fix}; or {names}" if unread.fix else names
         return AuthError(
             f"there is no credential for {provider} that can be used{told}",
             fix=f"{names}homarus models auth add {provider}",
@@ -268,7 +294,8 @@ class Credentials:
         return CredentialEntry(
             profile=profile,
             source=source,
-            place=str(file.path),
+            place=file.base_places.get(profile.id) or str(file.path),
+            is_inherited=profile.id in file.base_places,
             usage=usage.get((profile.id, ""), UNUSED),
             of_models=_of_models(usage, profile.id),
             problem=problem or self._missing(source) or self._problem(profile),

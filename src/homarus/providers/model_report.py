@@ -165,10 +165,11 @@ async def _problem(loaded: LoadedConfig, models: ModelRouter, ref: str) -> dict[
 def _key(loaded: LoadedConfig, models: ModelRouter, provider: str) -> dict[str, str] | None:
     """Return the source of a provider's key, and its ends; None where none is needed."""
     credentials = models.credentials(default_agent_id(loaded.config))
-    stored = {entry.profile.id for entry in credentials.entries(provider) if entry.file}
+    stored = {entry.profile.id: entry for entry in credentials.entries(provider) if entry.file}
     first = next(iter(credentials.candidates(provider)), None)
-    if first and first.profile_id in stored:
-        return {"source": f"the auth profile {first.profile_id}", "shown": first.kind}
+    if first and (entry := stored.get(first.profile_id)):
+        place = f" of OpenClaw ({entry.place})" if entry.is_inherited else ""
+        return {"source": f"the auth profile {first.profile_id}{place}", "shown": first.kind}
     source, key = key_of(loaded.config, loaded.env, provider)
     needed = needs_key(loaded.config, provider)
     return {"source": source, "shown": mask(key)} if key or needed else None

@@ -4,6 +4,9 @@ An update is applied under a kernel lock to the file's current content and repla
 mode 0600. Reading never writes: a damaged file is reported, and archived only when there is
 something to write in its place. Until the file exists, the legacy files (`auth.json`,
 `credentials/oauth.json`) are read instead, and the first update migrates them.
+
+A file may have a base: the profiles in OpenClaw's databases, which are read and never written. The
+file's profiles and orders override those of the base; `null` hides one that was removed here.
 """
 
 import contextlib
@@ -12,16 +15,20 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from homarus.core.atomic_file import write_atomic
-from homarus.core.errors import ConflictError, DiskFullError, StoreError
+from homarus.core.errors import ConflictError, DiskFullError, StateInUseError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.file_lock import open_lock_file, wait_for_lock
 from homarus.core.text import one_line
 from homarus.providers.profiles import VERSION, Profiles, Raw, migrate_legacy_profiles, parse
+
+if TYPE_CHECKING:
+    from homarus.config.openclaw_credentials import OpenClawProfiles
 
 FILE = "auth-profiles.json"
 MAX_BYTES = 4 << 20
@@ -31,38 +38,58 @@ LOCK_WAIT_S = 10.0
 class ProfileFile:
     """One `auth-profiles.json`, there or not."""
 
-    def __init__(self, path: Path, legacy: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, path: Path, legacy: Sequence[Path] = (), base: "OpenClawProfiles | None" = None
+    ) -> None:
         self.path = path
+        self._base = _ProfileBase(base) if base else None
         self._legacy = tuple(legacy)
         self._places = [os.fspath(each) for each in (path, *legacy)]  # checked in every turn
         self._stamp: tuple[object, ...] = ()
         self._read = Profiles()
+        self.base_places: Mapping[str, str] = {}  # which database has a profile of the base
 
     def read(self) -> Profiles:
         """Return the file's current content; it is parsed again only after a change."""
         stamp: tuple[object, ...] = _stamp_of(self._places[0])
         if not stamp:  # only then the legacy files count
             stamp = tuple(map(_stamp_of, self._places))
+        if self._base:
+            stamp = (*stamp, self._base.refresh())
         if stamp != self._stamp:
             raw, found = self._load()
-            parsed = parse(raw)
+            parsed = parse(self._base.merge(raw) if self._base else raw)
+            self.base_places = self._base.places_below(raw) if self._base else {}
             told = (*found.warnings, *(f"{self.path}: {text}" for text in parsed.warnings))
+            if self.base_error:
+                told = (*told, f"OpenClaw's credentials are not used: {self.base_error}")
             self._read = replace(parsed, warnings=told)
             self._stamp = stamp
         return self._read
+
+    @property
+    def base_error(self) -> StoreError | None:
+        """The reason why OpenClaw's profiles could not be read."""
+        return self._base.error if self._base else None
 
     def update(self, change: Callable[[Raw], None]) -> None:
         """Let `change` modify the current content; an unchanged one is not written."""
         with self.locked():
             raw, found = self._load()
             try:
-                before = _encoded(raw)
-                change(raw)
-                after = _encoded(raw)
+                if self._base:
+                    self._base.refresh()
+                tree = self._base.merge(raw) if self._base else raw
+                before = _encoded(tree)
+                change(tree)
+                after = _encoded(tree)
             except RecursionError:
                 raise StoreError(f"{self.path} was not changed: it is nested too deeply") from None
             if after == before:
                 return
+            if self._base:
+                raw = self._base.split(raw, tree)
+                after = _encoded(raw)
             version = raw.get("version")
             if version != VERSION:
                 raise StoreError(
@@ -118,6 +145,73 @@ class ProfileFile:
                 "make room and repeat" if kind is DiskFullError else "check who owns its directory"
             )
             raise kind(f"{self.path} was not changed: {exc.strerror or exc}", fix=fix) from exc
+
+
+class _ProfileBase:
+    """The profiles and orders below those of a file, read again only after a change."""
+
+    def __init__(self, source: "OpenClawProfiles") -> None:
+        self._source = source
+        self._stamp: object = None
+        self._trees: Mapping[str, Raw] = {name: {} for name in _OVERRIDDEN}
+        self._places: Mapping[str, str] = {}  # profile → database
+        self.error: StoreError | None = None
+
+    def refresh(self) -> object:
+        """Read the databases if they were written; return the stamp of what was read."""
+        stamp = self._source.stamp()
+        if stamp == self._stamp:
+            return stamp
+        try:
+            layers, self.error = self._source.load(), None
+        except StateInUseError as exc:
+            if self._stamp and not self.error:
+                return self._stamp  # OpenClaw writes all the time: as they were before
+            layers, self.error = [], exc
+        except StoreError as exc:
+            layers, self.error = [], exc
+        trees: dict[str, Raw] = {name: {} for name in _OVERRIDDEN}
+        places: dict[str, str] = {}
+        for path, tree in layers:
+            places = {**dict.fromkeys(_inner(tree, "profiles"), path), **places}
+            for name in _OVERRIDDEN:
+                trees[name] = {**_inner(tree, name), **trees[name]}
+        self._trees, self._places, self._stamp = trees, places, stamp
+        return stamp
+
+    def places_below(self, raw: Raw) -> dict[str, str]:
+        """Return which database has a profile that a file does not have."""
+        own = _inner(raw, "profiles")
+        return {id_: path for id_, path in self._places.items() if id_ not in own}
+
+    def merge(self, raw: Raw) -> Raw:
+        """Return a file's object with what it does not override, without what it hides."""
+        merged = json.loads(json.dumps(raw))  # a change must not reach the object it came from
+        for name, base in self._trees.items():
+            both = {**json.loads(json.dumps(base)), **_inner(merged, name)}
+            merged[name] = {key: value for key, value in both.items() if value is not None}
+        return {name: value for name, value in merged.items() if value or name != "order"}
+
+    def split(self, raw: Raw, merged: Raw) -> Raw:
+        """Return what the file has to have, so that `merge` returns what was changed."""
+        changed = dict(merged)
+        for name, base in self._trees.items():
+            own, wanted = _inner(raw, name), _inner(merged, name)
+            kept = {
+                key: value for key, value in wanted.items() if key in own or base.get(key) != value
+            }
+            hidden = [key for key in (*base, *own) if key not in wanted]
+            hidden = [key for key in hidden if key in base or own[key] is None]
+            changed[name] = {**kept, **dict.fromkeys(hidden)}
+        return {name: value for name, value in changed.items() if value or name != "order"}
+
+
+_OVERRIDDEN = ("profiles", "order")
+
+
+def _inner(tree: Raw, name: str) -> Raw:
+    inner = tree.get(name)
+    return inner if isinstance(inner, dict) else {}
 
 
 def _encoded(raw: Raw) -> bytes:

@@ -100,7 +100,7 @@ def _profile(id_: str, entry: Json) -> tuple[Profile | None, str]:
     if not provider:
         return None, "it names no provider"
     where, elsewhere = SECRET_FIELDS[kind]
-    kept = entry.get(elsewhere)
+    kept = entry.get(elsewhere) or entry.get(f"{where}Ref")  # OpenClaw 2026.9's word
     profile = Profile(
         id=id_,
         provider=provider,

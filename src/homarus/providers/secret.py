@@ -86,7 +86,9 @@ def secret_from_config(source: "SecretSourceConfig") -> SecretRef:
 def secret_from_profile(entry: Mapping[str, Json]) -> SecretRef | None:
     """Return a profile's reference: a variable or a file. Commands are not run from there."""
     match entry:
-        case {"source": "env", "name": str(name)} if name.strip():
+        case {"source": "env", "name": str(name)} | {"source": "env", "id": str(name)} if (
+            name.strip()
+        ):
             return SecretRef("env", name.strip())
         case {"source": "file", "path": str(path)} if path.strip():
             return SecretRef("file", path.strip())

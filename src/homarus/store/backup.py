@@ -177,7 +177,7 @@ def _database_copy(path: Path) -> Iterator[IO[bytes]]:
 def _open_source(path: Path) -> apsw.Connection:
     if not path.name.startswith("openclaw"):
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    from homarus.store.openclaw_database import open_snapshot
+    from homarus.config.openclaw_snapshot import open_snapshot
 
     return open_snapshot(path)
 

@@ -17,10 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import apsw
 
+from homarus.config.sqlite_errors import to_store_error
 from homarus.core.errors import DiskFullError, HomarusError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
-from homarus.store.sqlite_errors import to_store_error
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[[apsw.Connection], T]

@@ -16,10 +16,10 @@ from typing import TypeAlias
 import apsw
 
 from homarus.config.paths import is_sqlite_home
+from homarus.config.sqlite_errors import TranslateErrors
 from homarus.core.errors import CorruptDataError, HomarusError, StoreError
 from homarus.store.database_writer import DatabaseWriter
 from homarus.store.sessions_file import SessionsFiles
-from homarus.store.sqlite_errors import TranslateErrors
 from homarus.store.state_paths import StatePaths
 from homarus.store.transcript_file import Repair, TranscriptFiles
 

@@ -1,53 +1,34 @@
 """Read the session store of OpenClaw 2026.9: one SQLite database per agent. Nothing is written.
 
-    with OpenClawDatabase(path) as database:
-        for session in database.sessions():
-            transcript = database.transcript(session.session_id)
-
-OpenClaw may be running. A database without a write-ahead log is read in place, as a file that
-does not change, and again if it did. One with a write-ahead log is read from a private copy of
-both files: SQLite would create and change files next to the log even to read it.
+with OpenClawDatabase(path) as database:
+for session in database.sessions():
+transcript = database.transcript(session.session_id)
 """
 
 import hashlib
 import os
 import re
-import shutil
-import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
-from urllib.parse import quote
+from typing import Any, Final
 
 import apsw
 
 from homarus.config.approvals_file import DENY_ALL
+from homarus.config.openclaw_snapshot import DATABASE_NAME, READ_FLAGS, OpenClawSnapshot
 from homarus.config.paths import OPENCLAW_DATABASE
 from homarus.config.paths import is_sqlite_home as is_sqlite_home  # noqa: PLC0414 - a part of this module's interface
-from homarus.core.errors import CorruptDataError, StateInUseError, StoreError
+from homarus.core.errors import CorruptDataError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.store.query import select
-from homarus.store.sqlite_errors import TranslateErrors
-from homarus.store.state_paths import (
-    FileStamp,
-    is_agent_id,
-    is_session_id,
-    stat_stamp,
-)
+from homarus.store.state_paths import is_agent_id, is_session_id, stat_stamp
 from homarus.store.transcript_codec import load_json, read_int
 from homarus.store.zstd import decompress
 
-DATABASE_NAME: Final = "openclaw-agent.sqlite"
 MAX_ARCHIVE_BYTES: Final = 64 << 20  # OpenClaw extracts no longer transcript
 _MAX_EVENT_BYTES: Final = 4 << 20
-_ATTEMPTS: Final = 10
-_PAUSE_S: Final = 0.05
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _COLD_NAME: Final = re.compile(r"[a-f0-9]{64}\.jsonl\.zst")
 # What OpenClaw computes for itself, many kilobytes per session.
 _COMPUTED: Final = frozenset({"skillsSnapshot", "systemPromptReport", "contextBudgetStatus"})
@@ -55,8 +36,6 @@ _COLUMNS: Final = {
     "session_nodes": {"session_key", "current_session_id", "entry_json", "updated_at"},
     "transcript_events": {"session_id", "seq", "event_json"},
 }
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +57,6 @@ class OpenClawTranscript:
 
     lines: Sequence[str]
     leaf: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseStamp:
-    """The stamps of a database and its write-ahead log: the same while neither was written."""
-
-    file: FileStamp | None
-    log: FileStamp | None
-
-    @classmethod
-    def of(cls, path: Path) -> Self:
-        log = stat_stamp(f"{path}-wal")
-        return cls(stat_stamp(path), log if log and log.size else None)
 
 
 def find_databases(state: Path) -> dict[str, Path]:
@@ -122,33 +88,8 @@ def read_exec_approvals(state: Path) -> Mapping[str, Json]:
     return found[0] if found else {}
 
 
-class OpenClawDatabase:
-    """One database of OpenClaw, for use on one thread. Reading raises StoreError."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._db: apsw.Connection | None = None
-        self._stamp: DatabaseStamp | None = None
-        self._is_copy = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-        self._db = self._stamp = None
-
-    def stamp(self) -> DatabaseStamp:
-        return DatabaseStamp.of(self.path)
+class OpenClawDatabase(OpenClawSnapshot):
+    """The sessions in one database, for use on one thread. Reading raises StoreError."""
 
     def sessions(self) -> list[OpenClawSession]:
         """Return every session, the one used last first; unreadable ones are left out."""
@@ -162,22 +103,6 @@ class OpenClawDatabase:
             return self._read_cold(session_id, *cold)
         lines = [line for text, packed in events if (line := self._decode_event(text, packed))]
         return OpenClawTranscript(lines, leaf) if lines else None
-
-    def listed_databases(self) -> list[tuple[str, str]]:
-        """Return the agents of a state database and the paths of their databases."""
-        return self._read(
-            lambda db: [
-                (agent, path)
-                for agent, path in select(
-                    db, "SELECT agent_id, path FROM agent_databases ORDER BY last_seen_at"
-                )
-                if isinstance(agent, str) and isinstance(path, str) and "\0" not in path
-            ]
-        )
-
-    def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of any other query."""
-        return self._read(lambda db: select(db, sql, values))
 
     def _decode_event(self, text: Any, packed: Any) -> str:
         if isinstance(text, str):
@@ -224,95 +149,9 @@ class OpenClawDatabase:
     def _damaged(self, reason: str) -> CorruptDataError:
         return CorruptDataError(f"{self.path} is damaged: {reason}", fix="run `openclaw doctor`")
 
-    def _read(self, read: Callable[[apsw.Connection], _T]) -> _T:
-        """Read from the current state of the database, which OpenClaw may change meanwhile."""
-        failure: StoreError | None = None
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                time.sleep(_PAUSE_S)
-            stamp, failure = self.stamp(), None
-            try:
-                with TranslateErrors(self.path):
-                    result = read(self._connect(stamp))
-            except StoreError as exc:
-                failure = exc
-                self.close()
-                if stamp == self.stamp():
-                    raise
-                continue
-            if self._is_copy or stamp == self.stamp():
-                return result
-        raise failure or StateInUseError(f"{self.path} is written all the time", fix="try again")
-
-    def _connect(self, stamp: DatabaseStamp) -> apsw.Connection:
-        if self._db is None or stamp != self._stamp:
-            self.close()
-            self._is_copy = stamp.log is not None
-            self._db = open_snapshot(self.path, stamp)
-            self._db.execute("PRAGMA trusted_schema = OFF")
-            self._stamp = stamp
-        return self._db
-
-
-def open_snapshot(path: Path, stamp: DatabaseStamp | None = None) -> apsw.Connection:
-    """Open a database of OpenClaw for reading, so that no file next to it is made or changed."""
-    stamp = stamp or DatabaseStamp.of(path)
-    return _open_copy(path) if stamp.log else _open_in_place(path)
-
-
-def _open_in_place(path: Path) -> apsw.Connection:
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    return apsw.Connection(f"file:{quote(str(path))}?immutable=1", flags=flags)
-
-
-def _open_copy(path: Path) -> apsw.Connection:
-    """Open a copy of the database with its log. The copy has no name as soon as it is open."""
-    folder = Path(tempfile.mkdtemp(prefix="homarus-"))
-    with ExitStack() as opened:
-        opened.callback(shutil.rmtree, folder, ignore_errors=True)
-        copy = folder / DATABASE_NAME
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                time.sleep(_PAUSE_S)
-            before = DatabaseStamp.of(path)
-            try:
-                _copy_file(path, copy)
-                _copy_file(Path(f"{path}-wal"), Path(f"{copy}-wal"))
-            except OSError as exc:
-                raise StoreError(
-                    f"{path} cannot be copied: {exc.strerror}",
-                    fix=f"check its owner, and the free space of {folder.parent}",
-                ) from exc
-            if before == DatabaseStamp.of(path):
-                break
-        else:
-            raise StateInUseError(f"{path} is written all the time", fix="try again")
-        db = apsw.Connection(str(copy))
-        with ExitStack() as failed:
-            failed.callback(db.close)
-            db.execute("PRAGMA synchronous = OFF")
-            db.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file that can be unlinked
-            db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
-            db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-            failed.pop_all()
-        return db
-
-
-def _copy_file(source: Path, target: Path) -> None:
-    try:
-        descriptor = os.open(source, _READ)
-    except FileNotFoundError:
-        target.unlink(missing_ok=True)  # the log was deleted meanwhile
-        return
-    with (
-        os.fdopen(descriptor, "rb") as read,
-        os.fdopen(os.open(target, _CREATE, 0o600), "wb") as written,
-    ):
-        shutil.copyfileobj(read, written, 1 << 20)
-
 
 def _read_file(path: Path) -> bytes:
-    with os.fdopen(os.open(path, _READ), "rb") as file:
+    with os.fdopen(os.open(path, READ_FLAGS), "rb") as file:
         return file.read(MAX_ARCHIVE_BYTES + 1)
 
 

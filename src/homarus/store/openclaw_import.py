@@ -17,6 +17,7 @@ from typing import Final
 
 import apsw
 
+from homarus.config.openclaw_snapshot import DatabaseStamp
 from homarus.core.errors import StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.principal import OWNER
@@ -24,7 +25,6 @@ from homarus.store import sqlite_sql
 from homarus.store.base import TranscriptEntry
 from homarus.store.database_writer import DatabaseWriter
 from homarus.store.openclaw_database import (
-    DatabaseStamp,
     OpenClawDatabase,
     OpenClawSession,
     OpenClawTranscript,

@@ -28,6 +28,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 import apsw
 
 from homarus.config.paths import SessionStorePath, is_sqlite_home
+from homarus.config.sqlite_errors import TranslateErrors
 from homarus.core.errors import CorruptDataError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
@@ -48,7 +49,6 @@ from homarus.store.journal import Lease
 from homarus.store.lock import StateLock, lock_holder_pid
 from homarus.store.query import WhereClause, select
 from homarus.store.schema import BUSY_MS, MIGRATIONS, check_version, configure, migrate
-from homarus.store.sqlite_errors import TranslateErrors
 from homarus.store.sqlite_journal import (
     SqliteJournal,
     SqliteJournalTransaction,

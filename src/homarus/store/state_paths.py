@@ -6,13 +6,13 @@ may have written: neither may lead out of an agent's sessions directory.
 
 import os
 import re
-import stat
 from pathlib import Path
 from urllib.parse import quote
 
 from homarus.config.paths import SessionStorePath
 from homarus.core.errors import StoreError, UserError
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.file_stamp import FileStamp as FileStamp  # noqa: PLC0414 - a part of this module's interface
+from homarus.core.file_stamp import stat_stamp as stat_stamp  # noqa: PLC0414 - a part of this module's interface
 from homarus.core.private_files import make_private_dir as make_private_dir  # noqa: PLC0414 - a part of this module's interface
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -42,26 +42,6 @@ def transcript_file_name(session_id: str, topic: str | int | None = None) -> str
     if topic is None:
         return f"{session_id}.jsonl"
     return f"{session_id}-topic-{quote(str(topic), safe=_KEEP, errors='replace')}.jsonl"
-
-
-@dataclass(frozen=True, slots=True)
-class FileStamp:
-    """The `stat` fields of a file: while they are the same, the file was not written."""
-
-    size: int
-    mtime_ns: int
-    inode: int
-
-
-def stat_stamp(path: str | Path) -> FileStamp | None:
-    """Return the file's stamp, or None when it is not a regular file. Links are not followed."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 class StatePaths:

@@ -7,7 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from homarus.cli.doctor import command
+from homarus.cli.models import command as models
 from homarus.cli.setup import command as setup
+from tests.openclaw_databases import put_profiles
 
 PROVIDER = {"baseUrl": "http://127.0.0.1:9", "models": [{"id": "m", "name": "M"}]}
 WORKING = {
@@ -75,3 +77,19 @@ def test_doctor_json_is_complete(home: Path) -> None:
     assert {"config", "agent main", "model", "state", "disk"} <= {
         row["about"] for row in found["findings"]
     }
+
+
+def test_doctor_and_status_show_credentials_of_openclaw(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    database = home / ".openclaw/state/openclaw.sqlite"
+    profile = {"type": "api_key", "provider": "openai", "key": "sk-test"}
+    put_profiles(home / ".openclaw", {"openai:manual": profile})
+    config = {"agents": {"defaults": {"model": {"primary": "openai/gpt-5.2"}}}}
+    shown = run(home, config, "--all").output
+    assert f"· credentials: read from OpenClaw's {database}: openai:manual" in shown
+    status = json.loads(CliRunner().invoke(models, ["status", "--json"]).output)
+    assert status["key"]["source"] == f"the auth profile openai:manual of OpenClaw ({database})"
+    database.write_bytes(b"no database" * 200)
+    assert "those of OpenClaw cannot be read" in run(home, config).output

@@ -18,6 +18,7 @@ from homarus.core.errors import HomarusError, UnknownNameError, UserError
 from homarus.providers.catalog import VENDORS
 from homarus.providers.oauth import DeviceCode
 from homarus.testing.clock import FakeClock
+from tests.openclaw_databases import put_profiles
 from tests.unit.providers.oauth_peers import authlib_server
 
 KEY = "sk-proj-0123456789abcdef"
@@ -462,3 +463,18 @@ def test_login_without_client_reports_what_is_missing(home: Home) -> None:
     plain = ["--authorize-url", "http://example.com/a", "--token-url", "https://example.com/t"]
     error = home.refused("login", "acme", "--client-id", "x", *plain)
     assert "not https" in error.message
+
+
+def test_status_and_remove_of_a_profile_in_openclaws_database(home: Home) -> None:
+    profile = {"type": "api_key", "provider": "openai", "key": KEY}
+    put_profiles(home.path / ".openclaw", {"openai:manual": profile})
+    (row,) = home.told("status")["profiles"]
+    assert row["inherited"] and row["source"] == "~/.openclaw/state/openclaw.sqlite"
+    assert "openclaw.sqlite (OpenClaw, read only)" in home.done("status").stdout
+    removed = home.done("remove", "openai:manual", "--yes").stdout
+    assert "not used here from now on. OpenClaw still has it" in removed
+    assert home.told("status")["profiles"] == []
+    home.refused("remove", "openai:manual", "--yes")
+    home.done("add", "openai", "--profile-id", "openai:manual", "--key-stdin", typed=f"{KEY}\n")
+    (row,) = home.told("status")["profiles"]
+    assert not row["inherited"] and row["source"].endswith("auth-profiles.json")

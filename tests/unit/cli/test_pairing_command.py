@@ -14,6 +14,7 @@ from homarus.cli.pairing import command
 from homarus.core.clock import SystemClock
 from homarus.core.errors import UserError
 from homarus.core.message import Address, Inbound, InboundMetadata
+from tests.openclaw_databases import put_senders
 
 
 @pytest.fixture
@@ -112,3 +113,16 @@ def test_pairing_approve_without_gateway_approves_unnotified(
 
 def test_pairing_approve_requires_a_channel(pairings: PairingStore) -> None:
     assert isinstance(run("approve", "ABCDEFGH").exception, click.UsageError)
+
+
+def test_pairing_revoke_removes_a_sender_and_names_openclaw(home: Path) -> None:
+    put_senders(home / ".openclaw", "42")
+    done = run("revoke", "telegram", "42")
+    assert done.output == (
+        "42 is not approved on telegram any more.\n"
+        "OpenClaw still approves them when it runs: its database is not changed.\n"
+    )
+    assert "not approved on telegram by pairing" in refused("revoke", "telegram", "42").message
+    put_senders(home / ".openclaw", "43", account="work")
+    told = json.loads(run("revoke", "telegram", "43", "--account", "work", "--json").output)
+    assert told == {"ok": True, "sender": "43", "inOpenClaw": True}

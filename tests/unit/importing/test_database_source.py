@@ -16,6 +16,8 @@ from tests.openclaw_databases import (
     conversation,
     file_contents,
     make_state_database,
+    put_profiles,
+    put_senders,
 )
 from tests.unit.importing.source_homes import (
     JOB,
@@ -30,18 +32,8 @@ from tests.unit.importing.source_homes import (
 _STATE_TABLES = """
 CREATE TABLE cron_jobs (store_key TEXT NOT NULL, job_id TEXT NOT NULL, job_json TEXT NOT NULL,
   state_json TEXT NOT NULL DEFAULT '{}', sort_order INTEGER NOT NULL DEFAULT 0) STRICT;
-CREATE TABLE channel_pairing_allow_entries (channel_key TEXT NOT NULL, account_id TEXT NOT NULL,
-  entry TEXT NOT NULL, sort_order INTEGER NOT NULL) STRICT;
 CREATE TABLE secret_store_entries (scope_kind TEXT NOT NULL, name TEXT NOT NULL,
   value TEXT NOT NULL, kind TEXT NOT NULL, deleted_at_ms INTEGER) STRICT;
-CREATE TABLE config_machine_state (state_key TEXT NOT NULL PRIMARY KEY,
-  value_json TEXT NOT NULL) STRICT;
-"""
-_AGENT_TABLES = """
-CREATE TABLE auth_profile_store (store_key TEXT NOT NULL PRIMARY KEY,
-  store_json TEXT NOT NULL) STRICT;
-CREATE TABLE auth_profile_state (state_key TEXT NOT NULL PRIMARY KEY,
-  state_json TEXT NOT NULL) STRICT;
 """
 
 
@@ -63,11 +55,7 @@ def source(tmp_path: Path) -> Path:
         agent.put_events("s-0", conversation("Earlier"))
         agent.db.execute("INSERT INTO session_windows VALUES ('s-0', 'agent:main:main', 5)")
         agent.db.execute("INSERT INTO session_windows VALUES ('s-1', 'agent:main:main', 6)")
-        agent.db.execute(_AGENT_TABLES).fetchall()
-        own = {"version": 1, "profiles": {"openai:own": PROFILE}}
-        agent.db.execute("INSERT INTO auth_profile_store VALUES ('main', ?)", (json.dumps(own),))
-        order = {"version": 1, "order": {"openai": ["openai:own"]}}
-        agent.db.execute("INSERT INTO auth_profile_state VALUES ('main', ?)", (json.dumps(order),))
+    put_profiles(state, {"openai:own": PROFILE}, {"openai": ["openai:own"]}, agent="main")
     fill_state(state)
     entry: dict[str, Json] = {"workspace": "/elsewhere/.openclaw/workspace"}
     write(state / "openclaw.json", {"agents": {"entries": {"main": entry}}})
@@ -84,21 +72,14 @@ def fill_state(state: Path) -> None:
                 "INSERT INTO cron_jobs VALUES ('k', ?, ?, '{\"nextRunAtMs\": 9}', ?)",
                 (str(job["id"]), json.dumps({**job, "state": {}}), number),
             )
-        for account, entry in (("default", "7"), ("work", "8")):
-            database.db.execute(
-                "INSERT INTO channel_pairing_allow_entries VALUES ('telegram', ?, ?, 0)",
-                (account, entry),
-            )
         for name, kind in (("FROM_STORE", "env"), ("HIDDEN", "secret")):
             database.db.execute(
                 "INSERT INTO secret_store_entries VALUES ('team', ?, 'value-of-it', ?, NULL)",
                 (name, kind),
             )
-        shared = {"version": 1, "profiles": {"anthropic:default": {**PROFILE, "key": "shared"}}}
-        database.db.execute(
-            "INSERT INTO config_machine_state VALUES ('authProfiles.store', ?)",
-            (json.dumps(shared),),
-        )
+    put_senders(state, "7")
+    put_senders(state, "8", account="work")
+    put_profiles(state, {"anthropic:default": {**PROFILE, "key": "shared"}})
 
 
 def message_texts(home: Path, key: str) -> list[Json]:

@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
+from homarus.config import openclaw_snapshot
 from homarus.core.errors import CorruptDataError, StoreError
 from homarus.store import openclaw_database
 from homarus.store.openclaw_database import OpenClawDatabase, find_databases, is_sqlite_home
@@ -128,7 +129,7 @@ def test_closed_database_is_read_in_place_without_new_files(
     with closing(agent_database(state)) as theirs:
         theirs.put_session(KEY, "s1")
     before = file_contents(state)
-    monkeypatch.setattr(openclaw_database, "_open_copy", None)
+    monkeypatch.setattr(openclaw_snapshot, "_open_copy", None)
     folder = theirs.path.parent
     folder.chmod(0o500)
     try:

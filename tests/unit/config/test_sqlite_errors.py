@@ -3,6 +3,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from homarus.config.sqlite_errors import TranslateErrors, to_store_error
 from homarus.core.errors import (
     ConflictError,
     CorruptDataError,
@@ -10,7 +11,6 @@ from homarus.core.errors import (
     StateInUseError,
     StoreError,
 )
-from homarus.store.sqlite_errors import TranslateErrors, to_store_error
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_sqlite_errors_become_store_errors(
 def test_failed_write_without_free_space_is_disk_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("homarus.store.sqlite_errors._room", lambda _path: 0)
+    monkeypatch.setattr("homarus.config.sqlite_errors._room", lambda _path: 0)
     assert isinstance(to_store_error(apsw.IOError("x"), tmp_path / "a"), DiskFullError)
 
 
