@@ -72,7 +72,10 @@ def chunk_by_newline(
     split_long_lines: bool = True,
     trim_lines: bool = True,
 ) -> list[str]:
-    """Return one chunk per line; empty lines go to the start of the next, the last to the end."""
+    """Return one chunk per line; empty lines go to the start of the next, the last to the end.
+
+    A line that is too long is cut first where the limit is, then like plain text.
+    """
     if not text:
         return []
     if limit <= 0:
@@ -84,8 +87,11 @@ def chunk_by_newline(
             blank += 1
             continue
         content = line.strip() if trim_lines else line
-        first, *more = chunk_text(content, limit, unit) if split_long_lines else [content]
-        chunks += [_blank_lines(blank, first, limit, unit) + first, *more]
+        cut = len(content)
+        if split_long_lines and measure(content, unit) + blank > limit:
+            cut = _reach(content, 0, max(1, limit - blank), unit)
+        chunks.append(_blank_lines(blank, content[:cut], limit, unit) + content[:cut])
+        chunks += chunk_text(content[cut:], limit, unit)
         blank = 0
     if chunks:
         chunks[-1] += _blank_lines(blank, chunks[-1], limit, unit)
@@ -130,6 +136,7 @@ def text_chunk_limit(
     default: int = DEFAULT_LIMIT,
 ) -> int:
     """Return the limit of the account, else of its channel, else of the service."""
+    default = default if default > 0 else DEFAULT_LIMIT
     settings = channels.get(channel)
     if not isinstance(settings, Mapping):
         return default

@@ -22,6 +22,8 @@ _QUOTED = re.compile(r""""((?:[^"\\]|\\.)*)"\s*(?:#.*)?|'((?:[^']|'')*)'\s*(?:#.
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _MEMBER = re.compile(r"""("[^"]*"|'[^']*'|[^\s:'"{}\[\],#&*!|>%@`-][^:]*):(?:\s+(.*))?""")
 _EMPTY = frozenset({"", "~", "null"})
+# At most 15 digits: a longer number, such as an id, would be rounded.
+_NUMBER = re.compile(r"[-+]?(?=[\d.]{1,16}\Z)(?:\d{1,15}|\d+\.\d*|\.\d+)", re.ASCII)
 _MAX_DEPTH = 20
 
 
@@ -68,6 +70,8 @@ def _value(inline: str, below: Sequence[str]) -> str | None:
         return _unquote(found)
     inline = _COMMENT.sub("", inline)
     value = _fold([inline, *below]) if inline else _nested(below)
+    if _NUMBER.fullmatch(value):
+        return str(_number(value))
     return None if value in _EMPTY else value
 
 
@@ -149,7 +153,13 @@ def _scalar(text: str) -> Json:
         return _flow(text)
     if text in {"true", "false", "null", "~"}:
         return {"true": True, "false": False}.get(text)
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else text
+    return _number(text) if _NUMBER.fullmatch(text) else text
+
+
+def _number(text: str) -> int | float:
+    """Return a number of YAML; a whole one has no fraction, so `1.0` is 1."""
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 def _flow(text: str) -> Json:

@@ -190,3 +190,13 @@ def test_chunk_one_megabyte_finishes_in_time(text: str, limit: int, size: int) -
     assert time.process_time() - started < 15
     assert sum(map(len, chunks)) <= 5 * len(text)
     assert all(measure(chunk, "byte") <= limit for chunk in chunks)
+
+
+def test_chunk_lines_cuts_a_long_line_at_the_limit() -> None:
+    assert chunk_by_newline("long line here", 5) == ["long ", "line", "here"]
+    assert chunk_by_newline("hello world", 5) == ["hello", " worl", "d"]
+    assert chunk_by_newline("\n\nabcdef", 4) == ["\n\nab", "cdef"]
+
+
+def test_text_chunk_limit_without_a_valid_default_is_ours() -> None:
+    assert text_chunk_limit({}, "x", default=0) == 4_000

@@ -157,3 +157,16 @@ def test_frontmatter_block_metadata_is_compact_json() -> None:
     text = "---\nmetadata:\n  openclaw:\n    emoji: x\n    os: [linux]\nname: ''\n---\n"
     metadata = '{"openclaw":{"emoji":"x","os":["linux"]}}'
     assert parse_frontmatter(text) == {"metadata": metadata, "name": ""}
+
+
+def test_frontmatter_numbers_are_written_as_javascript_does() -> None:
+    text = "---\nv: 1.0\nw: 1.50\nx: 007\ny: -3\nz: 1.2.3\nid: 123456789012345678\n---"
+    assert parse_frontmatter(text) == {
+        "v": "1",
+        "w": "1.5",
+        "x": "7",
+        "y": "-3",
+        "z": "1.2.3",
+        "id": "123456789012345678",
+    }
+    assert parse_frontmatter("---\nm:\n  a: 1.5\n  b: 2.0\n---") == {"m": '{"a":1.5,"b":2}'}
