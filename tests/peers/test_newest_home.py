@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from homarus.testing.model_server import ModelServer, Say
@@ -67,6 +68,8 @@ class NewestHome:
         provider = tree["models"]["providers"]["together"]
         provider |= {"baseUrl": self.model.url, "models": [{"id": "mock-1", "name": "Mock"}]}
         tree["agents"]["defaults"]["model"] = {"primary": "together/mock-1"}
+        tree["plugins"] = {"enabled": False}  # half of the time that it takes to start
+        tree["gateway"]["http"] = {"endpoints": {"chatCompletions": {"enabled": True}}}
         assert KEY not in json.dumps(tree)
         (self.home.state / "openclaw.json").write_text(json.dumps(tree, indent=2))
 
@@ -97,6 +100,17 @@ class NewestHome:
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
+
+    def ask_gateway(self, text: str) -> str:
+        """Send a message to the main session of OpenClaw's gateway, without starting its client."""
+        body = {"model": "openclaw/main", "messages": [{"role": "user", "content": text}]}
+        key = {"x-openclaw-session-key": "agent:main:main"}
+        url = f"http://127.0.0.1:{self.port}/v1/chat/completions"
+        headers = {"Authorization": f"Bearer {TOKEN}", **key}
+        with httpx2.Client(trust_env=False, timeout=READY_S) as client:
+            answer = client.post(url, json=body, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return answer.text
 
     def files(self) -> dict[str, str]:
         """Return the hash of every file of the home."""
@@ -156,7 +170,7 @@ def test_home_of_newest_openclaw_is_continued_and_unchanged(folder: NewestHome) 
     # OpenClaw again: it starts, and its conversation continues, while we list it.
     with folder.openclaw_gateway():
         model.script([Say("Fourth answer.")])
-        folder.openclaw("agent", "--agent", "main", "--message", "Fourth question")
+        assert "Fourth answer." in folder.ask_gateway("Fourth question")
         assert "First question" in folder.sent() and "Second question" not in folder.sent()
         refused = home.run("gateway", "run")
         assert refused.status != 0 and "a gateway of OpenClaw" in refused.err
