@@ -274,7 +274,13 @@ class Run:
         if services.hooks.has("agent_end"):
             messages = tuple(self._session.messages) if self._session else ()
             services.start_task(self._call_agent_end(messages, duration_ms))
-        return replace(self._outcome, duration_ms=duration_ms)
+        outcome = self._outcome
+        if self._loop_context and not outcome.session_id:  # it has no answer
+            session, model = self._context.session, self._context.model
+            outcome = replace(
+                outcome, session_id=session.session_id, model=f"{model.provider}/{model.id}"
+            )
+        return replace(outcome, duration_ms=duration_ms)
 
     async def _call_agent_end(self, messages: Sequence[Message], duration_ms: int) -> None:
         for _ in range(_LOOP_TURNS):

@@ -267,6 +267,8 @@ async def test_agent_other_error_has_its_result(tmp_path: Path) -> None:
         result = failed.value.payload["result"]
         assert result["payloads"][0]["isError"] is True
         assert result["meta"]["error"]["kind"] == "provider.auth"
+        named = result["meta"]["agentMeta"]
+        assert (named["provider"], named["model"]) == ("mock", "mock-1") and named["sessionId"]
 
 
 def test_encode_result_has_stop_reason_of_incomplete_answer() -> None:
