@@ -256,7 +256,8 @@ def remove(profile: str, agent: str | None, *, yes: bool, as_json: bool) -> None
         click.confirm(question, abort=True)
     target.change(lambda raw: remove_profile(raw, profile))
     is_named = _without_profile(target.loaded.raw, profile) != target.loaded.raw
-    if is_named and not target.has_agent_with(profile):
+    is_openclaws = target.file.is_in_base(profile)  # which reads the configuration, too
+    if is_named and not is_openclaws and not target.has_agent_with(profile):
         run_with_config(
             GatewayOptions(), lambda config: config.change(lambda t: _without_profile(t, profile))
         )

@@ -72,6 +72,10 @@ class ProfileFile:
         """The reason why OpenClaw's profiles could not be read."""
         return self._base.error if self._base else None
 
+    def is_in_base(self, profile_id: str) -> bool:
+        """Return whether OpenClaw's databases have a profile, overridden here or not."""
+        return self._base is not None and profile_id in self._base.places
+
     def update(self, change: Callable[[Raw], None]) -> None:
         """Let `change` modify the current content; an unchanged one is not written."""
         with self.locked():
@@ -154,7 +158,7 @@ class _ProfileBase:
         self._source = source
         self._stamp: object = None
         self._trees: Mapping[str, Raw] = {name: {} for name in _OVERRIDDEN}
-        self._places: Mapping[str, str] = {}  # profile → database
+        self.places: Mapping[str, str] = {}  # profile → database
         self.error: StoreError | None = None
 
     def refresh(self) -> object:
@@ -176,13 +180,13 @@ class _ProfileBase:
             places = {**dict.fromkeys(_inner(tree, "profiles"), path), **places}
             for name in _OVERRIDDEN:
                 trees[name] = {**_inner(tree, name), **trees[name]}
-        self._trees, self._places, self._stamp = trees, places, stamp
+        self._trees, self.places, self._stamp = trees, places, stamp
         return stamp
 
     def places_below(self, raw: Raw) -> dict[str, str]:
         """Return which database has a profile that a file does not have."""
         own = _inner(raw, "profiles")
-        return {id_: path for id_, path in self._places.items() if id_ not in own}
+        return {id_: path for id_, path in self.places.items() if id_ not in own}
 
     def merge(self, raw: Raw) -> Raw:
         """Return a file's object with what it does not override, without what it hides."""

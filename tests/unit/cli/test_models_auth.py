@@ -468,12 +468,17 @@ def test_login_without_client_reports_what_is_missing(home: Home) -> None:
 def test_status_and_remove_of_a_profile_in_openclaws_database(home: Home) -> None:
     profile = {"type": "api_key", "provider": "openai", "key": KEY}
     put_profiles(home.path / ".openclaw", {"openai:manual": profile})
+    home.configure(
+        {"auth": {"profiles": {"openai:manual": {"provider": "openai", "mode": "api_key"}}}}
+    )
+    config = (home.path / ".openclaw/openclaw.json").read_bytes()
     (row,) = home.told("status")["profiles"]
     assert row["inherited"] and row["source"] == "~/.openclaw/state/openclaw.sqlite"
     assert "openclaw.sqlite (OpenClaw, read only)" in home.done("status").stdout
     removed = home.done("remove", "openai:manual", "--yes").stdout
     assert "not used here from now on. OpenClaw still has it" in removed
     assert home.told("status")["profiles"] == []
+    assert (home.path / ".openclaw/openclaw.json").read_bytes() == config, "OpenClaw uses it"
     home.refused("remove", "openai:manual", "--yes")
     home.done("add", "openai", "--profile-id", "openai:manual", "--key-stdin", typed=f"{KEY}\n")
     (row,) = home.told("status")["profiles"]

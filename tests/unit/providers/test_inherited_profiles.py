@@ -202,3 +202,11 @@ def test_normal_home_imports_no_reader_of_databases(
     monkeypatch.setitem(sys.modules, "homarus.config.openclaw_credentials", None)
     home = Home(tmp_path / "normal")
     assert home.open().candidates("openai") == ()
+
+
+def test_renewed_login_of_openclaw_is_complete_in_our_file(home: Home) -> None:
+    login = {"type": "oauth", "provider": "acme", "access": "a1", "refresh": "r1", "email": "a@b"}
+    put_profiles(home.state, {"acme:a": login})
+    home.change(lambda raw: put_profile(raw, "acme:a", {"access": "a2", "refresh": "r2"}))
+    assert home.stored()["profiles"] == {"acme:a": {**login, "access": "a2", "refresh": "r2"}}
+    assert home.file().read().profiles["acme:a"].refresh == "r2"
