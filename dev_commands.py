@@ -261,12 +261,13 @@ def run() -> None:
 
 
 def test() -> None:
-    """Run every test but the peers."""
+    """Run every test but the peers and the slow ones."""
     setup()
     args = sys.argv[2:]
     workers = [] if any(not arg.startswith("--") for arg in args) else PARALLEL
     # With bytecode forbidden, every worker would compile all tests again: a quarter minute each.
-    sh(PYTHON, "-m", "pytest", "-m", "not peers", *workers, *args, PYTHONDONTWRITEBYTECODE="")
+    fast = "not peers and not slow"
+    sh(PYTHON, "-m", "pytest", "-m", fast, *workers, *args, PYTHONDONTWRITEBYTECODE="")
 
 
 def test_newest() -> None:
@@ -317,9 +318,12 @@ def newest_python() -> tuple[str, tuple[int, int]]:
 
 
 def test_peers() -> None:
-    """Run only the peers; it is an error when there are none."""
+    """Run the slow tests and the peers; it is an error when there are none."""
     setup()
-    sh(PYTHON, "-m", "pytest", "-m", "peers", *sys.argv[2:])
+    args = sys.argv[2:]
+    if not args:
+        sh(PYTHON, "-m", "pytest", "-m", "slow and not peers", *PARALLEL)
+    sh(PYTHON, "-m", "pytest", "-m", "peers or slow" if args else "peers", *args)
 
 
 def check() -> None:

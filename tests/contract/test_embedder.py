@@ -34,6 +34,8 @@ from homarus.memory.embed.wordllama import WordLlamaEmbedder
 from homarus.testing.clock import FakeClock
 from tests.unit.memory.embed_server import DIMS, EmbedServer
 
+pytestmark = pytest.mark.slow  # real weights are loaded
+
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 NOTES = [
     "Ada moved to Kiel in March",

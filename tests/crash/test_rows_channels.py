@@ -144,6 +144,7 @@ def test_row_13_delivered_reply_is_not_sent_again(stage: Harness) -> None:
     assert stage.times(NOTICE) == (stage.peer.name not in ONCE)
 
 
+@pytest.mark.slow
 @over("killed")
 def test_random_kills_lose_and_double_nothing(stage: Harness) -> None:
     chance = Random(f"{stage.peer.name}-{SEED}")

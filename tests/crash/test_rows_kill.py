@@ -320,6 +320,7 @@ def test_row_14_killed_between_parts_of_reply(make_rig: MakeRig, parts: int) -> 
     wait_for(lambda: {p.state for p in rig.outbox()} == {"sent"}, "every part is marked as sent")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scenario", kill_scenarios(), ids=lambda one: f"{one.row:02}-{one.flavour}"
 )

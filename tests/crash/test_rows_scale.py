@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.crash.harness import Launch
 from tests.crash.scale import measure_scale
 
 SESSIONS = 100
 
 
+@pytest.mark.slow
 def test_row_39_hundred_concurrent_sessions_get_their_own_answers(
     launch: Launch, tmp_path: Path
 ) -> None:

@@ -31,6 +31,8 @@ from tests.hardening.state_sample import (
     use_store,
 )
 
+pytestmark = pytest.mark.slow  # random bytes are flipped, many times
+
 TRIALS = 40
 GATEWAY_TRIALS = 6
 DATABASE = "state.sqlite"

@@ -178,6 +178,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:12]))
 def test_clean_reply_megabyte_is_linear(text: str) -> None:
     started = time.process_time()

@@ -178,6 +178,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.parametrize(("limit", "size"), [(20, 200_000), (4_000, 1_000_000)])
 def test_chunk_one_megabyte_finishes_in_time(text: str, limit: int, size: int) -> None:

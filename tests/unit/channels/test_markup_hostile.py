@@ -242,6 +242,7 @@ MONSTERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MONSTERS)
 def test_render_pathological_text_takes_linear_time(name: str) -> None:
     # Quadratic time would exceed the timeout of the test.

@@ -259,6 +259,7 @@ def test_sync_both_root_names_of_one_file_are_one_note(tmp_path: Path) -> None:
     assert [one.path for one in find_notes(tmp_path)] == ["MEMORY.md"]
 
 
+@pytest.mark.slow
 def test_sync_50_000_tiny_files_is_fast_enough(tmp_path: Path) -> None:
     for copy in range(50):
         folder = tmp_path / "memory" / str(copy)
