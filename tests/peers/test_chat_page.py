@@ -83,9 +83,10 @@ def test_page_reload_joins_run_under_way(page: Page, model: ModelServer) -> None
 def test_page_shows_run_of_another_client(page: Page, browser: Browser, gateway: Running) -> None:
     key = page.run("document.querySelector('#sessions').value")
     other = sign_in(browser, gateway)
+    other.wait_until("document.querySelector('#sessions').value")  # it has stored its session
     other.run(f"sessionStorage.setItem('session', {json.dumps(key)})")
     other.reload()
-    other.wait_for_text("#state", "Connected")
+    other.wait_until(f"document.querySelector('#sessions').value === {json.dumps(key)}")
     ask(page, "Hello MOCK:say:To both of you.§")
     assert other.wait_for_text(ENDED, "To both of you.")
     assert other.wait_for_text("article[data-role=user]", "Hello")

@@ -96,6 +96,7 @@ def test_readme_commands_work_from_the_wheel(
     user.must("homarus setup")
     assert (home / ".openclaw/workspace/SOUL.md").read_text(encoding="utf-8")
     use_model(home, model)
+    (home / "old/.openclaw/agents/main/sessions").mkdir(parents=True)  # the README imports it
     for line in TYPED:
         if line.startswith("homarus ") and not line.removeprefix("homarus ").startswith(ATTENDED):
             done = user.type(line)
@@ -112,7 +113,7 @@ def test_readme_commands_work_from_the_wheel(
             with urlopen(address + name) as part:
                 assert part.status == 200 and part.read()
     user.must("homarus memory search lobster")
-    user.must("rm homarus-backup-*.tar.gz")
+    user.must("rm -r homarus-backup-*.tar.gz old")
     user.must("homarus uninstall --all --yes")
     assert list(home.iterdir()) == []
 

@@ -1,12 +1,13 @@
-"""A home that OpenClaw 2026.9.6 made, used by us and by OpenClaw again.
+"""A home that OpenClaw 2026.9.6 made, used by us and by OpenClaw again, and imported.
 
 OpenClaw keeps sessions in SQLite. We read them and change none of its files; what is said here is
-in our own store, which OpenClaw does not read.
+in our own store, which OpenClaw does not read. One test has all steps: OpenClaw starts slowly.
 """
 
 import hashlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +22,8 @@ import pytest
 
 from homarus.testing.model_server import ModelServer, Say
 from tests.e2e.program import Done, Home
-from tests.peers.gateway import running_gateway
+from tests.openclaw_databases import file_contents
+from tests.peers.gateway import new_home, running_gateway
 from tests.peers.install import Original, bare_env
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
@@ -126,7 +128,8 @@ class NewestHome:
 
 @pytest.fixture
 def folder(newest: Original, model: ModelServer, tmp_path: Path) -> NewestHome:
-    return NewestHome(tmp_path, newest, model)
+    (tmp_path / "home").mkdir()
+    return NewestHome(tmp_path / "home", newest, model)
 
 
 def config(folder: NewestHome) -> dict[str, Any]:
@@ -134,7 +137,9 @@ def config(folder: NewestHome) -> dict[str, Any]:
     return tree
 
 
-def test_home_of_newest_openclaw_is_continued_and_unchanged(folder: NewestHome) -> None:
+def test_home_of_newest_openclaw_is_continued_unchanged_and_imported(
+    folder: NewestHome, tmp_path: Path
+) -> None:
     home, model = folder.home, folder.model
     local = ("agent", "--local", "--agent", "main", "--thinking", "off", "--message")
     folder.onboard()
@@ -176,6 +181,10 @@ def test_home_of_newest_openclaw_is_continued_and_unchanged(folder: NewestHome) 
         assert refused.status != 0 and "a gateway of OpenClaw" in refused.err
         (row,) = home.run("sessions", "--json").json["sessions"]
         assert row["sessionId"] == listed["sessionId"] and row["updatedAt"] > listed["updatedAt"]
+        folder.openclaw(
+            "cron", "add", "--name", "Morning", "--cron", "0 7 * * *", "--session", "isolated",
+            "--message", "What is new?", "--json",
+        )  # fmt: skip
 
     # And ours again has both.
     model.script([Say("Fifth answer.")])
@@ -188,3 +197,34 @@ def test_home_of_newest_openclaw_is_continued_and_unchanged(folder: NewestHome) 
         "Fourth answer.",
     ]
     assert all(text in folder.sent() for text in said)
+
+    # A copy of the home without our files is imported into another one.
+    source = tmp_path / "source"
+    ours_alone = shutil.ignore_patterns("homarus", "state.sqlite*", "state.lock", "openclaw.last-*")
+    shutil.copytree(home.path, source, ignore=ours_alone)
+    notes = source / ".openclaw/workspace/memory"
+    notes.mkdir(parents=True, exist_ok=True)
+    (notes / "2026-11-15.md").write_text("# 2026-11-15\n")
+    check_import(folder, source, tmp_path / "target")
+
+
+def check_import(folder: NewestHome, source: Path, target: Path) -> None:
+    """Import every kind, continue the conversation, and import again without an effect."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    target.mkdir()
+    home, model = new_home(target, kept, folder.model), folder.model
+    before = file_contents(source)
+    planned = home.run("import", str(source), "--dry-run", "--json").json["kinds"]
+    counts = home.run("import", str(source), "--json").json["kinds"]
+    assert counts == planned
+    assert file_contents(source) == before
+    for kind in ("sessions", "memory", "cronJobs", "credentials"):
+        assert counts[kind]["imported"] == 1, counts
+        assert counts[kind]["after"] == counts[kind]["before"] + 1
+    profiles = json.loads((home.state / "agents/main/agent/auth-profiles.json").read_text())
+    assert KEY in {each["key"] for each in profiles["profiles"].values()}
+    model.script([Say("Sixth answer.")])
+    assert "Sixth answer." in home.run("agent", "--message", "Sixth question").out
+    assert "First question" in folder.sent() and "Fourth answer." in folder.sent()
+    again = home.run("import", str(source), "--json").json["kinds"]
+    assert not any(one["imported"] + one["updated"] for one in again.values())

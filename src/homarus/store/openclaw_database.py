@@ -71,7 +71,8 @@ def find_databases(state: Path) -> dict[str, Path]:
     if is_sqlite_home(state):
         with suppress(StoreError), OpenClawDatabase(state / OPENCLAW_DATABASE) as database:
             for agent, path in database.listed_databases():
-                found[agent] = state / path
+                if stat_stamp(state / path):  # it names another place if the home was moved
+                    found[agent] = state / path
     return {agent: path for agent, path in found.items() if is_agent_id(agent) and stat_stamp(path)}
 
 

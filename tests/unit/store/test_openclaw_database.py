@@ -193,7 +193,8 @@ def test_databases_are_found_by_folder_and_by_list_of_openclaw(state: Path, tmp_
     elsewhere = tmp_path / "elsewhere" / "openclaw-agent.sqlite"
     AgentDatabase(elsewhere).close()
     shutil.rmtree(state / "state")
-    listed = {"coder": str(elsewhere), "gone": "agents/gone/x.sqlite", "../bad": str(elsewhere)}
+    listed = {"coder": str(elsewhere), "gone": "agents/gone/x.sqlite", "../bad": str(elsewhere),
+              "main": "/moved/from/here/openclaw-agent.sqlite"}  # fmt: skip
     make_state_database(state, listed)
     (state / "agents" / "UPPER").symlink_to(elsewhere.parent)
     assert is_sqlite_home(state)
