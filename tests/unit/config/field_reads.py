@@ -14,6 +14,7 @@ from pathlib import Path
 Types = frozenset[str]
 NONE: Types = frozenset()
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Annotated = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 # Calls whose result is, or contains, what they are given.
 _PASSING = frozenset(
     {"next", "iter", "tuple", "list", "dict", "set", "sorted", "reversed", "enumerate", "zip",
@@ -42,14 +43,14 @@ class SourceIndex:
                 for name, types in scope.names.items():
                     self.constants[name] |= types
 
-    def _declare(self, module: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+    def _declare(self, module: ast.Module) -> Iterator[Annotated]:
         """Record the classes, aliases and texts of a module; yield what has annotations."""
         for node in ast.walk(module):
             if isinstance(node, ast.ClassDef):
                 self.bases[node.name] = [each for base in node.bases for each in _names(base)]
                 yield node
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield node  # type: ignore[misc] # the fields of both are the same
+                yield node
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 self.strings.add(node.value)
         for each in module.body:
@@ -57,7 +58,7 @@ class SourceIndex:
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                     self._aliases.setdefault(name, value)
 
-    def _annotate(self, declared: list[ast.ClassDef | ast.FunctionDef]) -> None:
+    def _annotate(self, declared: list[Annotated]) -> None:
         for node in declared:
             if not isinstance(node, ast.ClassDef):
                 self.functions[node.name] |= self.of(node.returns)

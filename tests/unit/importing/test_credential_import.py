@@ -12,12 +12,6 @@ PROFILES = "agents/main/agent/auth-profiles.json"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / "new").mkdir()
-    return tmp_path / "new"
-
-
-@pytest.fixture
 def source(tmp_path: Path) -> Path:
     (tmp_path / "old/agents").mkdir(parents=True)
     return tmp_path / "old"

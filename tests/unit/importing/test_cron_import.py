@@ -12,12 +12,6 @@ from tests.unit.importing.source_homes import JOB, notes, outcomes, run_import, 
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / "new").mkdir()
-    return tmp_path / "new"
-
-
-@pytest.fixture
 def source(tmp_path: Path) -> Path:
     write(tmp_path / "old/cron/jobs.json", {"version": 1, "jobs": [JOB]})
     return tmp_path / "old"

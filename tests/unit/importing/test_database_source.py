@@ -38,12 +38,6 @@ CREATE TABLE secret_store_entries (scope_kind TEXT NOT NULL, name TEXT NOT NULL,
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / "new").mkdir()
-    return tmp_path / "new"
-
-
-@pytest.fixture
 def source(tmp_path: Path) -> Path:
     """Return a home with something of every kind in its databases, and an open log."""
     state = tmp_path / "old/.openclaw"

@@ -10,12 +10,6 @@ from tests.unit.importing.source_homes import notes, outcomes, run_import, write
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / "new").mkdir()
-    return tmp_path / "new"
-
-
-@pytest.fixture
 def source(tmp_path: Path) -> Path:
     write(tmp_path / "old/workspace/MEMORY.md", "theirs\n")
     return tmp_path / "old"

@@ -34,12 +34,6 @@ def source(tmp_path: Path) -> Path:
     return make_home(tmp_path / "old")
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / "new").mkdir()
-    return tmp_path / "new"
-
-
 def test_import_of_a_home_copies_every_kind(home: Path, source: Path) -> None:
     report = run_import(home, source)
     for kind, count in EXPECTED.items():

@@ -25,12 +25,6 @@ MAIN = "agent:main:main"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / "new").mkdir()
-    return tmp_path / "new"
-
-
-@pytest.fixture
 def source(tmp_path: Path) -> Path:
     write(tmp_path / "old/agents/main/sessions/sessions.json", {MAIN: entry("s-1")})
     write(sessions(tmp_path / "old") / "s-1.jsonl", transcript("s-1", "one"))
