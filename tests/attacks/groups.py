@@ -13,7 +13,7 @@ from homarus.config.schema import Config
 from homarus.core.errors import ToolDeniedError
 from homarus.core.message import Address, Inbound, InboundMetadata, ToolCall, ToolResult
 from homarus.policy.audience import audience_of, folder_of
-from homarus.policy.tool_policy import ToolDecision
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.policy.workspace_access import session_access
 from homarus.sessions.envelope import format_envelope
 from homarus.sessions.routing import Route
@@ -88,7 +88,7 @@ def _contents(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-async def _allow(_call: ToolCall) -> ToolDecision:
+async def _allow(_call: ToolCallFacts) -> ToolDecision:
     return ToolDecision("allow", "")
 
 

@@ -16,7 +16,7 @@ from homarus.gateway.session_access import SessionAccess
 from homarus.memory.agent_memory import AgentMemory
 from homarus.memory.spec import MemorySpec
 from homarus.memory.tools import memory_tools
-from homarus.policy.tool_policy import ToolDecision
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.store.base import SessionRecord
 from homarus.store.sqlite import open_store
 from homarus.tools.execute import execute_tool_call
@@ -116,7 +116,7 @@ async def _two_tenants(a: dict[str, Any], b: dict[str, Any]) -> str:
 async def _ask_memory(a: dict[str, Any]) -> str:
     """Search with the tools of a model: the owner finds the note, a group does not."""
 
-    async def allow(_call: ToolCall) -> ToolDecision:
+    async def allow(_call: ToolCallFacts) -> ToolDecision:
         return ToolDecision("allow", "")
 
     key = session_keys.peer_key(

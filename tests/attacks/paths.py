@@ -11,7 +11,7 @@ from homarus.core.message import ToolCall, ToolResult
 from homarus.memory.agent_memory import AgentMemory
 from homarus.memory.spec import MemorySpec
 from homarus.memory.tools import memory_tools
-from homarus.policy.tool_policy import ToolDecision
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.tools.builtin import files
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
@@ -119,7 +119,7 @@ async def _get(base: Path, path: str) -> ToolResult:
         await memory.close()
 
 
-async def _allow(_call: ToolCall) -> ToolDecision:
+async def _allow(_call: ToolCallFacts) -> ToolDecision:
     return ToolDecision("allow", "")
 
 

@@ -50,7 +50,8 @@ from homarus.core.message import (
     ToolCall,
 )
 from homarus.gateway.last_good import FILE, load_config_or_last_good
-from homarus.policy.tool_policy import ToolDecision as Decision
+from homarus.policy.tool_call import ToolCallFacts
+from homarus.policy.tool_call import ToolDecision as Decision
 from homarus.process import open_app
 from homarus.sessions.routing import Route
 from homarus.testing.clock import FakeClock
@@ -349,7 +350,7 @@ async def _yes(_question: ApprovalRequest) -> bool:
     return True
 
 
-async def _allow(_call: ToolCall) -> Decision:
+async def _allow(_call: ToolCallFacts) -> Decision:
     return Decision("allow", "")
 
 

@@ -20,7 +20,7 @@ from homarus.config.schema import Config
 from homarus.core.message import Address, Inbound, InboundMetadata, ToolCall, ToolResult
 from homarus.memory.view import EVERYTHING, view_for
 from homarus.policy.audience import audience_of, folder_of
-from homarus.policy.tool_policy import ToolDecision
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.policy.workspace_access import PROMPT_FILES, WorkspaceAccess, session_access
 from homarus.sessions.session import SessionRepository
 from homarus.testing.clock import FakeClock
@@ -72,7 +72,7 @@ def contents(root: Path) -> Mapping[str, bytes]:
     return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-async def _allow(_call: ToolCall) -> ToolDecision:
+async def _allow(_call: ToolCallFacts) -> ToolDecision:
     return ToolDecision("allow", "")
 
 

@@ -30,7 +30,7 @@ from homarus.core.message import (
 )
 from homarus.core.text import repair_json, repair_surrogates
 from homarus.gateway import frames
-from homarus.policy.tool_policy import ToolDecision
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.providers.answer_filter import AnswerFilter, repair_message
 from homarus.providers.base import Delta, ModelRequest, TextDelta, ThinkingDelta
 from homarus.store.journal_codec import new_inbox_record
@@ -201,7 +201,7 @@ async def list_names(ctx: ToolContext) -> ToolOutput:
 
 
 async def test_tool_result_is_repaired(tmp_path: Path) -> None:
-    async def allow(_call: ToolCall) -> ToolDecision:
+    async def allow(_call: ToolCallFacts) -> ToolDecision:
         return ToolDecision("allow", "")
 
     context = ToolContext(KEY, "main", tmp_path, deny_approval, lambda _text: None)

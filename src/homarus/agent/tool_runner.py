@@ -15,7 +15,8 @@ from homarus.core.faults import fault_point
 from homarus.core.message import Image, Inbound, Text, ToolCall, ToolResult
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import HookContext, Refusal
-from homarus.policy.tool_policy import ToolDecision, decide_tool_call
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
+from homarus.policy.tool_policy import decide_tool_call
 from homarus.sessions.transcript import interrupted_result
 from homarus.tools.execute import execute_tool_call as call_tool
 from homarus.tools.registry import ToolRegistry
@@ -69,8 +70,8 @@ class ToolRunner:
             if not tool.idempotent:
                 await self.journal.mark_call_started(call.id)
 
-        async def decide(requested: ToolCall) -> ToolDecision:
-            return decide_tool_call(requested.name, *self.agent.rules, *self.get_chat().rules)
+        async def decide(facts: ToolCallFacts) -> ToolDecision:
+            return decide_tool_call(facts.tool.name, *self.agent.rules, *self.get_chat().rules)
 
         context = ToolContext(
             self.where.session_key,

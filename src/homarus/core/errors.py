@@ -295,6 +295,12 @@ class ToolLoopError(RunLimitError):
     code = "run.stopped.circles"
 
 
+class RunSuspendedError(HomarusError):
+    """A run ends without an outcome: it is resumed when an approval is answered or expires."""
+
+    code = "run.suspended"
+
+
 class SpendLimitError(RunLimitError):
     """The next model call would exceed the spend limit."""
 

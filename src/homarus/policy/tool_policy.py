@@ -6,13 +6,11 @@ agents and of the agent, then those for the provider or the model that makes the
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias
 
 from homarus.config.schema import ToolFilterConfig, ToolProfileConfig, ToolsConfig
 from homarus.core.fast_dataclass import dataclass
+from homarus.policy.tool_call import ToolDecision
 from homarus.policy.tool_groups import PROFILES, expand_tool_names
-
-ToolAction: TypeAlias = Literal["allow", "ask", "deny"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +20,6 @@ class ToolRules:
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ToolDecision:
-    """The decision and the rule that made it."""
-
-    action: ToolAction
-    reason: str
 
 
 def decide_tool_call(tool: str, *layers: ToolRules) -> ToolDecision:

@@ -1,19 +1,22 @@
 """Execute one tool call of a model and return a ToolResult.
 
-Look up the tool, parse the arguments, check the policy, run, cut to size. Every failure on the way
-becomes a ToolResult, so that the model can correct its call. Only cancellation passes through.
+Look up the tool, parse the arguments, prepare the call, decide, ask for approval, run, cut to size.
+Every failure on the way becomes a ToolResult, so that the model can correct its call. Only
+cancellation and suspension pass through.
 """
 
 import asyncio
+import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from homarus.core.errors import (
     HomarusError,
     LeaseLostError,
+    RunSuspendedError,
     ToolDeniedError,
     ToolError,
     ToolTimeoutError,
@@ -25,9 +28,10 @@ from homarus.core.text import (
     one_line,
     repair_surrogates,
 )
-from homarus.policy.tool_policy import ToolDecision
+from homarus.policy.approvals import ApprovalQuestion
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import ApprovalRequest, Tool, ToolContext, ToolOutput
+from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +39,7 @@ MAX_CHARS = 30_000
 MAX_IMAGES = 20
 MAX_IMAGE_CHARS = 7_000_000  # base64 of five megabytes
 
-DecideCall: TypeAlias = Callable[[ToolCall], Awaitable[ToolDecision]]
+DecideCall: TypeAlias = Callable[[ToolCallFacts], Awaitable[ToolDecision]]
 OnCallStart: TypeAlias = Callable[[Tool], Awaitable[None]]  # called right before a tool runs
 
 
@@ -54,7 +58,7 @@ async def execute_tool_call(
 ) -> ToolResult:
     """Execute the call or return the reason why not.
 
-    `judge` sees the tool's name, never an alias.
+    `judge` sees the tool's own declaration, whatever name the model used.
     """
     try:
         result = await _answer(registry, ctx, call, judge, begin)
@@ -68,7 +72,7 @@ async def execute_tool_call(
         # This run was not cancelled: something that the tool awaited was.
         log.exception("tool %s was cut off", one_line(call.name))
         return _failed(call, f"{one_line(call.name)} was cut off before it was done")
-    except LeaseLostError:  # another run has taken over
+    except (LeaseLostError, RunSuspendedError):  # another run takes over
         raise
     except HomarusError as exc:
         log.info("tool %s: %s", one_line(call.name), one_line(str(exc), 300))
@@ -89,20 +93,41 @@ async def _answer(
             fix="call again with one JSON object",
         )
     values = tool.parse(call.args)
-    verdict = await judge(replace(call, name=tool.name))
-    if verdict.action == "deny":
-        raise ToolDeniedError(verdict.reason)
-    if verdict.action == "ask" and not tool.asks and not await ctx.ask(_question(tool, call)):
-        raise ToolDeniedError(f"{tool.name} needs a person's approval and did not get it")
-    await begin(tool)
-    result = await _run(tool, ctx, values)
+    prepared = await prepare_call(tool, ctx, call, values)
+    try:
+        verdict = await judge(prepared.facts)
+        if verdict.action == "deny":
+            raise ToolDeniedError(verdict.reason)
+        if verdict.action == "ask" and not tool.asks:
+            answer = await ctx.approvals.request(call.id, prepared.question)
+            if not answer.is_allowed:
+                why = answer.why or f"{tool.name} needs a person's approval and did not get it"
+                raise ToolDeniedError(why)
+        await begin(tool)
+        result = await _run(tool, prepared)
+    finally:
+        prepared.close()
     return ToolOutput((Text(result),)) if isinstance(result, str) else result
 
 
-async def _run(tool: Tool, ctx: ToolContext, values: Mapping[str, Any]) -> str | ToolOutput:
+async def prepare_call(
+    tool: Tool, ctx: ToolContext, call: ToolCall, values: Mapping[str, Any]
+) -> PreparedCall:
+    """Return what is decided on and then run: by the tool itself, or its arguments."""
+    if tool.prepare:
+        return await tool.prepare(ctx, **values)
+    args = json.dumps(dict(call.args), ensure_ascii=False, indent=2, sort_keys=True)
+    digest = hashlib.sha256(f"{tool.name}\n{args}".encode("utf-8", "surrogatepass")).hexdigest()
+    title = f"May the agent use {tool.name}?"
+    question = ApprovalQuestion(tool.name, title, escape_invisible(args), digest)
+    facts = ToolCallFacts(tool.declaration, call.args)
+    return PreparedCall(facts, question, partial(tool.run, ctx, **values))
+
+
+async def _run(tool: Tool, prepared: PreparedCall) -> str | ToolOutput:
     try:
         async with asyncio.timeout(tool.timeout_s) as deadline:
-            return await tool.run(ctx, **values)
+            return await prepared.run()
     except TimeoutError as exc:
         if not deadline.expired():
             raise
@@ -112,11 +137,6 @@ async def _run(tool: Tool, ctx: ToolContext, values: Mapping[str, Any]) -> str |
         if len(exc.exceptions) == 1 and isinstance(exc.exceptions[0], HomarusError):
             raise exc.exceptions[0] from exc
         raise
-
-
-def _question(tool: Tool, call: ToolCall) -> ApprovalRequest:
-    args = json.dumps(dict(call.args), ensure_ascii=False, indent=2)
-    return ApprovalRequest(f"May the agent use {tool.name}?", escape_invisible(args))
 
 
 def _failed(call: ToolCall, text: str) -> ToolResult:

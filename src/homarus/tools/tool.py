@@ -28,6 +28,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Extras, Image, Json, Media, Text
+from homarus.policy.approvals import ApprovalAnswer, ApprovalQuestion, Approvals
+from homarus.policy.tool_call import ToolCallFacts, ToolDeclaration
 from homarus.policy.workspace_access import WorkspaceAccess, session_access
 from homarus.providers.base import ToolSpec
 
@@ -55,6 +57,19 @@ AskApproval: TypeAlias = Callable[[ApprovalRequest], Awaitable[bool]]
 async def deny_approval(question: ApprovalRequest) -> bool:
     """Deny: no person can answer."""
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class AskingApprovals:
+    """The approvals of one callable that asks a person who is present."""
+
+    ask: AskApproval
+
+    async def request(self, call_id: str, question: ApprovalQuestion) -> ApprovalAnswer:
+        """Ask, and wait for the answer."""
+        request = ApprovalRequest(question.title, question.detail, question.allow_always)
+        is_allowed = await self.ask(request)
+        return ApprovalAnswer("allow-once" if is_allowed else "deny")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +152,11 @@ class ToolContext:
     run_access: WorkspaceAccess | None = None
     docs: Path | None = None
     session_name: str = ""
+    run_approvals: Approvals | None = None
+
+    @property
+    def approvals(self) -> Approvals:
+        return self.run_approvals or AskingApprovals(self.ask)
 
     @property
     def access(self) -> WorkspaceAccess:
@@ -175,6 +195,24 @@ Run: TypeAlias = Callable[..., Awaitable[str | ToolOutput]]
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call that is ready to be decided, and then run exactly as it was decided.
+
+    `facts` is what the policy sees, `question` what a person is asked if the policy asks. `run`
+    executes it; `close` releases what the preparation holds, whether or not the call was run.
+    """
+
+    facts: ToolCallFacts
+    question: ApprovalQuestion
+    run: Callable[[], Awaitable[str | ToolOutput]]
+    close: Callable[[], None] = lambda: None
+
+
+# Prepares a call from its parsed arguments. Raises ToolError when it cannot be run at all.
+PrepareCall: TypeAlias = Callable[..., Awaitable[PreparedCall]]
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A callable with a schema.
 
@@ -192,10 +230,16 @@ class Tool:
     run: Run
     asks: bool = False
     timeout_s: float | None = TIMEOUT_S
+    prepare: PrepareCall | None = None
 
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def declaration(self) -> ToolDeclaration:
+        """What rules are matched against."""
+        return ToolDeclaration(self.name, (self.group,), self.aliases)
 
     def parse(self, args: Mapping[str, Json]) -> dict[str, Any]:
         """Return the arguments by their Python names. Raises ToolError with what is expected."""

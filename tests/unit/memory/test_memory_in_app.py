@@ -9,7 +9,7 @@ import pytest
 
 from homarus.app import App
 from homarus.core.message import ToolCall
-from homarus.policy.tool_policy import ToolDecision
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.process import open_app
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.tool import ToolContext
@@ -19,7 +19,7 @@ MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:7"
 
 
 async def use(app: App, key: str, name: str, **args: Any) -> Any:
-    async def allow(_call: ToolCall) -> ToolDecision:
+    async def allow(_call: ToolCallFacts) -> ToolDecision:
         return ToolDecision("allow", "")
 
     ctx = ToolContext(key, "main", app.agent("main").workspace)

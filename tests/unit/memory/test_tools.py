@@ -30,7 +30,7 @@ from homarus.memory.spec import MemorySpec
 from homarus.memory.tools import memory_tools
 from homarus.memory.view import EVERYTHING, PRIVATE, MemoryView, folder_of
 from homarus.memory.view import audience_of as heard_by
-from homarus.policy.tool_policy import ToolDecision
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ToolContext
@@ -95,7 +95,7 @@ class Indexed(Scripted):
 
 
 async def use(memory: Scripted, key: str, name: str, channel: str = "", **args: Any) -> ToolResult:
-    async def allow(_call: ToolCall) -> ToolDecision:
+    async def allow(_call: ToolCallFacts) -> ToolDecision:
         return ToolDecision("allow", "")
 
     here = Address(channel, "1") if channel else None

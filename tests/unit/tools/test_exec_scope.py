@@ -7,7 +7,7 @@ import pytest
 
 from homarus.config.check import check_config
 from homarus.core.message import ToolCall
-from homarus.policy.tool_policy import ToolDecision
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.tools.builtin.exec import UnsandboxedScope, exec_tool, unsandboxed_scope
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
@@ -59,7 +59,7 @@ async def test_exec_outside_scope_is_denied_without_approval(
 ) -> None:
     asked = list[ApprovalRequest]()
 
-    async def judge(_call: ToolCall) -> ToolDecision:
+    async def judge(_call: ToolCallFacts) -> ToolDecision:
         return ToolDecision("allow", "")
 
     async def ask(question: ApprovalRequest) -> bool:

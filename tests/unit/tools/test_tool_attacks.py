@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from homarus.core.message import ToolCall, ToolResult
-from homarus.policy.tool_policy import ToolDecision
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.tools.builtin import files
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
@@ -48,7 +48,7 @@ def world(tmp_path: Path) -> Path:
 
 
 async def use(root: Path, op: str, path: str) -> ToolResult:
-    async def allow(_call: ToolCall) -> ToolDecision:
+    async def allow(_call: ToolCallFacts) -> ToolDecision:
         return ToolDecision("allow", "")
 
     args = {"path": path} | ({"content": "pwned"} if op == "write" else {})

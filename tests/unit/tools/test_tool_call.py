@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from homarus.core.errors import LeaseLostError, StoreError, ToolError
 from homarus.core.message import Image, Text, ToolCall, ToolResult
-from homarus.policy.tool_policy import ToolAction, ToolDecision
+from homarus.policy.tool_call import ToolAction, ToolCallFacts, ToolDecision
 from homarus.tools.execute import MAX_IMAGES, execute_tool_call
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ApprovalRequest, Tool, ToolContext, ToolOutput, tool
@@ -20,11 +20,13 @@ from homarus.tools.tool import ApprovalRequest, Tool, ToolContext, ToolOutput, t
 LOGGER = "homarus.tools.execute"
 
 
-def judge(action: ToolAction, seen: list[ToolCall] | None = None) -> Callable[[ToolCall], Any]:
-    async def decide(asked: ToolCall) -> ToolDecision:
+def judge(
+    action: ToolAction, seen: list[ToolCallFacts] | None = None
+) -> Callable[[ToolCallFacts], Any]:
+    async def decide(asked: ToolCallFacts) -> ToolDecision:
         if seen is not None:
             seen.append(asked)
-        return ToolDecision(action, f"{asked.name}: {action}")
+        return ToolDecision(action, f"{asked.tool.name}: {action}")
 
     return decide
 
@@ -47,7 +49,7 @@ async def use(
     action: ToolAction = "allow",
     answer: bool = False,
     max_chars: int = 30_000,
-    seen: list[ToolCall] | None = None,
+    seen: list[ToolCallFacts] | None = None,
     questions: list[ApprovalRequest] | None = None,
 ) -> ToolResult:
     async def ask(question: ApprovalRequest) -> bool:
@@ -81,9 +83,9 @@ async def test_call_text_becomes_result_with_id_and_name() -> None:
 
 
 async def test_call_judge_sees_tool_name_not_alias() -> None:
-    seen: list[ToolCall] = []
+    seen: list[ToolCallFacts] = []
     await use(giving("done"), ToolCall("7", " TOIL ", {"size": 1}), seen=seen)
-    assert seen == [ToolCall("7", "work", {"size": 1})]
+    assert [(each.tool.name, each.args) for each in seen] == [("work", {"size": 1})]
 
 
 async def test_call_unknown_tool_or_bad_arguments_returns_error_result() -> None:
@@ -92,7 +94,7 @@ async def test_call_unknown_tool_or_bad_arguments_returns_error_result() -> None
         (ToolCall("1", "work", {}, broken='{"size": '), "not a JSON object"),
         (ToolCall("1", "work", {"size": "big"}), "size: Input should be a valid integer"),
     ):
-        seen: list[ToolCall] = []
+        seen: list[ToolCallFacts] = []
         back = await use(giving("done"), asked, seen=seen)
         assert back.is_error and said in back.text
         assert not seen, "what cannot run is not judged"
@@ -130,7 +132,7 @@ async def test_call_tool_that_asks_itself_is_not_asked_for() -> None:
 
 
 async def test_call_failing_judge_denies() -> None:
-    async def broken(_call: ToolCall) -> ToolDecision:
+    async def broken(_call: ToolCallFacts) -> ToolDecision:
         raise KeyError("rules")
 
     ctx = ToolContext("k", "main", Path())

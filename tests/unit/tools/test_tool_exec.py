@@ -19,7 +19,7 @@ import pytest
 
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Text, ToolCall
-from homarus.policy.tool_policy import ToolDecision
+from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
@@ -314,8 +314,8 @@ async def test_exec_parallel_commands_do_not_mix(tmp_path: Path) -> None:
 def test_exec_by_alias_is_judged_and_run_as_exec(tmp_path: Path) -> None:
     judged: list[str] = []
 
-    async def judge(asked: ToolCall) -> ToolDecision:
-        judged.append(asked.name)
+    async def judge(asked: ToolCallFacts) -> ToolDecision:
+        judged.append(asked.tool.name)
         return ToolDecision("ask", "exec asks first")
 
     asked = ToolCall("1", "bash", {"command": "echo hi"})

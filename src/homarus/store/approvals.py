@@ -1,0 +1,40 @@
+"""Approval records: questions about tool calls, and how they were answered."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal, TypeAlias
+
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Json
+
+ApprovalState: TypeAlias = Literal["pending", "allowed", "denied", "expired", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRecord:
+    """A question about one tool call of a run, and its answer.
+
+    It is bound to the agent, the session, the run, the call and the digest of what would run.
+    `requester` is the sender whose message led to the call. `request` has what approvers see.
+    `decision` is allow-once, allow-always or deny, once it is resolved. `used_ms` is set when the
+    approved call starts: an approval is used once. A client of the gateway may ask about a command
+    of its own: then `run` is "".
+    """
+
+    id: str
+    agent: str
+    session: str
+    run: str
+    call_id: str
+    tool: str
+    requester: str
+    digest: str
+    request: Mapping[str, Json]
+    created_ms: int
+    expires_ms: int
+    state: ApprovalState = "pending"
+    decision: str = ""
+    resolved_by: str = ""
+    resolved_ms: int = 0
+    used_ms: int = 0
+    extra: Mapping[str, Json] = field(default_factory=dict)
