@@ -1,7 +1,5 @@
 """10,000 opens while another process swaps files, folders and links: none leaves its root."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,67 +11,26 @@ from homarus.tools.file_scope import folder_to_read
 from homarus.tools.folder import BY_DESCRIPTOR
 from homarus.tools.rooted_fs import RootedFs
 from homarus.tools.tool import ToolContext
+from tests.attacks.races import swapped_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not BY_DESCRIPTOR, reason="needs descriptors")]
 CANARY = b"TOPSECRET"
-# Swaps each name for a link to the outside and back, until its input ends.
-ATTACKER = """
-import os, select, sys
-root, outside = sys.argv[1:]
-def quiet(call, *args):
-    try:
-        call(*args)
-    except OSError:
-        pass
-print("ready", flush=True)
-while not select.select([sys.stdin], [], [], 0)[0]:
-    # A folder, for a link to the folder outside.
-    quiet(os.rename, f"{root}/dir", f"{root}/away")
-    quiet(os.symlink, outside, f"{root}/dir")
-    quiet(os.unlink, f"{root}/dir")
-    quiet(os.rename, f"{root}/away", f"{root}/dir")
-    # A file, for a link to the file outside.
-    quiet(os.symlink, f"{outside}/secret", f"{root}/link")
-    quiet(os.rename, f"{root}/link", f"{root}/file")
-    with open(f"{root}/fresh", "w") as file:
-        file.write("inside")
-    quiet(os.rename, f"{root}/fresh", f"{root}/file")
-    # A second name of the file outside, for a moment.
-    quiet(os.link, f"{outside}/secret", f"{root}/second")
-    quiet(os.rename, f"{root}/second", f"{root}/hard")
-    quiet(os.unlink, f"{root}/hard")
-    with open(f"{root}/fresh", "w") as file:
-        file.write("inside")
-    quiet(os.rename, f"{root}/fresh", f"{root}/hard")
-"""
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
     """A workspace under attack."""
     root, outside = tmp_path / "ws", tmp_path / "outside"
-    for folder in (root / "dir", outside):
-        folder.mkdir(parents=True)
+    for folder in (root, outside):
+        folder.mkdir()
     (outside / "secret").write_bytes(CANARY)
-    for name in ("file", "hard", "dir/secret"):
-        (root / name).write_bytes(b"inside")
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", ATTACKER, str(root), str(outside)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as attacker:
-        assert attacker.stdout and attacker.stdin
-        attacker.stdout.readline()
-        try:
-            yield root
-        finally:
-            attacker.stdin.close()
-            attacker.wait(30)
+    with swapped_files(root, outside):
+        yield root
 
 
 def test_raced_opens_never_leave_their_root(root: Path) -> None:
     beneath, outside = RootedFs(root), root.parent / "outside"
-    media = frozenset({f"{root}/file"})
+    media = frozenset({f"{root}/plain"})
     ctx = ToolContext(
         "agent:main:main",
         "main",
@@ -97,15 +54,15 @@ def test_raced_opens_never_leave_their_root(root: Path) -> None:
         return attempt
 
     attempts: list[tuple[int, Callable[[], object]]] = [
-        (2000, read("file")),
-        (2000, read("hard")),
-        (2000, read("dir/secret")),
-        (1200, lambda: beneath.listdir("dir", 100)),
+        (2000, read("plain")),
+        (2000, read("twin")),
+        (2000, read("swapped/secret")),
+        (1200, lambda: beneath.listdir("swapped", 100)),
         (800, lambda: [entry.path for entry in beneath.walk(".")]),
-        (700, read_scoped(f"{root}/file")),  # as a file that was sent
-        (700, read_scoped(f"{root}/dir/secret")),  # on the whole machine
-        (300, lambda: beneath.write_atomic("dir/new", b"x")),
-        (300, lambda: beneath.write_atomic("file", b"inside")),
+        (700, read_scoped(f"{root}/plain")),  # as a file that was sent
+        (700, read_scoped(f"{root}/swapped/secret")),  # on the whole machine
+        (300, lambda: beneath.write_atomic("swapped/new", b"x")),
+        (300, lambda: beneath.write_atomic("plain", b"inside")),
     ]
     assert sum(count for count, _ in attempts) == 10_000
     for count, attempt in attempts:
