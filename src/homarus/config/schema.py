@@ -187,6 +187,7 @@ class AgentDefaults(ConfigSection):
     envelope_elapsed: Literal["on", "off"] = "on"
     thinking_default: Thinking | None = None
     verbose_default: Literal["off", "on", "full"] = "off"
+    elevated_default: Literal["off", "on", "ask", "full"] | None = None
     block_streaming_default: Literal["off", "on"] = "off"
     block_streaming_break: Literal["text_end", "message_end"] = "text_end"
     block_streaming_chunk: BlockChunkConfig = BlockChunkConfig.model_construct()
@@ -220,6 +221,13 @@ class ExecConfig(ConfigSection):
     host: Literal["sandbox", "gateway", "node"] | None = None
     security: Literal["deny", "allowlist", "full"] | None = None
     ask: Literal["off", "on-miss", "always"] | None = None
+
+
+class ElevatedConfig(ConfigSection):
+    """Elevated commands: whether there are any, and the senders who may have them, by channel."""
+
+    enabled: bool = True
+    allow_from: Mapping[str, Ids] = {}
 
 
 class FileToolsConfig(ConfigSection):
@@ -299,6 +307,7 @@ class ToolsConfig(ToolProfileConfig):
 
     by_provider: Mapping[str, ToolProfileConfig] = {}
     exec: ExecConfig = ExecConfig.model_construct()
+    elevated: ElevatedConfig = ElevatedConfig.model_construct()
     fs: FileToolsConfig = FileToolsConfig.model_construct()
     loop_detection: LoopDetectionConfig = LoopDetectionConfig.model_construct()
 
