@@ -33,7 +33,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.list[].subagents": "agents start no sub-agents",
     "agents.list[].tools.exec": _EXEC,
     "agents.list[].tools.sandbox": _SANDBOX,
-    "approvals": "commands are approved at the terminal alone",
     "audio": "audio is not transcribed",
     "browser": "there is no browser tool",
     "canvasHost": "there is no canvas",
