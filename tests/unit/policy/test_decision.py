@@ -119,7 +119,7 @@ def test_decision_subagents_lack_some_tools(name: str, depth: int, action: str) 
 
 
 def test_decision_subagent_lists_hold_for_subagents_alone() -> None:
-    tools = {"subagents": {"tools": {"deny": ["read"]}}}
+    tools: dict[str, Any] = {"subagents": {"tools": {"deny": ["read"]}}}
     assert decide(READ, **tools).action == "allow"
     assert decide(READ, replace(OWNER, depth=1), **tools).action == "deny"
     spawner = PolicyRules(max_spawn_depth=2)
