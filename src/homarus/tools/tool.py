@@ -29,7 +29,13 @@ from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Extras, Image, Json, Media, Text
 from homarus.policy.approvals import ApprovalAnswer, ApprovalQuestion, Approvals
-from homarus.policy.tool_call import CallerFacts, Effect, ToolCallFacts, ToolDeclaration
+from homarus.policy.tool_call import (
+    CallerFacts,
+    Effect,
+    TaintSource,
+    ToolCallFacts,
+    ToolDeclaration,
+)
 from homarus.policy.workspace_access import WorkspaceAccess, session_access
 from homarus.providers.base import ToolSpec
 
@@ -190,11 +196,16 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A tool's output with images for the model and details for people and programs."""
+    """A tool's output with images for the model and details for people and programs.
+
+    `untrusted` is where the content comes from, if others wrote it: then the model gets it between
+    markers, and the run is marked.
+    """
 
     content: tuple[Text | Image, ...]
     details: Mapping[str, Json] | None = None
     is_error: bool = False
+    untrusted: TaintSource | None = None
 
 
 Run: TypeAlias = Callable[..., Awaitable[str | ToolOutput]]
@@ -216,6 +227,8 @@ class PreparedCall:
 
 # Prepares a call from its parsed arguments. Raises ToolError when it cannot be run at all.
 PrepareCall: TypeAlias = Callable[..., Awaitable[PreparedCall]]
+# Returns what a call with these parsed arguments would change outside the conversation.
+FindEffects: TypeAlias = Callable[..., Awaitable[frozenset[Effect]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +238,9 @@ class Tool:
     `declaration` is what rules are matched against. `serial` tools run alone and in order; the
     others may run in parallel. An `idempotent` tool may be run again when its outcome is unknown.
     `params` is None for a tool whose arguments are described by a JSON schema alone. `effects` are
-    those that every call has; `prepare` finds out those of one call. A tool that `asks` requests
+    those that every call has; `find_effects` returns those of one call. A tool that `asks` requests
     approval itself, so the pipeline does not. `timeout_s` is the pipeline's timeout; None: the tool
-    has its own.
+    has its own. `output` is untrusted when others write what the tool returns.
     """
 
     spec: ToolSpec
@@ -240,6 +253,8 @@ class Tool:
     timeout_s: float | None = TIMEOUT_S
     prepare: PrepareCall | None = None
     effects: frozenset[Effect] = frozenset()
+    find_effects: FindEffects | None = None
+    output: Literal["trusted", "untrusted"] = "trusted"
 
     @property
     def name(self) -> str:
@@ -292,6 +307,7 @@ def tool(
     owner_only: bool = False,
     effects: tuple[Effect, ...] = (),
     prepare: PrepareCall | None = None,
+    output: Literal["trusted", "untrusted"] = "trusted",
 ) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[str | ToolOutput]]], Tool]:
     """Turn `async def name(ctx, …) -> str | ToolOutput` into a Tool.
 
@@ -311,7 +327,7 @@ def tool(
         spec = ToolSpec(called, inspect.getdoc(run) or "", _schema(params))
         declaration = ToolDeclaration(called, (group,), aliases, is_owner_only=owner_only)
         flags = serial, idempotent, params, run, asks, timeout_s, prepare, frozenset(effects)
-        return Tool(spec, declaration, *flags)
+        return Tool(spec, declaration, *flags, output=output)
 
     return wrap
 
