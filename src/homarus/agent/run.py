@@ -65,6 +65,7 @@ from homarus.core.message import (
     Media,
     Message,
     Origin,
+    RunOptions,
     StopInfo,
     StoppedBy,
     Text,
@@ -75,6 +76,7 @@ from homarus.core.session_keys import agent_id_of
 from homarus.core.tasks import run_contained
 from homarus.plugins.values import HookContext
 from homarus.policy.restrictions import check_run_allowed
+from homarus.policy.tool_call import CallerFacts
 from homarus.providers.base import ModelRequest, Provider, SupportsPendingError
 from homarus.sessions.chat_fields import session_name
 from homarus.sessions.rejection import CONTENT_ERRORS, SUPERSEDED
@@ -489,6 +491,17 @@ class Run:
             emit=self.emit,
             now_ms=services.clock.now_ms,
             session_name=session_name(self._context.session.record.data, self.key),
+            resolve_caller=partial(self._resolve_caller, inbound.options),
+        )
+
+    def _resolve_caller(self, options: RunOptions, caller: CallerFacts) -> CallerFacts:
+        """Return who makes a call, with the settings for commands as they are now."""
+        from homarus.agent.caller import resolve_command_caller  # only for commands
+
+        services, entry = self._services, self._context.session.record.data
+        rules = services.read_exec_rules()
+        return resolve_command_caller(
+            caller, services.get_config(), rules, entry, options, services.find_traits
         )
 
     def _make_loop_context(

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 
 from homarus.agent.agent import Agent
 from homarus.agent.context.image_scaling import fit_result
@@ -69,20 +68,21 @@ class ToolRunner:
         warning = self.repeats.record(allowed, result)
         return replace(result, content=(*result.content, Text(warning))) if warning else result
 
+    def _get_caller(self) -> CallerFacts:
+        """Return who makes a call, with the settings for commands."""
+        return self.resolve_caller(self.get_chat().caller)
+
     async def _execute(self, call: ToolCall) -> ToolResult:
         async def begin(tool: Tool) -> None:
             fault_point("tool.asked")
             if not tool.idempotent:
                 await self.journal.mark_call_started(call.id)
 
-        @cache
-        def get_caller() -> CallerFacts:
-            return self.resolve_caller(self.get_chat().caller)
-
         async def decide(facts: ToolCallFacts) -> ToolDecision:
             chat = self.get_chat()  # senders may have joined since the call was prepared
-            caller = get_caller() if is_command(facts) else chat.caller
-            caller = replace(caller, is_owner=chat.caller.is_owner, taint=self.get_taint())
+            caller = self._get_caller() if is_command(facts) else chat.caller
+            if taint := self.get_taint():
+                caller = replace(caller, taint=taint)
             return decide_tool_call(facts, caller, self.agent.rules.for_chat(chat.rules))
 
         context = ToolContext(
@@ -99,6 +99,6 @@ class ToolRunner:
             run_access=self.get_chat().file_access(self.agent.rules),
             docs=self.agent.docs,
             session_name=self.session_name,
-            get_caller=get_caller,
+            get_caller=self._get_caller,
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

@@ -10,7 +10,7 @@ when it returns images or details.
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -25,15 +25,17 @@ from typing import (
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from homarus.core.errors import ToolError
+from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Extras, Image, Json, Media, Text
 from homarus.policy.approvals import ApprovalAnswer, ApprovalQuestion, Approvals
+from homarus.policy.decision import decide_tool_call
 from homarus.policy.tool_call import (
     CallerFacts,
     Effect,
     TaintSource,
     ToolCallFacts,
+    ToolDecision,
     ToolDeclaration,
 )
 from homarus.policy.workspace_access import WorkspaceAccess, session_access
@@ -287,6 +289,7 @@ class Tool:
 
 
 P = ParamSpec("P")
+_Returned: TypeAlias = str | ToolOutput | PreparedCall
 
 
 class _Params(BaseModel):
@@ -305,31 +308,71 @@ def tool(
     asks: bool = False,
     timeout_s: float | None = TIMEOUT_S,
     owner_only: bool = False,
-    effects: tuple[Effect, ...] = (),
-    prepare: PrepareCall | None = None,
+    effects: tuple[Effect, ...] | FindEffects = (),
     output: Literal["trusted", "untrusted"] = "trusted",
-) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[str | ToolOutput]]], Tool]:
+) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[_Returned]]], Tool]:
     """Turn `async def name(ctx, …) -> str | ToolOutput` into a Tool.
 
     `aliases` are its other names, in rules and in calls of models. An `owner_only` tool is for
     messages of the owner alone. `effects` are what every call of it changes outside the
-    conversation; where that depends on the arguments, `prepare` says so for one call.
+    conversation, or a function that returns them for the arguments of one call. A function that
+    returns a PreparedCall prepares a call, which is run after it was decided.
     """
 
-    def wrap(run: Callable[Concatenate[ToolContext, P], Awaitable[str | ToolOutput]]) -> Tool:
-        called = name or run.__name__
-        hints = get_type_hints(run, include_extras=True)
+    def wrap(function: Callable[Concatenate[ToolContext, P], Awaitable[_Returned]]) -> Tool:
+        called = name or function.__name__
+        hints = get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {
             p.name: (hints[p.name], ... if p.default is p.empty else p.default)
-            for p in list(inspect.signature(run).parameters.values())[1:]
+            for p in list(inspect.signature(function).parameters.values())[1:]
         }
         params: type[BaseModel] = create_model(called, __base__=_Params, **fields)
-        spec = ToolSpec(called, inspect.getdoc(run) or "", _schema(params))
-        declaration = ToolDeclaration(called, (group,), aliases, is_owner_only=owner_only)
-        flags = serial, idempotent, params, run, asks, timeout_s, prepare, frozenset(effects)
-        return Tool(spec, declaration, *flags, output=output)
+        run: Any = function
+        prepare = run if hints.get("return") is PreparedCall else None
+        return Tool(
+            ToolSpec(called, inspect.getdoc(function) or "", _schema(params)),
+            ToolDeclaration(called, (group,), aliases, is_owner_only=owner_only),
+            serial,
+            idempotent,
+            params,
+            _run_prepared(run) if prepare else run,
+            asks,
+            timeout_s,
+            prepare,
+            effects=frozenset() if callable(effects) else frozenset(effects),
+            find_effects=effects if callable(effects) else None,
+            output=output,
+        )
 
     return wrap
+
+
+def _run_prepared(prepare: PrepareCall) -> Run:
+    """Return a function that prepares a call and runs it when the tool's own rules allow it."""
+
+    async def run(ctx: ToolContext, **values: Any) -> str | ToolOutput:
+        prepared = await prepare(ctx, **values)
+        try:
+            await check_decision(ctx, prepared, decide_tool_call(prepared.facts, ctx.caller))
+            return await prepared.run()
+        finally:
+            prepared.close()
+
+    return run
+
+
+async def check_decision(ctx: ToolContext, prepared: PreparedCall, decision: ToolDecision) -> None:
+    """Ask for approval where the decision needs it. Raises ToolDeniedError without permission."""
+    if decision.action == "deny":
+        raise ToolDeniedError(decision.reason)
+    if decision.action == "ask":
+        question = prepared.question
+        question = replace(question, reason=question.reason or decision.reason)
+        answer = await ctx.approvals.request(ctx.call_id, question)
+        if not answer.is_allowed:
+            name = prepared.facts.tool.name
+            why = f"{name} needs a person's approval and did not get it: {decision.reason}"
+            raise ToolDeniedError(answer.why or why)
 
 
 def json_tool(
