@@ -94,7 +94,7 @@ def exec_tool(
     @tool(
         group="runtime",
         name="exec",
-        aliases=("bash", "code_run"),
+        aliases=("bash", "shell", "code_run"),
         serial=True,
         asks=True,
         timeout_s=None,
