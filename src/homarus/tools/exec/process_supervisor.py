@@ -51,7 +51,7 @@ def main() -> None:
         return  # cancelled before it started
     plan = json.loads(data)
     for fd in plan["fds"]:
-        os.set_inheritable(fd, False)
+        os.set_inheritable(fd, False)  # noqa: FBT003 - the library's parameter
     os.fchdir(plan["folder"])
     if sys.platform == "linux":
         _adopt_orphans()

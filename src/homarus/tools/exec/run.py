@@ -8,28 +8,32 @@ killed, the supervisor does the same.
 import asyncio
 import fcntl
 import json
+import logging
 import os
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.tools.exec.executable import Executable
+from homarus.tools.exec.command_input import CommandInput
+from homarus.tools.exec.executable import Executable, HashedFile
 from homarus.tools.exec.output import OutputBuffer, ProgressThrottle
-from homarus.tools.exec.plan import ExecPlan
+from homarus.tools.exec.plan import ExecPlan, SimpleCommand
 from homarus.tools.exec.terminal import TerminalFilter
 
+log = logging.getLogger(__name__)
+
 MAX_OUTPUT_CHARS = 200_000
-MAX_INPUT_BYTES = 1_000_000  # that a command has not read yet
 TERMINAL_ROWS, TERMINAL_COLUMNS = 30, 120
 _CHUNK_BYTES = 65_536
 _ENDING_S = 10.0  # longer than the supervisor's own timeout
@@ -52,6 +56,7 @@ class CommandResult:
     duration_ms: int
     refusal: str = ""
     is_killed: bool = False
+    timeout_s: float = 0.0
 
     @property
     def is_success(self) -> bool:
@@ -62,33 +67,39 @@ async def run_plan(
     plan: ExecPlan, *, show: Callable[[str], None] = lambda _text: None
 ) -> CommandResult:
     """Run the plan to its end or its timeout. The plan stays open."""
-    command = RunningCommand(plan, show=show)
-    try:
-        return await command.wait()
-    finally:
-        await command.end()
+    async with asyncio.TaskGroup() as group:
+        command = RunningCommand(plan, group, show=show)
+        try:
+            return await command.wait()
+        finally:
+            await command.end()
 
 
 class RunningCommand:
-    """A plan that is being run, with its output so far.
+    """A plan that is being run in a task of `group`, with its output so far.
 
     `on_text` is called with the output as it arrives, `show` with the newest part of it now and
-    then. The plan may be closed as soon as this is made: the supervisor has what it needs.
+    then, `on_end` when `result` is there. The plan may be closed as soon as this is made: the
+    supervisor has what it needs.
     """
 
     def __init__(
         self,
         plan: ExecPlan,
+        group: asyncio.TaskGroup,
         *,
         show: Callable[[str], None] = lambda _text: None,
         on_text: Callable[[str], None] = lambda _text: None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._timeout_s, self._show, self._on_text = plan.timeout_s, show, on_text
         self._filter = TerminalFilter() if plan.pty else None
         self._output = OutputBuffer(MAX_OUTPUT_CHARS)
         self._process = _SupervisedProcess(plan)
         self._killed = False
-        self._task = asyncio.create_task(self._supervise(encode_plan(plan)), name="command")
+        self._started_s = asyncio.get_running_loop().time()
+        self._task = group.create_task(self._supervise(encode_plan(plan)), name="command")
+        self._task.add_done_callback(lambda _task: on_end())
 
     @property
     def pid(self) -> int:
@@ -105,8 +116,9 @@ class RunningCommand:
 
     @property
     def result(self) -> CommandResult | None:
-        """The result, None while it runs."""
-        return self._task.result() if self._task.done() else None
+        """The result, None while it runs, and when the program ended it."""
+        is_done = self._task.done() and not self._task.cancelled()
+        return self._task.result() if is_done else None
 
     async def wait(self) -> CommandResult:
         """Return the result when the command has ended. Cancelling this does not end it."""
@@ -119,34 +131,50 @@ class RunningCommand:
 
     def write(self, data: bytes, *, eof: bool = False) -> None:
         """Send input to the command. Raises ToolError when it has none or does not read it."""
-        self._process.write(data, eof=eof)
+        if self._process.input is None or self._task.done():
+            raise ToolError(
+                "the command has no input", fix="start it with background: true or pty: true"
+            )
+        self._process.input.write(data, eof=eof)
 
     async def end(self) -> CommandResult:
         """Terminate the command if it runs, and return its result."""
+        self.terminate()
+        return await self.wait()
+
+    def terminate(self) -> None:
+        """Ask the supervisor to end the command; it is killed if it does not end soon."""
         if not self._task.done():
             self._killed = True
             self._process.terminate()
-        return await self.wait()
+
+    @property
+    def runtime_s(self) -> float:
+        """How long it has been running."""
+        return asyncio.get_running_loop().time() - self._started_s
 
     async def _supervise(self, encoded: bytes) -> CommandResult:
-        loop = asyncio.get_running_loop()
-        started_s = loop.time()
         process = self._process
         try:
             async with asyncio.TaskGroup() as tasks:
                 pump = tasks.create_task(self._pump())
                 status, timed_out = await self._wait_exit(encoded)
-                duration_ms = round((loop.time() - started_s) * 1000)
+                duration_ms = round(self.runtime_s * 1000)
                 if status is None:
                     process.kill()
                 # A process that escaped (not on Linux) may hold the pipe open for ever.
                 await asyncio.wait([pump], timeout=_DRAIN_S)
                 pump.cancel()
+        except* OSError:  # the task belongs to the program, which must not end with a command
+            log.exception("a command's output could not be read")
+            status, timed_out = None, False
+            duration_ms = round(self.runtime_s * 1000)
         finally:
             await process.end()
         code, refusal = status or (None, "")
         is_killed = self._killed and not timed_out
-        return CommandResult(code, timed_out, self.output, duration_ms, refusal, is_killed)
+        given = (refusal, is_killed, self._timeout_s)
+        return CommandResult(code, timed_out, self.output, duration_ms, *given)
 
     async def _wait_exit(self, encoded: bytes) -> tuple[tuple[int, str] | None, bool]:
         """Return the outcome from the supervisor, and whether the command took too long."""
@@ -192,9 +220,9 @@ class RunningCommand:
         text = self._output.decode(data, final=final)
         if self._filter:
             text, replies = self._filter.feed(text, final=final)
-            if replies:
+            if replies and self._process.input:
                 with suppress(ToolError):
-                    self._process.write(replies.encode())
+                    self._process.input.write(replies.encode())
         self._output.add_text(text)
         self._on_text(text)
         return text
@@ -217,7 +245,7 @@ def encode_plan(plan: ExecPlan) -> bytes:
     chain: Json = None
     if plan.chain is not None:
         chain = [
-            [operator, [_encode_command(plan, *each) for each in _argv_of(pipeline)]]
+            [operator, [_encode_command(plan, each) for each in pipeline.commands]]
             for operator, pipeline in plan.chain
         ]
     value: dict[str, Json] = {
@@ -232,12 +260,9 @@ def encode_plan(plan: ExecPlan) -> bytes:
     return len(data).to_bytes(_LENGTH_BYTES, "big") + data
 
 
-def _argv_of(pipeline: Any) -> list[tuple[tuple[str, ...], Executable]]:
-    return [(each.argv, each.executable) for each in pipeline.commands]
-
-
-def _encode_command(plan: ExecPlan, argv: tuple[str, ...], program: Executable) -> dict[str, Json]:
+def _encode_command(plan: ExecPlan, command: SimpleCommand) -> dict[str, Json]:
     """A program is executed by its descriptor, a script by its path, so that it knows its place."""
+    program: Executable = command.executable
     file, script = program.file, program.script
     files: list[Json] = [_encode_file(file, program.path, by_descriptor=not file.is_script)]
     if script is not None:
@@ -245,7 +270,7 @@ def _encode_command(plan: ExecPlan, argv: tuple[str, ...], program: Executable) 
         path = script.path.removeprefix(plan.folder.path.rstrip("/") + "/")
         files.append(_encode_file(script, path, by_descriptor=False))
     return {
-        "argv": list(argv),
+        "argv": list(command.argv),
         "fd": file.fd,
         "path": program.path,
         "script": file.is_script,
@@ -253,7 +278,7 @@ def _encode_command(plan: ExecPlan, argv: tuple[str, ...], program: Executable) 
     }
 
 
-def _encode_file(file: Any, path: str, *, by_descriptor: bool) -> dict[str, Json]:
+def _encode_file(file: HashedFile, path: str, *, by_descriptor: bool) -> dict[str, Json]:
     return {
         "path": path,
         "fd": file.fd,
@@ -273,31 +298,20 @@ class _SupervisedProcess:
     """A supervisor process, our end of its control socket, its output and its input."""
 
     def __init__(self, plan: ExecPlan) -> None:
-        self._input: int | None = None
-        self._writer: asyncio.WriteTransport | None = None
-        self._pending: list[bytes] = []
-        self._is_terminal = plan.pty
+        self.input: CommandInput | None = None
         try:
             with ExitStack() as ours, ExitStack() as theirs:
                 self.control, control = socket.socketpair()
                 ours.enter_context(self.control)
                 theirs.enter_context(control)
-                source, sink = self._open_terminal(theirs) if plan.pty else self._open_pipes(theirs)
+                source, sink = self._open_terminal() if plan.pty else self._open_pipes(plan)
+                for fd in {source, sink} - {subprocess.DEVNULL}:
+                    theirs.callback(os.close, fd)
                 ours.enter_context(self.output)
-                if self._input is not None:
-                    ours.callback(os.close, self._input)
-                if source is None:
-                    source = _open_input(plan, theirs)
+                ours.callback(self._close_input)
+                words = ["-I", "-S", "-X", "utf8", str(_SUPERVISOR), str(control.fileno())]
                 self._process = subprocess.Popen(  # noqa: S603 - what was decided
-                    [
-                        sys.executable,
-                        "-I",
-                        "-S",
-                        "-X",
-                        "utf8",
-                        str(_SUPERVISOR),
-                        str(control.fileno()),
-                    ],
+                    [sys.executable, *words],
                     stdin=source,
                     stdout=sink,
                     stderr=sink,
@@ -310,3 +324,58 @@ class _SupervisedProcess:
             raise ToolError(f"the command could not be started: {exc.strerror}") from exc
         self.pid = self._process.pid
         self.control.settimeout(0.0)
+
+    def _open_terminal(self) -> tuple[int, int]:
+        """Open a pseudo-terminal; the command's end is returned for input and output."""
+        master, slave = os.openpty()
+        size = struct.pack("HHHH", TERMINAL_ROWS, TERMINAL_COLUMNS, 0, 0)
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
+        self.output: BinaryIO = os.fdopen(master, "rb", buffering=0)
+        self.input = CommandInput(os.dup(master), is_terminal=True)
+        return slave, slave
+
+    def _open_pipes(self, plan: ExecPlan) -> tuple[int, int]:
+        """Open a pipe for the output; the input is the plan's, open if others may write to it."""
+        read_fd, sink = os.pipe()
+        self.output = os.fdopen(read_fd, "rb", buffering=0)
+        if plan.stdin:
+            return _open_text(plan.stdin), sink
+        if not plan.background:
+            return subprocess.DEVNULL, sink
+        source, write_fd = os.pipe()
+        self.input = CommandInput(write_fd)
+        return source, sink
+
+    def terminate(self) -> None:
+        with suppress(OSError):
+            self.control.send(b"t")
+
+    async def end(self) -> None:
+        """End whatever still runs."""
+        self.control.close()
+        self._close_input()
+        await asyncio.to_thread(self._reap)
+        self.output.close()
+
+    def _close_input(self) -> None:
+        if self.input:
+            self.input.close()
+
+    def kill(self) -> None:
+        """Kill the group, in case the command stopped or killed its supervisor."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDING_S)
+        self.kill()
+        self._process.wait()
+
+
+def _open_text(text: str) -> int:
+    """Return a descriptor from which a command reads the text."""
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+        file.seek(0)
+        return os.dup(file.fileno())
