@@ -5,7 +5,7 @@ about again, at the terminal.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 
 from homarus.config.agent_settings import agent_entry
-from homarus.config.approvals_file import read_approvals
-from homarus.config.paths import is_sqlite_home
 from homarus.config.schema import Config
 from homarus.core.errors import ToolDeniedError, ToolError
-from homarus.core.message import Json, Text
+from homarus.core.message import Text
 from homarus.core.session_keys import main_key
 from homarus.policy.restrictions import exec_asks_always, exec_refusal, sandbox_mode
 from homarus.tools.exec.approval import approval_request
 from homarus.tools.exec.environment import build_environment
+from homarus.tools.exec.exec_rules import read_exec_rules
 from homarus.tools.exec.run import CommandResult, run_command
 from homarus.tools.folder import DescriptorFolder
 from homarus.tools.sources import ToolSourceContext
@@ -47,7 +46,7 @@ def tools(context: ToolSourceContext) -> Sequence[Tool]:
     timeout_s = context.get_tools_config("exec").exec.timeout_sec
 
     def find_refusal() -> str:
-        rules = _read_rules(state) if state else [{}]
+        rules = read_exec_rules(state) if state else [{}]
         return next(filter(None, (exec_refusal(config, agent_id, each) for each in rules)), "")
 
     def open_allowlist() -> "CommandAllowlist | None":
@@ -67,16 +66,7 @@ def _no_allowlist() -> "CommandAllowlist | None":
 
 
 def _asks_always(config: Config, agent_id: str, state: Path) -> bool:
-    return any(exec_asks_always(config, agent_id, each) for each in _read_rules(state))
-
-
-def _read_rules(state: Path) -> list[Mapping[str, Json]]:
-    """Return our rules for commands, and those that OpenClaw 2026.9 has in its database."""
-    if not is_sqlite_home(state):
-        return [read_approvals(state)]
-    from homarus.store.openclaw_database import read_exec_approvals
-
-    return [read_approvals(state), read_exec_approvals(state)]
+    return any(exec_asks_always(config, agent_id, each) for each in read_exec_rules(state))
 
 
 def unsandboxed_scope(config: Config, agent_id: str) -> UnsandboxedScope:
