@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
@@ -37,7 +38,7 @@ def tools(context: ToolSourceContext) -> Sequence[Tool]:
     async def prepare(ctx: ToolContext, action: Action, **args: Any) -> PreparedCall:
         return await _prepare(made, ctx, get_table(), action, args)
 
-    @tool(group="runtime", name="process", serial=True, timeout_s=180, prepare=prepare)
+    @tool(group="runtime", name="process", serial=True, timeout_s=180)
     async def process(
         ctx: ToolContext,
         action: Action,
@@ -62,8 +63,8 @@ def tools(context: ToolSourceContext) -> Sequence[Tool]:
         """Manage commands that exec left running in the background."""
         raise ToolError("process is prepared before it is run")
 
-    made = process
-    return [process]
+    made = replace(process, prepare=prepare)
+    return [made]
 
 
 async def _prepare(
