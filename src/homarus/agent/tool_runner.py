@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from homarus.agent.agent import Agent
 from homarus.agent.context.image_scaling import fit_result
@@ -15,8 +16,8 @@ from homarus.core.faults import fault_point
 from homarus.core.message import Image, Inbound, Text, ToolCall, ToolResult
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import HookContext, Refusal
-from homarus.policy.tool_call import ToolCallFacts, ToolDecision
-from homarus.policy.tool_policy import decide_tool_call
+from homarus.policy.decision import decide_tool_call, is_command
+from homarus.policy.tool_call import CallerFacts, TaintSource, ToolCallFacts, ToolDecision
 from homarus.sessions.transcript import interrupted_result
 from homarus.tools.execute import execute_tool_call as call_tool
 from homarus.tools.registry import ToolRegistry
@@ -29,6 +30,8 @@ class ToolRunner:
 
     `interrupted_calls` were started by an earlier attempt and have no result: they are not run
     again. `get_chat` returns the settings of the chat: other senders who steer the run narrow them.
+    `resolve_caller` adds the settings for commands to who makes a call; `get_taint` returns the
+    untrusted content that the run has read.
     """
 
     agent: Agent
@@ -45,6 +48,8 @@ class ToolRunner:
     emit: Callable[[EventData], None]
     now_ms: Callable[[], int]
     session_name: str = ""
+    resolve_caller: Callable[[CallerFacts], CallerFacts] = lambda caller: caller
+    get_taint: Callable[[], tuple[TaintSource, ...]] = tuple
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run one call, unless an earlier attempt, loop detection or a hook forbids it."""
@@ -70,8 +75,15 @@ class ToolRunner:
             if not tool.idempotent:
                 await self.journal.mark_call_started(call.id)
 
+        @cache
+        def get_caller() -> CallerFacts:
+            return self.resolve_caller(self.get_chat().caller)
+
         async def decide(facts: ToolCallFacts) -> ToolDecision:
-            return decide_tool_call(facts.tool.name, *self.agent.rules, *self.get_chat().rules)
+            chat = self.get_chat()  # senders may have joined since the call was prepared
+            caller = get_caller() if is_command(facts) else chat.caller
+            caller = replace(caller, is_owner=chat.caller.is_owner, taint=self.get_taint())
+            return decide_tool_call(facts, caller, self.agent.rules.for_chat(chat.rules))
 
         context = ToolContext(
             self.where.session_key,
@@ -87,5 +99,6 @@ class ToolRunner:
             run_access=self.get_chat().file_access(self.agent.rules),
             docs=self.agent.docs,
             session_name=self.session_name,
+            get_caller=get_caller,
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

@@ -120,7 +120,7 @@ async def prepare_call(
     digest = hashlib.sha256(f"{tool.name}\n{args}".encode("utf-8", "surrogatepass")).hexdigest()
     title = f"May the agent use {tool.name}?"
     question = ApprovalQuestion(tool.name, title, escape_invisible(args), digest)
-    facts = ToolCallFacts(tool.declaration, call.args)
+    facts = ToolCallFacts(tool.declaration, call.args, tool.effects)
     return PreparedCall(facts, question, partial(tool.run, ctx, **values))
 
 

@@ -29,7 +29,13 @@ from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Extras, Image, Json, Media, Text
 from homarus.policy.approvals import ApprovalAnswer, ApprovalQuestion, Approvals
-from homarus.policy.tool_call import Effect, TaintSource, ToolCallFacts, ToolDeclaration
+from homarus.policy.tool_call import (
+    CallerFacts,
+    Effect,
+    TaintSource,
+    ToolCallFacts,
+    ToolDeclaration,
+)
 from homarus.policy.workspace_access import WorkspaceAccess, session_access
 from homarus.providers.base import ToolSpec
 
@@ -153,6 +159,12 @@ class ToolContext:
     docs: Path | None = None
     session_name: str = ""
     run_approvals: Approvals | None = None
+    get_caller: Callable[[], CallerFacts] | None = None
+
+    @property
+    def caller(self) -> CallerFacts:
+        """Return who makes the call, with the settings for commands that hold for it."""
+        return self.get_caller() if self.get_caller else CallerFacts(self.agent, self.session_key)
 
     @property
     def approvals(self) -> Approvals:
@@ -223,23 +235,24 @@ FindEffects: TypeAlias = Callable[..., Awaitable[frozenset[Effect]]]
 class Tool:
     """A callable with a schema.
 
-    `serial` tools run alone and in order; the others may run in parallel. An `idempotent` tool
-    may be run again when its outcome is unknown. A tool that `asks` requests approval itself, so
-    the pipeline does not. `timeout_s` is the pipeline's timeout; None: the tool has its own.
-    `find_effects` returns the effects of one call, for rules about untrusted content; `output` is
-    untrusted when others write what the tool returns.
+    `declaration` is what rules are matched against. `serial` tools run alone and in order; the
+    others may run in parallel. An `idempotent` tool may be run again when its outcome is unknown.
+    `params` is None for a tool whose arguments are described by a JSON schema alone. `effects` are
+    those that every call has; `find_effects` returns those of one call. A tool that `asks` requests
+    approval itself, so the pipeline does not. `timeout_s` is the pipeline's timeout; None: the tool
+    has its own. `output` is untrusted when others write what the tool returns.
     """
 
     spec: ToolSpec
-    group: str
+    declaration: ToolDeclaration
     serial: bool
     idempotent: bool
-    aliases: tuple[str, ...]
-    params: type[BaseModel]
+    params: type[BaseModel] | None
     run: Run
     asks: bool = False
     timeout_s: float | None = TIMEOUT_S
     prepare: PrepareCall | None = None
+    effects: frozenset[Effect] = frozenset()
     find_effects: FindEffects | None = None
     output: Literal["trusted", "untrusted"] = "trusted"
 
@@ -248,17 +261,24 @@ class Tool:
         return self.spec.name
 
     @property
-    def declaration(self) -> ToolDeclaration:
-        """What rules are matched against."""
-        return ToolDeclaration(self.name, (self.group,), self.aliases)
+    def group(self) -> str:
+        return next(iter(self.declaration.groups), "")
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return self.declaration.aliases
 
     def parse(self, args: Mapping[str, Json]) -> dict[str, Any]:
         """Return the arguments by their Python names. Raises ToolError with what is expected."""
+        if self.params is None:
+            from homarus.tools.json_schema import check_arguments
+
+            return {"args": check_arguments(self.spec, args)}
         try:
             params = self.params.model_validate(args)
         except ValidationError as exc:
             raise ToolError(
-                f"{self.name}: {_format_errors(exc)}", fix=_signature(self.spec)
+                f"{self.name}: {_format_errors(exc)}", fix=format_signature(self.spec)
             ) from exc
         return {name: getattr(params, name) for name in type(params).model_fields}
 
@@ -284,9 +304,17 @@ def tool(
     aliases: tuple[str, ...] = (),
     asks: bool = False,
     timeout_s: float | None = TIMEOUT_S,
+    owner_only: bool = False,
+    effects: tuple[Effect, ...] = (),
+    prepare: PrepareCall | None = None,
     output: Literal["trusted", "untrusted"] = "trusted",
 ) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[str | ToolOutput]]], Tool]:
-    """Turn `async def name(ctx, …) -> str | ToolOutput` into a Tool."""
+    """Turn `async def name(ctx, …) -> str | ToolOutput` into a Tool.
+
+    `aliases` are its other names, in rules and in calls of models. An `owner_only` tool is for
+    messages of the owner alone. `effects` are what every call of it changes outside the
+    conversation; where that depends on the arguments, `prepare` says so for one call.
+    """
 
     def wrap(run: Callable[Concatenate[ToolContext, P], Awaitable[str | ToolOutput]]) -> Tool:
         called = name or run.__name__
@@ -297,11 +325,36 @@ def tool(
         }
         params: type[BaseModel] = create_model(called, __base__=_Params, **fields)
         spec = ToolSpec(called, inspect.getdoc(run) or "", _schema(params))
-        return Tool(
-            spec, group, serial, idempotent, aliases, params, run, asks, timeout_s, output=output
-        )
+        declaration = ToolDeclaration(called, (group,), aliases, is_owner_only=owner_only)
+        flags = serial, idempotent, params, run, asks, timeout_s, prepare, frozenset(effects)
+        return Tool(spec, declaration, *flags, output=output)
 
     return wrap
+
+
+def json_tool(
+    spec: ToolSpec,
+    run: Callable[[ToolContext, Mapping[str, Json]], Awaitable[str | ToolOutput]],
+    *,
+    groups: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+    serial: bool = True,
+    idempotent: bool = False,
+    timeout_s: float | None = TIMEOUT_S,
+    owner_only: bool = False,
+    effects: tuple[Effect, ...] = (),
+) -> Tool:
+    """Return a tool whose arguments are described by a JSON schema, as servers and plugins do.
+
+    `run(ctx, args)` gets the arguments as they were sent, after they were checked.
+    """
+
+    async def call(ctx: ToolContext, args: Mapping[str, Json]) -> str | ToolOutput:
+        return await run(ctx, args)
+
+    declaration = ToolDeclaration(spec.name, groups, aliases, is_owner_only=owner_only)
+    flags = serial, idempotent, None, call, False, timeout_s, None, frozenset(effects)
+    return Tool(spec, declaration, *flags)
 
 
 def _schema(params: type[BaseModel]) -> dict[str, Json]:
@@ -327,7 +380,8 @@ def _format_errors(exc: ValidationError) -> str:
     )
 
 
-def _signature(spec: ToolSpec) -> str:
-    required = spec.parameters.get("required", ())
-    names = [n if n in required else f"{n}?" for n in spec.parameters["properties"]]
+def format_signature(spec: ToolSpec) -> str:
+    """Return the arguments of a tool in one line."""
+    required = spec.parameters.get("required") or ()
+    names = [n if n in required else f"{n}?" for n in spec.parameters.get("properties") or ()]
     return f"arguments are {{{', '.join(names)}}}"

@@ -64,7 +64,13 @@ class _MessageAction:
 def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
     """Return the tool with the rules for writing to other chats."""
 
-    @tool(group="messaging", name="message", serial=True, idempotent=True)
+    @tool(
+        group="messaging",
+        name="message",
+        aliases=("channel_send", "dm_send"),
+        serial=True,
+        idempotent=True,
+    )
     async def run(
         ctx: ToolContext,
         *,
