@@ -217,9 +217,17 @@ class IdentityConfig(ConfigSection):
 
 
 class ExecConfig(ConfigSection):
-    """The `exec` tool."""
+    """The `exec` tool.
+
+    A command is in the background after `backgroundMs`; it is listed for `cleanupMs` after its end.
+    """
 
     timeout_sec: PositiveInt = 1800
+    background_ms: PositiveInt = 10_000
+    cleanup_ms: PositiveInt = 1_800_000
+    notify_on_exit: bool = True
+    notify_on_exit_empty_success: bool = False
+    path_prepend: tuple[str, ...] = ()
     host: Literal["sandbox", "gateway", "node"] | None = None
     security: Literal["deny", "allowlist", "full"] | None = None
     ask: Literal["off", "on-miss", "always"] | None = None
