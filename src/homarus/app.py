@@ -54,6 +54,7 @@ from homarus.tools.tool import AskApproval
 if TYPE_CHECKING:
     from homarus.agent.reply.builder import ReplyBuilder
     from homarus.gateway.services import GatewayServices
+    from homarus.tools.exec.process_table import ProcessTable
 
 
 class App:
@@ -80,6 +81,7 @@ class App:
         self.clock, self.hooks = clock, Hooks()
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
+        self._processes: ProcessTable | None = None  # made by the first command
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -89,6 +91,7 @@ class App:
             paths,
             reaches=lambda: not self.channels.is_empty,
             memory=self.memory.get,
+            get_processes=self.processes,
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -167,6 +170,17 @@ class App:
             build_reply=self._supervisor.build_reply,
             on_enqueued=self._supervisor.wake_workers,
         )
+
+    def processes(self) -> "ProcessTable":
+        """Return the table of running commands."""
+        if self._processes is None:
+            from homarus.tools.exec.process_table import ProcessTable  # not needed without commands
+
+            def notify(key: str, text: str) -> None:
+                self.notices.add(key, text, self.clock.now_ms())
+
+            self._processes = ProcessTable(self._group, self.clock.now_ms, notify)
+        return self._processes
 
     def _config(self) -> Config:
         return self.loaded.config
@@ -296,6 +310,8 @@ class App:
         self.control.close()
         if self._channel_task:
             self._channel_task.cancel()
+        if self._processes:
+            self._processes.stop()
         self.memory.stop_watching()
 
     def _make_builder(
