@@ -9,6 +9,7 @@ refuses backreferences and look-arounds. Patterns are case-insensitive.
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from homarus.core.errors import UserError
@@ -30,6 +31,16 @@ def compile_search(pattern: str) -> Search:
     """
     compiled = _compile(pattern, case_sensitive=False)
     return lambda text: compiled.search(repair_surrogates(text[:MAX_TEXT_CHARS])) is not None
+
+
+@lru_cache(64)
+def compile_fullmatch(pattern: str) -> Search:
+    """Return a function that matches a complete text, case-sensitively, without cutting it.
+
+    Raises UserError for an invalid pattern.
+    """
+    compiled = _compile(pattern, case_sensitive=True)
+    return lambda text: compiled.fullmatch(repair_surrogates(text)) is not None
 
 
 def compile_redactions(patterns: Sequence[str]) -> Callable[[str], str]:

@@ -40,7 +40,8 @@ _GIT_KINDS: Final = frozenset(("remote", "remotes", "reflog", "stash", "worktree
 _SED: Final = re.compile(
     r"(?:(?:\d+|\$)(?:,(?:\d+|\$))?|/[^/\\\n]*/)?[pdq]|"
     + "|".join(
-        rf"s{d}(?:[^{d}\\\n]|\\[^{d}\n])*{d}(?:[^{d}\\\n]|\\[0-9&])*{d}[gp0-9]*" for d in "/|#"
+        rf"s{d}(?:[^{d}\\\n]|\\[^{d}\n])*{d}(?:[^{d}\\\n]|\\[0-9&])*{d}[gp0-9]*"
+        for d in ("/", r"\|", "#")
     )
 )
 _AWK: Final = re.compile(
