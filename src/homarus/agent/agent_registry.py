@@ -11,20 +11,22 @@ from homarus.agent.prompt.identity_file import find_identity
 from homarus.config.agent_settings import agent_entry, agent_ids, resolve_agent_settings
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
-from homarus.core.session_keys import normalize_agent_id
-from homarus.policy.tool_policy import decide_tool_call
+from homarus.core.session_keys import main_key, normalize_agent_id
+from homarus.policy.decision import is_tool_offered
+from homarus.policy.tool_call import CallerFacts
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.sources import ToolSourceContext, load_tools
 
 if TYPE_CHECKING:
     from homarus.memory.tools import ToolMemory
+    from homarus.tools.exec.process_table import ProcessTable
 
 
 class AgentRegistry:
     """Makes and caches agents and their tools.
 
     `reaches` returns whether there are chats to write to; `memory` returns the memory of an
-    agent.
+    agent, `get_processes` the table of running commands.
     """
 
     def __init__(
@@ -34,9 +36,10 @@ class AgentRegistry:
         *,
         reaches: Callable[[], bool] = lambda: False,
         memory: "Callable[[str], ToolMemory] | None" = None,
+        get_processes: "Callable[[], ProcessTable] | None" = None,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
-        self._memory = memory
+        self._memory, self._get_processes = memory, get_processes
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, ToolRegistry] = {}
 
@@ -56,8 +59,9 @@ class AgentRegistry:
         if agent_id not in self._tools:
             agent = self.get(agent_id)
             all_tools = load_tools(self._tool_context(agent))
+            owner = CallerFacts(agent_id, main_key(agent_id))
             self._tools[agent_id] = all_tools.filter(
-                lambda tool: decide_tool_call(tool.name, *agent.rules).action != "deny"
+                lambda tool: is_tool_offered(tool.declaration, owner, agent.rules)
             )
         return self._tools[agent_id]
 
@@ -72,6 +76,7 @@ class AgentRegistry:
             has_chats=self._has_chats(),
             memory=partial(memory, agent.id) if memory and is_used else None,
             state=self._paths.state,
+            get_processes=self._get_processes,
         )
 
     def display_name(self, agent_id: str) -> tuple[str, str]:
