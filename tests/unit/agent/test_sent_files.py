@@ -23,7 +23,7 @@ from homarus.core.message import (
     ToolResult,
     user_message,
 )
-from homarus.policy.tool_policy import ToolRules
+from homarus.policy.tool_policy import PolicyRules, ToolRules
 from homarus.policy.workspace_access import WORKSPACE_SCOPE
 from homarus.sessions.envelope import format_envelope
 from homarus.testing.fakes import assistant_message
@@ -98,7 +98,7 @@ def test_chat_fetches_files_only_where_web_fetch_is_allowed(tmp_path: Path) -> N
     async def access(rules: ToolRules) -> bool:
         session = await Harness(tmp_path).sessions.load(KEY, "main")
         chat = session_chat_context(Config(), session, find_traits=find_traits)
-        return chat.file_access([rules]).can_fetch
+        return chat.file_access(PolicyRules(lists=(rules,))).can_fetch
 
     assert asyncio.run(access(ToolRules()))
     assert not asyncio.run(access(ToolRules(deny=("web_fetch",))))
