@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import click
 
+from homarus.agent.agent import reaches_machine
 from homarus.agent.workspace import SEEDED, workspace_advice
 from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import as_json_option
@@ -222,8 +223,9 @@ def _pending_devices(paths: Paths) -> Iterator[DoctorFinding]:
 
 def _agents(paths: Paths, config: Config) -> Iterator[DoctorFinding]:
     for agent in agent_ids(config):
-        workspace = resolve_agent_settings(config, paths, agent).workspace
-        yield _workspace(agent, workspace, shorten(workspace, paths.home))
+        settings = resolve_agent_settings(config, paths, agent)
+        yield _workspace(agent, settings.workspace, shorten(settings.workspace, paths.home))
+        yield _file_scope(agent, is_open=reaches_machine(settings.tools, config.tools))
 
 
 def _workspaces(paths: Paths, config: Config) -> Iterator[DoctorFinding]:
@@ -246,6 +248,18 @@ def _workspace(agent: str, workspace: Path, shown: str) -> DoctorFinding:
     if missing:
         return DoctorFinding(about, "note", f"{shown} has no {', '.join(missing)}", "homarus setup")
     return DoctorFinding(about, "ok", f"workspace {shown}")
+
+
+def _file_scope(agent: str, *, is_open: bool) -> DoctorFinding:
+    """Return where the file tools of an agent reach."""
+    if not is_open:
+        return DoctorFinding(f"agent {agent}", "ok", "file tools stay in the workspace")
+    text = (
+        "in your conversations file tools read and write the whole machine, except the state of "
+        "the gateway and other workspaces: tools.fs.workspaceOnly is false"
+    )
+    fix = "remove tools.fs.workspaceOnly to keep them in the workspace"
+    return DoctorFinding(f"agent {agent}", "note", text, fix)
 
 
 def _restrictions(config: Config) -> Iterator[DoctorFinding]:
