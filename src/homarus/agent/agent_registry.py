@@ -52,23 +52,27 @@ class AgentRegistry:
         """Return the tools that an agent's rules do not deny."""
         if agent_id not in self._tools:
             agent = self.get(agent_id)
-            all_tools = load_tools(self._tool_context(agent))
+            all_tools = self.all_tools(agent_id)
             owner = CallerFacts(agent_id, main_key(agent_id))
             self._tools[agent_id] = all_tools.filter(
                 lambda tool: is_tool_offered(tool.declaration, owner, agent.rules)
             )
         return self._tools[agent_id]
 
-    def _tool_context(self, agent: Agent) -> ToolSourceContext:
+    def all_tools(self, agent_id: str) -> ToolRegistry:
+        """Return every tool that is made for an agent, whatever its rules are."""
+        return load_tools(self._tool_context(agent_id))
+
+    def _tool_context(self, agent_id: str) -> ToolSourceContext:
         config, memory = self._config(), self._memory
-        own = resolve_agent_settings(config, self._paths, agent.id).tools
-        is_used = memory is not None and has_memory(config, agent.id)
+        own = resolve_agent_settings(config, self._paths, agent_id).tools
+        is_used = memory is not None and has_memory(config, agent_id)
         return ToolSourceContext(
-            agent.id,
+            agent_id,
             config,
             lambda key: effective_tools(key, own, config.tools),
             has_chats=self._has_chats(),
-            memory=partial(memory, agent.id) if memory and is_used else None,
+            memory=partial(memory, agent_id) if memory and is_used else None,
             state=self._paths.state,
         )
 
