@@ -55,6 +55,7 @@ from homarus.tools.tool import AskApproval
 if TYPE_CHECKING:
     from homarus.agent.reply.builder import ReplyBuilder
     from homarus.gateway.services import GatewayServices
+    from homarus.tools.exec.process_table import ProcessTable
 
 
 class App:
@@ -81,6 +82,7 @@ class App:
         self.clock, self.hooks = clock, Hooks()
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
+        self._processes: ProcessTable | None = None  # made by the first command
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -90,6 +92,7 @@ class App:
             paths,
             reaches=lambda: not self.channels.is_empty,
             memory=self.memory.get,
+            get_processes=self.processes,
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -168,6 +171,17 @@ class App:
             build_reply=self._supervisor.build_reply,
             on_enqueued=self._supervisor.wake_workers,
         )
+
+    def processes(self) -> "ProcessTable":
+        """Return the table of running commands."""
+        if self._processes is None:
+            from homarus.tools.exec.process_table import ProcessTable  # not needed without commands
+
+            def notify(key: str, text: str) -> None:
+                self.notices.add(key, text, self.clock.now_ms())
+
+            self._processes = ProcessTable(self._group, self.clock.now_ms, notify)
+        return self._processes
 
     def _config(self) -> Config:
         return self.loaded.config
@@ -303,6 +317,8 @@ class App:
         self.control.close()
         if self._channel_task:
             self._channel_task.cancel()
+        if self._processes:
+            self._processes.stop()
         self.memory.stop_watching()
 
     def _make_builder(

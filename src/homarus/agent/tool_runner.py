@@ -98,6 +98,7 @@ class ToolRunner:
             messenger=self.messenger,
             run_access=self.get_chat().file_access(self.agent.rules),
             docs=self.agent.docs,
+            scope=self.agent.file_scope,
             session_name=self.session_name,
             get_caller=self._get_caller,
         )

@@ -11,9 +11,7 @@ from typing import Any, Final
 
 _SANDBOX: Final = "it applies inside a sandbox, and runs that need one are refused"
 _CONTAINERS: Final = ("browser", "docker", "perSession", "prune", "scope", "workspaceRoot")
-_EXEC: Final = (
-    "every command is approved by a person, runs in the foreground and ends with its call"
-)
+_EXEC: Final = "commands run on this machine alone, and there is no apply_patch"
 _LOOK: Final = "it changes how something looks or is found, not what is allowed"
 
 # OpenClaw's settings that have no effect, by the start of their path.
@@ -69,7 +67,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "tools.message.broadcast": "one message goes to one chat",
     "tools.sandbox": _SANDBOX,
     "tools.sessions": "there are no tools for other sessions",
-    "tools.web": "there are no web tools",
+    "tools.web": "there are no tools that search or read the web",
     "ui": _LOOK,
     "update": "no updates are looked for",
     "web": "there is no WhatsApp adapter",
