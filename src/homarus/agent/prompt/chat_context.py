@@ -172,7 +172,9 @@ def session_chat_context(
 ) -> ChatContext:
     """Return the settings of the chat the messages came from, else of the session's last chat."""
     address = last_address(session.record.data)
-    return key_chat_context(config, session.key, address, inbounds, find_traits=find_traits)
+    chat = key_chat_context(config, session.key, address, inbounds, find_traits=find_traits)
+    get_media = partial(_session_media, session, tuple(inbounds))
+    return replace(chat, access=replace(chat.access, get_media=get_media))
 
 
 def key_chat_context(
@@ -204,7 +206,6 @@ def key_chat_context(
     is_shown = inbounds and inbounds[0].address.channel not in _PROGRAMS
     shown = inbounds[0].address if is_shown else address
     surface = resolve_surface(config, shown, find_traits=find_traits, group=group)
-    access = replace(access, get_media=partial(_session_media, session, tuple(inbounds)))
     chat = replace(
         chat,
         access=access,
