@@ -37,7 +37,7 @@ def command() -> None:
 @examples(
     "homarus policy explain message",
     'homarus policy explain exec --args \'{"command": "git status"}\'',
-    "homarus policy explain write --session agent:main:telegram:group:-100 --sender telegram:1234",
+    "homarus policy explain write --sender telegram:1234",
 )
 @click.argument("tool", metavar="TOOL")
 @agent_option("The agent.", default="the default agent")
