@@ -49,6 +49,7 @@ from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
+from homarus.tools.catalog import log_list_problems
 from homarus.tools.tool import AskApproval
 
 if TYPE_CHECKING:
@@ -351,6 +352,7 @@ class App:
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         configure_logging(loaded.config, self.paths.logs)
+        log_list_problems(loaded.config)
         await self.channels.reconcile()
 
     async def close(self) -> None:

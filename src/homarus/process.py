@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from homarus.gateway.services import GatewayServices
 
 
+def _list_problems(loaded: LoadedConfig) -> tuple[str, ...]:
+    from homarus.tools.catalog import describe_list_problems
+
+    return describe_list_problems(loaded.config)
+
+
 @asynccontextmanager
 async def open_app(
     env: Mapping[str, str],
@@ -37,7 +43,7 @@ async def open_app(
     if loaded is None:
         loaded = load_config(paths, env)
         configure_logging(loaded.config, paths.logs)
-        for text in loaded.warnings:
+        for text in (*loaded.warnings, *_list_problems(loaded)):
             warn(text)
     paths = with_session_store(paths, loaded.config)
     clock = clock or SystemClock()
@@ -100,7 +106,7 @@ async def serve(
     if auth_mode is None:
         loaded = create_config_with_token(paths, env, loaded)
     configure_logging(loaded.config, paths.logs)
-    for text in loaded.warnings:
+    for text in (*loaded.warnings, *_list_problems(loaded)):
         warn(text)
     for text in find_unused(loaded.config, loaded.raw, paths):
         warn(text)

@@ -190,7 +190,7 @@ class Life:
         return slow
 
     def _ask(self) -> Tool:
-        @tool(group="test", name="ask", asks=True)
+        @tool(group="test", name="ask")
         async def ask(ctx: ToolContext) -> str:
             """Ask a person first."""
             allowed = await ctx.ask(ApprovalRequest("May I?", ""))

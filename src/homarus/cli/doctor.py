@@ -264,7 +264,7 @@ def _file_scope(agent: str, *, is_open: bool) -> DoctorFinding:
 
 def _restrictions(config: Config) -> Iterator[DoctorFinding]:
     """Return the settings that keep the gateway from starting, or agents from running."""
-    from homarus.tools.catalog import builtin_tools
+    from homarus.tools.catalog import builtin_tools, describe_list_problems
 
     for refusal in start_refusals(config):
         yield DoctorFinding("gateway", "bad", refusal.message, refusal.fix)
@@ -277,6 +277,8 @@ def _restrictions(config: Config) -> Iterator[DoctorFinding]:
             yield DoctorFinding(f"agent {agent}", "bad", text, "set sandbox.mode to off")
         for error in tool_list_refusals(config, agent, groups):
             yield DoctorFinding(f"agent {agent}", "bad", error.message, error.fix)
+    for text in describe_list_problems(config):
+        yield DoctorFinding("tools", "note", text, "homarus policy explain TOOL shows what holds")
 
 
 def _channels(config: Config) -> Iterator[DoctorFinding]:
