@@ -3,11 +3,13 @@
 from tests.attacks import (
     allowlists,
     commands,
+    fetches,
     frames,
     groups,
     keys,
     logs,
     paths,
+    patterns,
     restrictions,
     senders,
     settings,
@@ -32,4 +34,6 @@ WORLDS: dict[str, World] = {
     "group_chats": groups.world,
     "gateway_takeover": takeovers.world,
     "restrictive_settings": restrictions.world,
+    "ssrf": fetches.world,
+    "regex_dos": patterns.world,
 }

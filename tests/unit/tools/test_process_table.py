@@ -12,6 +12,7 @@ from homarus.core.errors import ToolError
 from homarus.tools.exec import process_table
 from homarus.tools.exec.process_table import CommandJob, JobSettings, ProcessTable
 from tests.unit.tools.exec_builders import open_plan
+from tests.waiting import settle, until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="exec needs a POSIX system")
 OWNER = ("main", "agent:main:main")
@@ -68,9 +69,8 @@ async def test_poll_returns_new_output_once_and_then_the_end(tmp_path: Path) -> 
     async with program() as one:
         job = await one.start(tmp_path, "cat")
         job.running.write(b"one\n")
-        while not (text := await one.table.poll(job)):
-            await asyncio.sleep(0.01)
-        assert text == "one\n" and await one.table.poll(job) == ""
+        await until(lambda: job.tail)
+        assert await one.table.poll(job) == "one\n" and await one.table.poll(job) == ""
         job.running.write(b"two\n", eof=True)
         assert await one.table.poll(job, 30) == "two\n"
         assert job.result and job.result.output == "one\ntwo\n"
@@ -120,12 +120,11 @@ async def test_failed_command_without_output_is_notified(tmp_path: Path) -> None
 async def test_cancelled_wait_ends_the_command(tmp_path: Path) -> None:
     async with program() as one, open_plan(tmp_path, "sleep 1000") as plan:
         job = one.table.start(plan, OWNER)
-        waiting = asyncio.ensure_future(one.table.wait(job, 60))
-        await asyncio.sleep(0.05)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert job.result and job.result.is_killed
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(one.table.wait(job, 60))
+            await settle()
+            waiting.cancel()
+        assert waiting.cancelled() and job.result and job.result.is_killed
 
 
 async def test_stop_ends_background_commands_and_keeps_later_ones_in_front(
@@ -163,8 +162,7 @@ async def test_finished_commands_are_limited_and_forgotten_in_time(
             await job.running.wait()
             await asyncio.sleep(0)
         assert one.table.jobs(OWNER) == [job]
-        while one.table.jobs(OWNER):
-            await asyncio.sleep(0.01)
+        await until(lambda: not one.table.jobs(OWNER))
 
 
 async def test_pending_output_keeps_its_last_part(tmp_path: Path) -> None:
@@ -179,9 +177,9 @@ async def test_pending_output_keeps_its_last_part(tmp_path: Path) -> None:
 async def test_input_that_is_not_read_is_bounded(tmp_path: Path) -> None:
     async with program() as one:
         job = await one.start(tmp_path, "sleep 1000")
+        job.running.write(b"x" * 900_000)
         with pytest.raises(ToolError, match="has not read"):
-            for _ in range(20):
-                job.running.write(b"x" * 100_000)
+            job.running.write(b"x" * 200_000)
 
 
 async def test_input_of_a_command_without_one_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ it there.
 import os
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -23,14 +24,7 @@ from homarus.policy.restrictions import sandbox_mode
 from homarus.policy.tool_call import ExecEvaluation, LayerVerdict, ToolCallFacts
 from homarus.tools.folder import DescriptorFolder
 from homarus.tools.sources import ToolSourceContext
-from homarus.tools.tool import (
-    ApprovalRequest,
-    PreparedCall,
-    Tool,
-    ToolContext,
-    ToolOutput,
-    tool,
-)
+from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, tool
 
 if TYPE_CHECKING:  # imported by the first command
     from homarus.tools.exec.plan import ExecPlan
@@ -60,58 +54,51 @@ def unsandboxed_scope(config: Config, agent_id: str) -> UnsandboxedScope:
     return _SCOPES[sandbox_mode(config, agent_id)]
 
 
+@tool(
+    group="runtime",
+    name="exec",
+    aliases=("bash", "shell", "code_run"),
+    serial=True,
+    timeout_s=None,
+)
+async def _exec(
+    ctx: ToolContext,
+    *,
+    command: str,
+    workdir: Annotated[str | None, Field(description="Folder in the workspace")] = None,
+    env: Annotated[
+        dict[str, str] | None, Field(description="Variables: ARG_…, LANG, LC_…, TZ")
+    ] = None,
+    yield_ms: Annotated[
+        int | None, Field(validation_alias="yieldMs", description="Then go to the background")
+    ] = None,
+    background: Annotated[bool | None, Field(description="At once")] = None,
+    timeout_s: Annotated[
+        float | None,
+        Field(validation_alias="timeout", gt=0, le=MAX_TIMEOUT_S, description="Seconds"),
+    ] = None,
+    pty: Annotated[bool | None, Field(description="Terminal")] = None,
+    elevated: bool | None = None,
+    host: ExecHost | None = None,
+    security: ExecSecurity | None = None,
+    ask: ExecAsk | None = None,
+    node: str | None = None,
+) -> ToolOutput:
+    """Run a shell command in the workspace.
+
+    Known simple commands, with | && || ;, run at once; any other needs a person's approval. What
+    still runs after yieldMs goes on in the background: use process.
+    """
+    raise ToolError("exec is prepared before it is run")
+
+
 def exec_tool(context: ToolSourceContext) -> Tool:
     """Return the tool for one agent."""
-
-    @tool(
-        group="runtime",
-        name="exec",
-        aliases=("bash", "code_run"),
-        serial=True,
-        asks=True,
-        timeout_s=None,
-    )
-    async def run(
-        ctx: ToolContext,
-        command: str,
-        workdir: Annotated[str | None, Field(description="Folder in the workspace")] = None,
-        env: Annotated[
-            dict[str, str] | None, Field(description="Variables: ARG_…, LANG, LC_…, TZ")
-        ] = None,
-        yield_ms: Annotated[
-            int | None,
-            Field(validation_alias="yieldMs", description="Wait so long, then background"),
-        ] = None,
-        background: Annotated[
-            bool | None, Field(description="Go on in the background at once")
-        ] = None,
-        timeout_s: Annotated[
-            float | None,
-            Field(
-                validation_alias="timeout",
-                gt=0,
-                le=MAX_TIMEOUT_S,
-                description="Seconds it may take",
-            ),
-        ] = None,
-        pty: Annotated[bool | None, Field(description="Give it a terminal")] = None,
-        elevated: bool | None = None,
-        host: ExecHost | None = None,
-        security: ExecSecurity | None = None,
-        ask: ExecAsk | None = None,
-        node: str | None = None,
-    ) -> ToolOutput:
-        """Run a shell command in the workspace.
-
-        Simple commands with | && || ; may run at once; anything else needs a person's approval.
-        What still runs after yieldMs goes on in the background: see process.
-        """
-        raise ToolError("exec is prepared before it is run")
 
     async def prepare(ctx: ToolContext, **args: Any) -> PreparedCall:
         return await _prepare(made, context, ctx, ExecOptions(**args))
 
-    made = replace(run, prepare=prepare)
+    made = replace(_exec, prepare=prepare)
     return made
 
 
@@ -183,14 +170,14 @@ def _prepare_plan(
     question = _question(plan)
     if plan.pty or plan.background:
         question = replace(question, detail=f"{_OPEN_INPUT}\n{question.detail}")
-    facts = ToolCallFacts(made.declaration, options.wire(), frozenset({"exec"}), evaluation)
-
-    async def run() -> ToolOutput:
-        request = ApprovalRequest(question.title, question.detail)
-        if not await ctx.ask(request):
-            raise ToolDeniedError("exec denied: nobody approved this command")
-        return await _run(context, ctx, options, plan)
-
+    facts = ToolCallFacts(
+        made.declaration,
+        options.wire(),
+        frozenset({"exec"}),
+        evaluation,
+        _judge_options(options, is_satisfied=evaluation.is_satisfied),
+    )
+    run = partial(_run, context, ctx, options, plan)
     return PreparedCall(facts, question, run, plan.close)
 
 
@@ -260,10 +247,11 @@ def _check_host(context: ToolSourceContext, ctx: ToolContext, options: ExecOptio
         raise ToolDeniedError(
             "exec denied: this version has no nodes", fix="call it without host and node"
         )
-    scope = unsandboxed_scope(context.config, ctx.agent)
+    host = ctx.caller.exec.host  # of the session, which `/exec` sets
+    scope = unsandboxed_scope(context.config, ctx.agent) if host == "gateway" else "none"
     is_main = ctx.session_key == main_key(ctx.agent)
     if options.host == "sandbox" or scope == "none" or (scope == "main" and not is_main):
-        wish = "the call" if options.host == "sandbox" else "the config"
+        wish = "the call" if options.host == "sandbox" else "the config or the session"
         raise ToolDeniedError(
             f"exec denied: {wish} wants commands of this conversation in a sandbox,"
             " and this version has none",

@@ -13,7 +13,7 @@ from homarus.core.errors import ToolError
 from homarus.core.message import Json, Text
 from homarus.core.text import one_line
 from homarus.policy.approvals import ApprovalQuestion
-from homarus.policy.tool_call import ToolCallFacts
+from homarus.policy.tool_call import ExecEvaluation, ToolCallFacts
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, tool
 
@@ -24,56 +24,55 @@ Action: TypeAlias = Literal[
     "list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"
 ]
 _INPUT_ACTIONS: Final = frozenset(("write", "send-keys", "submit", "paste"))
+_WIRE_NAMES: Final = {"session_id": "sessionId", "hex_bytes": "hex", "timeout_ms": "timeout"}
 DEFAULT_LOG_LINES = 200
 MAX_POLL_MS = 120_000
 _NAME_CHARS = 60
 
 
+@tool(group="runtime", name="process", serial=True, timeout_s=180)
+async def _process(
+    ctx: ToolContext,
+    *,
+    action: Action,
+    session_id: Annotated[str | None, Field(validation_alias="sessionId")] = None,
+    data: Annotated[str | None, Field(description="For write")] = None,
+    keys: Annotated[list[str] | None, Field(description="Enter, C-c, Up, Escape …")] = None,
+    hex_bytes: Annotated[list[str] | None, Field(validation_alias="hex")] = None,
+    literal: Annotated[str | None, Field(description="Text for send-keys")] = None,
+    text: Annotated[str | None, Field(description="For paste")] = None,
+    bracketed: bool | None = None,
+    eof: Annotated[bool | None, Field(description="write: close the input")] = None,
+    offset: Annotated[int | None, Field(ge=0, description="log: line")] = None,
+    limit: Annotated[int | None, Field(ge=1, description="log: lines")] = None,
+    timeout_ms: Annotated[
+        int | None, Field(validation_alias="timeout", ge=0, description="poll: ms to wait")
+    ] = None,
+) -> ToolOutput:
+    """Manage the commands that exec left in the background."""
+    raise ToolError("process is prepared before it is run")
+
+
 def tools(context: ToolSourceContext) -> Sequence[Tool]:
-    """Return the tool, where commands can run in the background."""
-    if context.get_processes is None:
-        return ()
-    get_table = context.get_processes
+    """Return the tool."""
 
-    async def prepare(ctx: ToolContext, action: Action, **args: Any) -> PreparedCall:
-        return await _prepare(made, ctx, get_table(), action, args)
+    async def prepare(ctx: ToolContext, **args: Any) -> PreparedCall:
+        if context.get_processes is None:
+            raise ToolError("commands do not go on in the background here")
+        return await _prepare(made, ctx, context.get_processes(), args)
 
-    @tool(group="runtime", name="process", serial=True, timeout_s=180)
-    async def process(
-        ctx: ToolContext,
-        action: Action,
-        session_id: Annotated[str | None, Field(validation_alias="sessionId")] = None,
-        data: Annotated[str | None, Field(description="write: the input")] = None,
-        keys: Annotated[
-            list[str] | None, Field(description="send-keys: Enter, C-c, Up, Escape, …")
-        ] = None,
-        hex_bytes: Annotated[
-            list[str] | None, Field(validation_alias="hex", description="send-keys: bytes")
-        ] = None,
-        literal: Annotated[str | None, Field(description="send-keys: text")] = None,
-        text: Annotated[str | None, Field(description="paste: the text")] = None,
-        bracketed: bool | None = None,
-        eof: Annotated[bool | None, Field(description="write: then close the input")] = None,
-        offset: Annotated[int | None, Field(ge=0, description="log: first line")] = None,
-        limit: Annotated[int | None, Field(ge=1, description="log: lines")] = None,
-        timeout_ms: Annotated[
-            int | None, Field(validation_alias="timeout", ge=0, description="poll: wait, ms")
-        ] = None,
-    ) -> str | ToolOutput:
-        """Manage commands that exec left running in the background."""
-        raise ToolError("process is prepared before it is run")
-
-    made = replace(process, prepare=prepare)
+    made = replace(_process, prepare=prepare)
     return [made]
 
 
 async def _prepare(
-    made: Tool, ctx: ToolContext, table: "ProcessTable", action: Action, args: dict[str, Any]
+    made: Tool, ctx: ToolContext, table: "ProcessTable", args: dict[str, Any]
 ) -> PreparedCall:
     """Find the command, and say what is sent to it: input is as good as a command."""
-    owner = (ctx.agent, ctx.session_key)
-    given: dict[str, Json] = {"action": action}
-    given |= {name: value for name, value in args.items() if value is not None}
+    owner, action = (ctx.agent, ctx.session_key), args["action"]
+    given: dict[str, Json] = {
+        _WIRE_NAMES.get(name, name): value for name, value in args.items() if value is not None
+    }
     digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
     if action == "list":
         question = ApprovalQuestion("process", "List the running commands?", "", digest)
@@ -99,7 +98,9 @@ async def _prepare(
     )
     title = "Send this input to a running command?"
     question = ApprovalQuestion("process", title, detail, digest)
-    facts = ToolCallFacts(made.declaration, given, frozenset({"exec"}))
+    # The approval of the command said that the agent can type into it.
+    covered = ExecEvaluation(is_parsed=True, matches=(f"session:{job.id}",))
+    facts = ToolCallFacts(made.declaration, given, frozenset({"exec"}), covered)
     is_eof = action == "write" and bool(args.get("eof"))
     return PreparedCall(facts, question, partial(_send, job, action, sent, is_eof))
 

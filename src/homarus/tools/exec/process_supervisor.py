@@ -102,7 +102,7 @@ class _Runner:
         try:
             if plan["chain"] is None:
                 shell = {"argv": ["sh", "-c", plan["command"]], "path": SHELL}
-                return self._wait([self._spawn(shell, 0, 1)]), ""
+                return self._wait(self._start([shell])), ""
             for operator, pipeline in plan["chain"]:
                 if (operator == "&&" and status != 0) or (operator == "||" and status == 0):
                     continue
@@ -117,6 +117,8 @@ class _Runner:
 
     def _start(self, pipeline: list[dict[str, Any]]) -> list[int]:
         """Start the commands of a pipeline, and return their process ids."""
+        if select.select([self._control], [], [], 0)[0]:
+            raise KilledError  # it was told to end before this started
         for command in pipeline:
             _check_files(command)
         started: list[int] = []

@@ -67,8 +67,9 @@ async def run_plan(
     plan: ExecPlan, *, show: Callable[[str], None] = lambda _text: None
 ) -> CommandResult:
     """Run the plan to its end or its timeout. The plan stays open."""
+    process = _SupervisedProcess(plan)  # what it raises is no failure of the group
     async with asyncio.TaskGroup() as group:
-        command = RunningCommand(plan, group, show=show)
+        command = RunningCommand(plan, group, process=process, show=show)
         try:
             return await command.wait()
         finally:
@@ -88,6 +89,7 @@ class RunningCommand:
         plan: ExecPlan,
         group: asyncio.TaskGroup,
         *,
+        process: "_SupervisedProcess | None" = None,
         show: Callable[[str], None] = lambda _text: None,
         on_text: Callable[[str], None] = lambda _text: None,
         on_end: Callable[[], None] = lambda: None,
@@ -95,8 +97,8 @@ class RunningCommand:
         self._timeout_s, self._show, self._on_text = plan.timeout_s, show, on_text
         self._filter = TerminalFilter() if plan.pty else None
         self._output = OutputBuffer(MAX_OUTPUT_CHARS)
-        self._process = _SupervisedProcess(plan)
-        self._killed = False
+        self._process = process or _SupervisedProcess(plan)
+        self._killed = self._is_sent = False
         self._started_s = asyncio.get_running_loop().time()
         self._task = group.create_task(self._supervise(encode_plan(plan)), name="command")
         self._task.add_done_callback(lambda _task: on_end())
@@ -146,7 +148,8 @@ class RunningCommand:
         """Ask the supervisor to end the command; it is killed if it does not end soon."""
         if not self._task.done():
             self._killed = True
-            self._process.terminate()
+            if self._is_sent:
+                self._process.terminate()
 
     @property
     def runtime_s(self) -> float:
@@ -176,13 +179,22 @@ class RunningCommand:
         given = (refusal, is_killed, self._timeout_s)
         return CommandResult(code, timed_out, self.output, duration_ms, *given)
 
+    def _mark_sent(self) -> None:
+        """Pass on that the command was told to end while its plan was sent."""
+        self._is_sent = True
+        if self._killed:
+            self._process.terminate()
+
     async def _wait_exit(self, encoded: bytes) -> tuple[tuple[int, str] | None, bool]:
         """Return the outcome from the supervisor, and whether the command took too long."""
         control, loop = self._process.control, asyncio.get_running_loop()
+        if self._killed:
+            return None, False
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_s):
                 with suppress(ConnectionError):
                     await loop.sock_sendall(control, encoded)
+                self._mark_sent()
                 return await _receive_outcome(control), False
         with suppress(TimeoutError, OSError):
             self._process.terminate()
