@@ -228,6 +228,7 @@ class ExecConfig(ConfigSection):
     notify_on_exit: bool = True
     notify_on_exit_empty_success: bool = False
     path_prepend: tuple[str, ...] = ()
+    safe_bins: tuple[str, ...] | None = None
     host: Literal["sandbox", "gateway", "node"] | None = None
     security: Literal["deny", "allowlist", "full"] | None = None
     ask: Literal["off", "on-miss", "always"] | None = None

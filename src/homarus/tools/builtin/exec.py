@@ -166,7 +166,8 @@ def _prepare_plan(
 ) -> PreparedCall:
     from homarus.tools.exec.judge import judge_plan
 
-    judged = judge_plan(plan, state=context.state, agent_id=ctx.agent)
+    safe_bins = context.get_tools_config("exec").exec.safe_bins
+    judged = judge_plan(plan, state=context.state, agent_id=ctx.agent, safe_bins=safe_bins)
     evaluation, question = judged.evaluation, judged.question
     if plan.pty or plan.background:
         question = replace(question, detail=f"{_OPEN_INPUT}\n{question.detail}")
