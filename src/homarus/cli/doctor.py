@@ -272,7 +272,7 @@ def _commands(config: Config) -> Iterator[DoctorFinding]:
     if is_root and config.tools.exec.security != "deny":
         text = "the exec tool runs commands as root"
         fix = "run the gateway as a user of its own, or set tools.exec.security to deny"
-        yield DoctorFinding("exec", "note", text, fix)
+        yield DoctorFinding("exec", "note" if config.channels else "info", text, fix)
 
 
 def _channels(config: Config) -> Iterator[DoctorFinding]:
