@@ -82,6 +82,7 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         checked = check_models(paths, examined.config, examined.env, probe=probe)
         findings += [DoctorFinding(*finding) for finding in checked]
         findings += _restrictions(examined.config)
+        findings += _commands(examined.config)
         findings += _channels(examined.config)
         findings += _tls(paths, examined.config)
         unused = find_unused(examined.config, examined.raw, paths)
@@ -263,6 +264,15 @@ def _restrictions(config: Config) -> Iterator[DoctorFinding]:
             yield DoctorFinding(f"agent {agent}", "bad", text, "set sandbox.mode to off")
         for error in tool_list_refusals(config, agent, groups):
             yield DoctorFinding(f"agent {agent}", "bad", error.message, error.fix)
+
+
+def _commands(config: Config) -> Iterator[DoctorFinding]:
+    """Return a warning when the commands of agents have all rights on this machine."""
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if is_root and config.tools.exec.security != "deny":
+        text = "the exec tool runs commands as root"
+        fix = "run the gateway as a user of its own, or set tools.exec.security to deny"
+        yield DoctorFinding("exec", "note", text, fix)
 
 
 def _channels(config: Config) -> Iterator[DoctorFinding]:
