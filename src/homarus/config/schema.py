@@ -220,6 +220,7 @@ class ExecConfig(ConfigSection):
     """The `exec` tool.
 
     A command is in the background after `backgroundMs`; it is listed for `cleanupMs` after its end.
+    `safeBins` can only take programs from the list of those that need no entry.
     """
 
     timeout_sec: PositiveInt = 1800

@@ -159,9 +159,17 @@ def _prepare_plan(
 ) -> PreparedCall:
     from homarus.tools.exec.judge import judge_plan
 
-    safe_bins = context.get_tools_config("exec").exec.safe_bins
-    judged = judge_plan(plan, state=context.state, agent_id=ctx.agent, safe_bins=safe_bins)
+    settings = ctx.caller.exec
+    judged = judge_plan(
+        plan,
+        state=context.state,
+        agent_id=ctx.agent,
+        safe_bins=context.get_tools_config("exec").exec.safe_bins,
+        asks_always=settings.ask == "always",
+    )
     evaluation, question = judged.evaluation, judged.question
+    wire = {**question.wire, "security": settings.security, "ask": settings.ask}
+    question = replace(question, wire=wire)
     if plan.pty or plan.background:
         question = replace(question, detail=f"{_OPEN_INPUT}\n{question.detail}")
     facts = ToolCallFacts(

@@ -51,17 +51,21 @@ def judge_plan(
     agent_id: str,
     safe_bins: Collection[str] | None = None,
     skill_bins: Collection[str] = (),
+    asks_always: bool = False,
 ) -> JudgedPlan:
     """Evaluate a plan by the entries of an agent, and build the question about it.
 
     `state` is the state directory; without one there are no entries, and nothing is saved.
     `safe_bins` is the config's `tools.exec.safeBins`, None where it has none. `skill_bins` are the
-    programs of the agent's skills, empty unless autoAllowSkills is on.
+    programs of the agent's skills, empty unless autoAllowSkills is on. `asks_always`: the settings
+    want a question about every command, so that no entry would save one.
     """
     entries = load_entries(state, agent_id)
     enabled = SAFE_BINS if safe_bins is None else safe_bins
     evaluation = evaluate_plan(plan, entries, safe_bins=enabled, skill_bins=skill_bins)
     offer: AlwaysOffer | str = offer_always(plan, evaluation)
+    if asks_always:
+        offer = "the settings say that every command is asked about"
     if state is None and isinstance(offer, AlwaysOffer):
         offer = "there is no state directory to save it in"
     save = None
