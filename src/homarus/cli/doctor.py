@@ -83,6 +83,7 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         checked = check_models(paths, examined.config, examined.env, probe=probe)
         findings += [DoctorFinding(*finding) for finding in checked]
         findings += _restrictions(examined.config)
+        findings += _commands(examined.config)
         findings += _channels(examined.config)
         findings += _tls(paths, examined.config)
         unused = find_unused(examined.config, examined.raw, paths)
@@ -279,6 +280,15 @@ def _restrictions(config: Config) -> Iterator[DoctorFinding]:
             yield DoctorFinding(f"agent {agent}", "bad", error.message, error.fix)
     for text in describe_list_problems(config):
         yield DoctorFinding("tools", "note", text, "homarus policy explain TOOL shows what holds")
+
+
+def _commands(config: Config) -> Iterator[DoctorFinding]:
+    """Return a warning when the commands of agents have all rights on this machine."""
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if is_root and config.tools.exec.security != "deny":
+        text = "the exec tool runs commands as root"
+        fix = "run the gateway as a user of its own, or set tools.exec.security to deny"
+        yield DoctorFinding("exec", "note" if config.channels else "info", text, fix)
 
 
 def _channels(config: Config) -> Iterator[DoctorFinding]:

@@ -377,7 +377,7 @@ async def check_decision(ctx: ToolContext, prepared: PreparedCall, decision: Too
         answer = await ctx.approvals.request(ctx.call_id, question)
         if not answer.is_allowed:
             name = prepared.facts.tool.name
-            why = f"{name} needs a person's approval and did not get it: {decision.reason}"
+            why = f"{name} denied: it needs approval and did not get it: {decision.reason}"
             raise ToolDeniedError(answer.why or why)
 
 
