@@ -35,7 +35,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.list[].tools.elevated": "commands are never elevated",
     "agents.list[].tools.exec": _EXEC,
     "agents.list[].tools.sandbox": _SANDBOX,
-    "approvals": "commands are approved at the terminal alone",
+    "approvals.exec": "commands are approved at the terminal alone",
     "audio": "audio is not transcribed",
     "browser": "there is no browser tool",
     "canvasHost": "there is no canvas",

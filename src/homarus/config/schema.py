@@ -673,6 +673,13 @@ class MetaConfig(ConfigSection):
     last_touched_at: str | None = None
 
 
+class ApprovalsConfig(ConfigSection):
+    """How long an approval can be answered, and how long a run waits for it before it suspends."""
+
+    expiry_seconds: PositiveInt = 86_400
+    wait_seconds: NonNegativeInt = 10
+
+
 class Config(ConfigSection):
     """`openclaw.json`."""
 
@@ -689,6 +696,7 @@ class Config(ConfigSection):
     session: SessionConfig = SessionConfig.model_construct()
     messages: MessagesConfig = MessagesConfig.model_construct()
     commands: CommandsConfig = CommandsConfig.model_construct()
+    approvals: ApprovalsConfig = ApprovalsConfig.model_construct()
     bindings: Annotated[tuple[BindingConfig, ...], Strict(strict=False)] = ()
     broadcast: BroadcastConfig = BroadcastConfig.model_construct()
     # Not validated here: config/channels.py does, if there are any.
