@@ -44,6 +44,7 @@ HomarusError
 ├── RunLimitError                a limit ended a run
 │   ├── ToolLoopError            → report: the same calls were repeated
 │   └── SpendLimitError          → report, until the limit is raised or the day ends
+├── RunSuspendedError            → end the run; an approval resumes it
 ├── RunStuckError                a run ignored its cancellation and was abandoned
 └── ProtocolError                the error response to a gateway client
     ├── InvalidRequestError      the request is invalid
