@@ -737,9 +737,14 @@ class ApprovalForwardingConfig(ConfigSection):
 
 
 class ApprovalsConfig(ConfigSection):
-    """How approvals of tool calls are asked for."""
+    """How approvals of tool calls are asked for, and how long they can be answered.
+
+    A run waits `wait_seconds` for an answer before it suspends.
+    """
 
     exec: ApprovalForwardingConfig = ApprovalForwardingConfig.model_construct()
+    expiry_seconds: PositiveInt = 86_400
+    wait_seconds: NonNegativeInt = 10
 
 
 class LoggingConfig(ConfigSection):

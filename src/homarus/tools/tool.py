@@ -373,7 +373,11 @@ async def check_decision(ctx: ToolContext, prepared: PreparedCall, decision: Too
         raise ToolDeniedError(decision.reason)
     if decision.action == "ask":
         question = prepared.question
-        question = replace(question, reason=question.reason or decision.reason)
+        question = replace(
+            question,
+            reason=question.reason or decision.reason,
+            is_allowed_by_fallback=decision.is_allowed_by_fallback,
+        )
         answer = await ctx.approvals.request(ctx.call_id, question)
         if not answer.is_allowed:
             name = prepared.facts.tool.name
