@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from homarus.config import redaction
-
 from tests.crash.conftest import fork_server, launch, make_rig
 from tests.e2e.conftest import gateway, home, model_url, open_chat, start
 

@@ -2,22 +2,27 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import field, replace
 
 from homarus.agent.agent import Agent
+from homarus.agent.call_audit import CallAudit
 from homarus.agent.context.image_scaling import fit_result
 from homarus.agent.loop_detection import LoopDetector
 from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.run_journal import RunJournal
+from homarus.agent.taint import RunTaint
+from homarus.config.redaction import mask_known_secrets
 from homarus.core.event import EventData, ToolProgressed
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
 from homarus.core.message import Image, Inbound, Text, ToolCall, ToolResult
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import HookContext, Refusal
-from homarus.policy.tool_call import ToolCallFacts, ToolDecision
+from homarus.policy.taint import taint_verdict
+from homarus.policy.tool_call import CallerFacts, TaintSource, ToolCallFacts, ToolDecision
 from homarus.policy.tool_policy import decide_tool_call
 from homarus.sessions.transcript import interrupted_result
+from homarus.store.audit import AuditLog
 from homarus.tools.execute import execute_tool_call as call_tool
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import AskApproval, Messenger, Tool, ToolContext
@@ -45,6 +50,12 @@ class ToolRunner:
     emit: Callable[[EventData], None]
     now_ms: Callable[[], int]
     session_name: str = ""
+    taint: RunTaint = field(default_factory=RunTaint)
+    audit_log: AuditLog = field(default_factory=AuditLog)
+
+    @property
+    def _audit(self) -> CallAudit:
+        return CallAudit(self.audit_log, self.where, self.now_ms)
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run one call, unless an earlier attempt, loop detection or a hook forbids it."""
@@ -55,8 +66,10 @@ class ToolRunner:
         started_ms = self.now_ms()
         allowed = await self.hooks.before_tool_call(self.where, call)
         if isinstance(allowed, Refusal):
+            self._audit.record_refusal(call, "hook", allowed.reason)
             return ToolResult(call.id, call.name, (Text(allowed.reason),), is_error=True)
         result = await self._execute(allowed)
+        self.taint.add_result(result)
         if any(isinstance(part, Image) for part in result.content):
             result = await asyncio.to_thread(fit_result, result, self.agent.image_max_px)
         fault_point("tool.ended")
@@ -65,20 +78,27 @@ class ToolRunner:
         return replace(result, content=(*result.content, Text(warning))) if warning else result
 
     async def _execute(self, call: ToolCall) -> ToolResult:
+        audit, started = self._audit, list[tuple[str, int]]()
+
         async def begin(tool: Tool) -> None:
             fault_point("tool.asked")
+            started.append((tool.name, self.now_ms()))
             if not tool.idempotent:
                 await self.journal.mark_call_started(call.id)
 
         async def decide(facts: ToolCallFacts) -> ToolDecision:
-            return decide_tool_call(facts.tool.name, *self.agent.rules, *self.get_chat().rules)
+            taint = self.taint.sources
+            rules = (*self.agent.rules, *self.get_chat().rules)
+            decision = with_taint(decide_tool_call(facts.tool.name, *rules), facts, taint)
+            audit.record_decision(call, facts.tool.name, decision, taint=taint, facts=facts)
+            return decision
 
         context = ToolContext(
             self.where.session_key,
             self.agent.id,
             self.agent.workspace,
             self.ask,
-            lambda text: self.emit(ToolProgressed(call, text)),
+            lambda text: self.emit(ToolProgressed(call, mask_known_secrets(text))),
             here=self.inbound.address,
             message_id=self.inbound.id,
             run_id=self.where.run_id,
@@ -88,4 +108,17 @@ class ToolRunner:
             docs=self.agent.docs,
             session_name=self.session_name,
         )
-        return await call_tool(self.tools, context, call, decide, begin=begin)
+        result = await call_tool(self.tools, context, call, decide, begin=begin)
+        for name, started_ms in started:
+            audit.record_execution(call, name, result, self.now_ms() - started_ms)
+        return result
+
+
+def with_taint(
+    decision: ToolDecision, facts: ToolCallFacts, taint: tuple[TaintSource, ...]
+) -> ToolDecision:
+    """Return the decision, or the question that untrusted content leads to."""
+    verdict = taint_verdict(facts, CallerFacts("", "", taint=taint))
+    if decision.action != "allow" or verdict.action is None:
+        return decision
+    return ToolDecision(verdict.action, verdict.reason, verdict.layer)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from homarus.config.change_log import log_change
 from homarus.config.paths import openclaw_files_dir
 from homarus.core.atomic_file import write_atomic
 from homarus.core.file_lock import file_lock
@@ -56,6 +57,7 @@ def add_allowed(state: Path, agent_id: str, entry: Mapping[str, Json]) -> None:
         content = {"version": 1, **approvals, "agents": {**sections, name: section}}
         data = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
         write_atomic(folder / FILE, data.encode())
+    log_change(state, "allowlist", action="add", agent=name, entry=dict(entry))
 
 
 def allowlist_sizes(approvals: Mapping[str, Json]) -> dict[str, int]:

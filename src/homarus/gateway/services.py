@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from homarus.agent.agent import Agent
@@ -19,6 +20,7 @@ from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
 from homarus.sessions.notices import Notices
 from homarus.sessions.session import SessionRepository
+from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.tool import Messenger
@@ -92,6 +94,7 @@ class GatewayServices:
     reload: Callable[[LoadedConfig], Awaitable[None]]
     wake_workers: Callable[[], None]
     set_restart: Callable[[Callable[[], None]], None]
+    audit: AuditLog = field(default_factory=AuditLog)
 
     @property
     def loaded(self) -> LoadedConfig:

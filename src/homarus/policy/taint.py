@@ -6,9 +6,10 @@ rules are data: an effect of a call, and why it is asked about.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from homarus.core.message import Inbound, InboundMetadata
 from homarus.policy.tool_call import CallerFacts, Effect, LayerVerdict, TaintSource, ToolCallFacts
 
 LAYER: Final = "taint"
@@ -36,6 +37,8 @@ NETWORK_PROGRAMS: Final = frozenset(
         "gh", "glab", "himalaya", "mutt", "neomutt", "mail", "mailx", "notmuch", "gog", "yt-dlp",
     }
 )  # fmt: skip
+HOOK_CHANNEL: Final = "hook"  # of messages that programs of others send by `/hooks/agent`
+INBOUND_MEDIA: Final = ("media", "inbound")  # the folder of files that came with messages
 _WORD: Final = re.compile(r"[^\s;|&()<>`$\"']+")
 _MAX_SHOWN: Final = 3
 
@@ -72,6 +75,44 @@ def describe_taint(sources: tuple[TaintSource, ...]) -> str:
     shown = [f"{one.kind} {one.origin}".strip() for one in sources[:_MAX_SHOWN]]
     more = len(sources) - len(shown)
     return f"untrusted content ({', '.join(shown)}{f' and {more} more' if more > 0 else ''})"
+
+
+def inbound_taint(inbound: Inbound) -> Iterator[TaintSource]:
+    """Yield what a message contains that its sender did not write, or has no authority to ask for.
+
+    A quote of our own message, and in a direct chat one of that chat, is not foreign. A pressed
+    button has a text of ours.
+    """
+    metadata, address = inbound.metadata, inbound.address
+    if address.channel == HOOK_CHANNEL:
+        yield TaintSource("hook", inbound.sender)
+    if metadata.forwarded or metadata.via_bot:
+        yield TaintSource("forward", metadata.forwarded or f"bot {metadata.via_bot}")
+    if is_foreign_quote(metadata):
+        yield TaintSource("quote", metadata.reply_to)
+    if inbound.group_history:
+        yield TaintSource("group", metadata.title or address.chat)
+    if inbound.authority == "stranger":
+        yield TaintSource("sender", f"{address.channel}:{inbound.sender}")
+
+
+def is_foreign_quote(metadata: InboundMetadata) -> bool:
+    """Return whether a message quotes a text that neither its sender nor we may have written."""
+    if not metadata.quoted or metadata.replies_to_us:
+        return False
+    return metadata.kind != "direct" or not metadata.reply_to
+
+
+def inbound_file_taint(path: str) -> TaintSource | None:
+    """Return the source of a file that came with a message, else None.
+
+    Who made a file is unknown, also when the owner sent it.
+    """
+    parts = path.replace("\\", "/").split("/")
+    for at in range(len(parts) - 2):
+        if tuple(parts[at : at + 2]) == INBOUND_MEDIA:
+            return TaintSource("file", parts[-1])
+    return None
 
 
 def output_source(call: ToolCallFacts) -> TaintSource | None:

@@ -10,9 +10,11 @@ import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from homarus.config.redaction import mask_known_secrets
 from homarus.core.errors import (
     HomarusError,
     LeaseLostError,
@@ -29,7 +31,8 @@ from homarus.core.text import (
     repair_surrogates,
 )
 from homarus.policy.approvals import ApprovalQuestion
-from homarus.policy.tool_call import ToolCallFacts, ToolDecision
+from homarus.policy.taint import output_source
+from homarus.policy.tool_call import Effect, TaintSource, ToolCallFacts, ToolDecision
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput
 
@@ -64,6 +67,10 @@ async def execute_tool_call(
         result = await _answer(registry, ctx, call, judge, begin)
         content = tuple(_bounded(result, max_chars))
         details = _plain(call, result.details)
+        if source := result.untrusted:
+            content = tuple(_wrapped(part, source) for part in content)
+            mark: Json = {"kind": source.kind, "origin": source.origin}
+            details = {**(details or {}), "untrusted": [mark]}
         return ToolResult(call.id, call.name, content, result.is_error, details)
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -104,10 +111,26 @@ async def _answer(
                 why = answer.why or f"{tool.name} needs a person's approval and did not get it"
                 raise ToolDeniedError(why)
         await begin(tool)
-        result = await _run(tool, prepared)
+        return await _run_marked(tool, prepared)
     finally:
         prepared.close()
-    return ToolOutput((Text(result),)) if isinstance(result, str) else result
+
+
+async def _run_marked(tool: Tool, prepared: PreparedCall) -> ToolOutput:
+    """Run the call; what others write of its output or error has its source."""
+    source = output_source(prepared.facts)
+    if source is None and tool.output == "untrusted":
+        source = TaintSource(tool.group, tool.name)
+    try:
+        result = await _run(tool, prepared)
+    except (LeaseLostError, RunSuspendedError):
+        raise
+    except HomarusError as exc:
+        if source is None:
+            raise
+        return ToolOutput((Text(str(exc)),), is_error=True, untrusted=source)
+    output = ToolOutput((Text(result),)) if isinstance(result, str) else result
+    return replace(output, untrusted=output.untrusted or source) if source else output
 
 
 async def prepare_call(
@@ -120,7 +143,8 @@ async def prepare_call(
     digest = hashlib.sha256(f"{tool.name}\n{args}".encode("utf-8", "surrogatepass")).hexdigest()
     title = f"May the agent use {tool.name}?"
     question = ApprovalQuestion(tool.name, title, escape_invisible(args), digest)
-    facts = ToolCallFacts(tool.declaration, call.args)
+    effects = await tool.find_effects(ctx, **values) if tool.find_effects else frozenset[Effect]()
+    facts = ToolCallFacts(tool.declaration, call.args, effects)
     return PreparedCall(facts, question, partial(tool.run, ctx, **values))
 
 
@@ -139,8 +163,19 @@ async def _run(tool: Tool, prepared: PreparedCall) -> str | ToolOutput:
         raise
 
 
+def _wrapped(part: Text | Image, source: TaintSource) -> Text | Image:
+    from homarus.core.untrusted import wrap_untrusted  # only for what others wrote
+
+    return (
+        Text(wrap_untrusted(part.text, source.kind, source.origin))
+        if isinstance(part, Text)
+        else part
+    )
+
+
 def _failed(call: ToolCall, text: str) -> ToolResult:
-    return ToolResult(call.id, call.name, (Text(repair_surrogates(text)),), is_error=True)
+    content = (Text(mask_known_secrets(repair_surrogates(text))),)
+    return ToolResult(call.id, call.name, content, is_error=True)
 
 
 def _bounded(result: ToolOutput, max_chars: int) -> Iterator[Text | Image]:
@@ -151,7 +186,12 @@ def _bounded(result: ToolOutput, max_chars: int) -> Iterator[Text | Image]:
     left, images = max_chars, 0
     for part in parts:
         if isinstance(part, Text):
-            fits = clip_middle(part.text, left) if left > 0 else "[… more text left out …]"
+            # Masked before it is cut, so that no part of a secret remains.
+            fits = (
+                clip_middle(mask_known_secrets(part.text), left)
+                if left > 0
+                else "[… more text left out …]"
+            )
             yield Text(repair_surrogates(fits))
             left -= len(part.text)
         elif len(part.data) > MAX_IMAGE_CHARS or images == MAX_IMAGES:
@@ -164,8 +204,10 @@ def _bounded(result: ToolOutput, max_chars: int) -> Iterator[Text | Image]:
 def _plain(call: ToolCall, details: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
     """Return details that can be stored; others are dropped and logged."""
     try:
-        json.dumps(details, ensure_ascii=False, allow_nan=False).encode()
+        text = json.dumps(details, ensure_ascii=False, allow_nan=False)
+        text.encode()
     except (TypeError, ValueError, RecursionError):
         log.exception("tool %s gave details that are not JSON", one_line(call.name))
         return None
-    return details
+    masked = mask_known_secrets(text)
+    return details if masked == text else json.loads(masked)

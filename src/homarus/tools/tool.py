@@ -284,6 +284,7 @@ def tool(
     aliases: tuple[str, ...] = (),
     asks: bool = False,
     timeout_s: float | None = TIMEOUT_S,
+    effects: FindEffects | None = None,
     output: Literal["trusted", "untrusted"] = "trusted",
 ) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[str | ToolOutput]]], Tool]:
     """Turn `async def name(ctx, …) -> str | ToolOutput` into a Tool."""
@@ -298,8 +299,9 @@ def tool(
         params: type[BaseModel] = create_model(called, __base__=_Params, **fields)
         spec = ToolSpec(called, inspect.getdoc(run) or "", _schema(params))
         return Tool(
-            spec, group, serial, idempotent, aliases, params, run, asks, timeout_s, output=output
-        )
+            spec, group, serial, idempotent, aliases, params, run, asks, timeout_s,
+            find_effects=effects, output=output,
+        )  # fmt: skip
 
     return wrap
 

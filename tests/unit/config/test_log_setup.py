@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.config import redaction
 from homarus.config.check import check_config
 from homarus.config.log_files import log_file
-from homarus.config import redaction
 from homarus.config.log_setup import MAX_CHARS, ConsoleFormatter, configure_logging
 from homarus.config.redaction import redact
 from homarus.config.schema import Config

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from dataclasses import replace
 from typing import Annotated, BinaryIO, TypeAlias
 
 from pydantic import AliasChoices, Field
@@ -9,6 +10,8 @@ from pydantic import AliasChoices, Field
 from homarus.core.errors import ToolError
 from homarus.core.message import Image, Text
 from homarus.core.mime import HEAD_BYTES, sniff_image_mime
+from homarus.policy.taint import inbound_file_taint
+from homarus.tools.effects import write_effects
 from homarus.tools.line_window import read_window
 from homarus.tools.pathname import format_path
 from homarus.tools.rooted_fs import OpenFile, RootedFs
@@ -41,10 +44,11 @@ async def read(
     Long files come in parts: at most 2000 lines or 50 KB, and where to go on.
     """
     folder, _ = ctx.folder_to_read(path)
-    return await asyncio.to_thread(_read, folder, path, offset or 1, limit)
+    output = await asyncio.to_thread(_read, folder, path, offset or 1, limit)
+    return replace(output, untrusted=inbound_file_taint(path))
 
 
-@tool(group="fs", serial=True, aliases=("file_write",))
+@tool(group="fs", serial=True, aliases=("file_write",), effects=write_effects)
 async def write(
     ctx: ToolContext,
     path: Path,
@@ -58,7 +62,7 @@ async def write(
     )
 
 
-@tool(group="fs", serial=True)
+@tool(group="fs", serial=True, effects=write_effects)
 async def edit(
     ctx: ToolContext,
     path: Path,
