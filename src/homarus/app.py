@@ -77,7 +77,7 @@ class App:
         # The routers of earlier configs; active runs may still use them.
         self._retired: list[ModelRouter] = []
         self.store, self.sessions = store, SessionRepository(store, clock)
-        self.audit = AuditLog(store)
+        self.audit = AuditLog(store, lambda: self._start_task(self._save_audit_anchor()))
         set_config_secrets(loaded.raw, loaded.env)
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
@@ -339,6 +339,11 @@ class App:
         configure_logging(loaded.config, self.paths.logs)
         await self.channels.reconcile()
 
+    async def _save_audit_anchor(self) -> None:
+        from homarus.store.audit_anchor import save_anchor
+
+        await save_anchor(self.store, self.paths.state)
+
     async def _audit_reload(self, loaded: LoadedConfig) -> None:
         """Record that another config is used: one that was edited by hand has no other row."""
         from homarus.config.tree_edit import differing_paths, format_path
@@ -356,6 +361,7 @@ class App:
         """Close the connections to models, and memory."""
         with suppress(StoreError):
             await self.audit.write()
+            await self._save_audit_anchor()
         await self.memory.close()
         self._retired.append(self.models)
         await self._close_retired()
