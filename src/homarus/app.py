@@ -5,7 +5,7 @@ here; no module is given the `App` itself.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, StoreError
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound
+from homarus.core.message import Inbound, Json
 from homarus.core.session_keys import agent_id_of
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
@@ -56,6 +56,7 @@ from homarus.tools.tool import AskApproval
 if TYPE_CHECKING:
     from homarus.agent.reply.builder import ReplyBuilder
     from homarus.gateway.services import GatewayServices
+    from homarus.tools.exec.process_table import ProcessTable
 
 
 class App:
@@ -84,6 +85,7 @@ class App:
         self.clock, self.hooks = clock, Hooks()
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
+        self._processes: ProcessTable | None = None  # made by the first command
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -93,6 +95,7 @@ class App:
             paths,
             reaches=lambda: not self.channels.is_empty,
             memory=self.memory.get,
+            get_processes=self.processes,
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -172,6 +175,17 @@ class App:
             on_enqueued=self._supervisor.wake_workers,
         )
 
+    def processes(self) -> "ProcessTable":
+        """Return the table of running commands."""
+        if self._processes is None:
+            from homarus.tools.exec.process_table import ProcessTable  # not needed without commands
+
+            def notify(key: str, text: str) -> None:
+                self.notices.add(key, text, self.clock.now_ms())
+
+            self._processes = ProcessTable(self._group, self.clock.now_ms, notify)
+        return self._processes
+
     def _config(self) -> Config:
         return self.loaded.config
 
@@ -228,12 +242,18 @@ class App:
             start_live_reply=self._channel_runtime.live.start,
             messenger=self.messenger,
             start_task=self._start_task,
+            read_exec_rules=self._read_exec_rules,
             is_fresh=lambda session, inbound: is_fresh(
                 self._config().session, session.record, inbound.address.channel, now_ms()
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
             audit=self.audit,
         )
+
+    def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
+        from homarus.tools.exec.exec_rules import read_exec_rules  # with the first command
+
+        return read_exec_rules(self.paths.state)
 
     def _start_task(self, work: Coroutine[None, None, None]) -> None:
         """Start work of hooks, unless the program is ending."""
@@ -302,6 +322,8 @@ class App:
         self.control.close()
         if self._channel_task:
             self._channel_task.cancel()
+        if self._processes:
+            self._processes.stop()
         self.memory.stop_watching()
 
     def _make_builder(

@@ -1,12 +1,15 @@
 """The table of categories with an entry point; the report lists the others as missing."""
 
 from tests.attacks import (
+    allowlists,
     commands,
+    fetches,
     frames,
     groups,
     keys,
     logs,
     paths,
+    patterns,
     restrictions,
     senders,
     settings,
@@ -17,6 +20,7 @@ from tests.attacks import origins as doors
 from tests.attacks.cases import World
 
 WORLDS: dict[str, World] = {
+    "exec_allowlist": allowlists.world,
     "path_traversal": paths.world,
     "ws_origin_host_auth": doors.world,
     "frames_json": frames.world,
@@ -30,4 +34,6 @@ WORLDS: dict[str, World] = {
     "group_chats": groups.world,
     "gateway_takeover": takeovers.world,
     "restrictive_settings": restrictions.world,
+    "ssrf": fetches.world,
+    "regex_dos": patterns.world,
 }

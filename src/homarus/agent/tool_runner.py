@@ -18,9 +18,8 @@ from homarus.core.faults import fault_point
 from homarus.core.message import Image, Inbound, Text, ToolCall, ToolResult
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import HookContext, Refusal
-from homarus.policy.taint import taint_verdict
-from homarus.policy.tool_call import CallerFacts, TaintSource, ToolCallFacts, ToolDecision
-from homarus.policy.tool_policy import decide_tool_call
+from homarus.policy.decision import decide_tool_call, is_command
+from homarus.policy.tool_call import CallerFacts, ToolCallFacts, ToolDecision
 from homarus.sessions.transcript import interrupted_result
 from homarus.store.audit import AuditLog
 from homarus.tools.execute import execute_tool_call as call_tool
@@ -34,6 +33,8 @@ class ToolRunner:
 
     `interrupted_calls` were started by an earlier attempt and have no result: they are not run
     again. `get_chat` returns the settings of the chat: other senders who steer the run narrow them.
+    `resolve_caller` adds the settings for commands to who makes a call; `taint` is the untrusted
+    content that the run has read.
     """
 
     agent: Agent
@@ -50,6 +51,7 @@ class ToolRunner:
     emit: Callable[[EventData], None]
     now_ms: Callable[[], int]
     session_name: str = ""
+    resolve_caller: Callable[[CallerFacts], CallerFacts] = lambda caller: caller
     taint: RunTaint = field(default_factory=RunTaint)
     audit_log: AuditLog = field(default_factory=AuditLog)
 
@@ -77,6 +79,10 @@ class ToolRunner:
         warning = self.repeats.record(allowed, result)
         return replace(result, content=(*result.content, Text(warning))) if warning else result
 
+    def _get_caller(self) -> CallerFacts:
+        """Return who makes a call, with the settings for commands."""
+        return self.resolve_caller(self.get_chat().caller)
+
     async def _execute(self, call: ToolCall) -> ToolResult:
         audit, started = self._audit, list[tuple[str, int]]()
 
@@ -87,9 +93,11 @@ class ToolRunner:
                 await self.journal.mark_call_started(call.id)
 
         async def decide(facts: ToolCallFacts) -> ToolDecision:
-            taint = self.taint.sources
-            rules = (*self.agent.rules, *self.get_chat().rules)
-            decision = with_taint(decide_tool_call(facts.tool.name, *rules), facts, taint)
+            chat = self.get_chat()  # senders may have joined since the call was prepared
+            caller = self._get_caller() if is_command(facts) else chat.caller
+            if taint := self.taint.sources:
+                caller = replace(caller, taint=taint)
+            decision = decide_tool_call(facts, caller, self.agent.rules.for_chat(chat.rules))
             audit.record_decision(call, facts.tool.name, decision, taint=taint, facts=facts)
             return decision
 
@@ -106,19 +114,11 @@ class ToolRunner:
             messenger=self.messenger,
             run_access=self.get_chat().file_access(self.agent.rules),
             docs=self.agent.docs,
+            scope=self.agent.file_scope,
             session_name=self.session_name,
+            get_caller=self._get_caller,
         )
         result = await call_tool(self.tools, context, call, decide, begin=begin)
         for name, started_ms in started:
             audit.record_execution(call, name, result, self.now_ms() - started_ms)
         return result
-
-
-def with_taint(
-    decision: ToolDecision, facts: ToolCallFacts, taint: tuple[TaintSource, ...]
-) -> ToolDecision:
-    """Return the decision, or the question that untrusted content leads to."""
-    verdict = taint_verdict(facts, CallerFacts("", "", taint=taint))
-    if decision.action != "allow" or verdict.action is None:
-        return decision
-    return ToolDecision(verdict.action, verdict.reason, verdict.layer)

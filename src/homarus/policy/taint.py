@@ -5,6 +5,7 @@ has read such text asks a person before a call that changes something outside th
 rules are data: an effect of a call, and why it is asked about.
 """
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -24,7 +25,6 @@ TAINT_RULES: Final[Mapping[Effect, str]] = {
 _TOOL_EFFECTS: Final[Mapping[str, Effect]] = {
     "exec": "exec",
     "bash": "exec",
-    "process": "exec",
     "nodes": "exec",
     "gateway": "config",
     "cron": "schedule",
@@ -108,24 +108,34 @@ def inbound_file_taint(path: str) -> TaintSource | None:
 
     Who made a file is unknown, also when the owner sent it.
     """
-    parts = path.replace("\\", "/").split("/")
+    parts = posixpath.normpath(path).split("/")
     for at in range(len(parts) - 2):
         if tuple(parts[at : at + 2]) == INBOUND_MEDIA:
             return TaintSource("file", parts[-1])
     return None
 
 
+def command_taint(command: str) -> TaintSource | None:
+    """Return the source of what a command prints, if it uses a program for the network."""
+    for word in _WORD.findall(command):
+        if (name := word.rpartition("/")[2].lower()) in NETWORK_PROGRAMS:
+            return TaintSource("web", name)
+    return None
+
+
 def output_source(call: ToolCallFacts) -> TaintSource | None:
     """Return the source of a call's output when it is untrusted, else None.
 
-    Untrusted is what a tool of a plugin or server returns, and what a command prints that uses a
-    program for the network. A command that reads the network by other means is not recognised.
+    Untrusted is what a tool of a plugin or server returns, what a file contains that came with a
+    message, and what a command prints that uses a program for the network. A command that reads
+    the network by other means is not recognised.
     """
     if call.tool.source != "builtin":
         return TaintSource(call.tool.source.partition(":")[0] or "plugin", call.tool.name)
+    if "fs" in call.tool.groups:
+        path = call.args.get("path") or call.args.get("file_path")
+        return inbound_file_taint(path) if isinstance(path, str) else None
     command = call.args.get("command")
-    if call_effects(call) >= {"exec"} and isinstance(command, str):
-        for word in _WORD.findall(command):
-            if (name := word.rpartition("/")[2].lower()) in NETWORK_PROGRAMS:
-                return TaintSource("web", name)
+    if "exec" in call_effects(call) and isinstance(command, str):
+        return command_taint(command)
     return None
