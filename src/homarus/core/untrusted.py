@@ -44,7 +44,8 @@ _LOOKALIKES: Final = {
 _BRACKETS: Final = "<>‹›«»≪≫⟨⟩⟪⟫〈〉《》〈〉❮❯❰❱＜＞⋘⋙＿"
 _MAX_BRACKETS: Final = 6
 _GAP: Final = r"[\W_]{0,6}"
-_SPELLED: Final = _GAP.join("EXTERNALUNTRUSTEDCONTENT")
+_LETTERS: Final = "EXTERNALUNTRUSTEDCONTENT"
+_SPELLED: Final = _GAP.join(_LETTERS)
 _MARKER: Final = (
     rf"(?:{_GAP.join('END')}{_GAP})?{_SPELLED}"
     rf"(?:\s{{0,3}}id\s?=\s?\S{{0,64}}|[{re.escape(_BRACKETS)}]{{0,6}})"
@@ -80,6 +81,11 @@ def neutralize(text: str) -> str:
     if "<" in text or ">" in text:
         text = _ROLE_TOKEN.sub(lambda found: " >" if found[0] == ">" else "< ", text)
     return _replace_markers(text)
+
+
+def neutralize_name(text: str) -> str:
+    """Return a name, a title or a path without what looks like a marker; most are too short."""
+    return text if len(text) < len(_LETTERS) else _replace_markers(text)
 
 
 def strip_hidden(text: str) -> str:

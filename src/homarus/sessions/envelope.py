@@ -30,7 +30,7 @@ from homarus.core.envelope import (
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound, InboundMetadata, Media
 from homarus.core.text import clip_middle, one_line
-from homarus.core.untrusted import wrap_untrusted
+from homarus.core.untrusted import neutralize_name, wrap_untrusted
 from homarus.policy.taint import HOOK_CHANNEL, is_foreign_quote
 
 _KNOWS_TIME = "Current time:"
@@ -263,7 +263,8 @@ def _name(text: str) -> str:
 
 def _part(text: str, max_chars: int = _MAX_PART) -> str:
     """Return text that cannot end the header it is in."""
-    return one_line(text.translate(_PLAIN), max_chars).strip()
+    plain = neutralize_name(one_line(text.translate(_PLAIN), 2 * max_chars))
+    return one_line(plain, max_chars).strip()
 
 
 _NAMELY: Final = str.maketrans(dict.fromkeys(":()[]\uff1a\uff08\uff09", " "))

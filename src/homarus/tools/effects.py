@@ -12,14 +12,16 @@ from homarus.tools.tool import ToolContext
 _NONE: frozenset[Effect] = frozenset()
 
 
-async def write_effects(ctx: ToolContext, path: str, **_rest: object) -> frozenset[Effect]:
-    """Return the effects of writing a file.
+async def write_effects(
+    ctx: ToolContext, path: str | None = None, **_rest: object
+) -> frozenset[Effect]:
+    """Return the effects of writing a file; without a path, none.
 
     A prompt file, a skill or a hook is the agent's identity. A file outside the workspace counts as
     configuration: it may be that of the program, of a shell, or a list of keys. Links are followed,
     so a name in the workspace cannot hide either.
     """
-    return await asyncio.to_thread(_find, ctx.workspace, path)
+    return await asyncio.to_thread(_find, ctx.workspace, path) if path else _NONE
 
 
 def _find(workspace: Path, path: str) -> frozenset[Effect]:
