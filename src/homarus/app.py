@@ -31,12 +31,13 @@ from homarus.config.agent_settings import agent_ids, default_agent_id
 from homarus.config.load import LoadedConfig
 from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
+from homarus.config.redaction import set_config_secrets
 from homarus.config.schema import Config
 from homarus.config.timezone import local_date, zone_name
 from homarus.core.atomic_file import remove_leftovers
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
-from homarus.core.errors import HomarusError
+from homarus.core.errors import HomarusError, StoreError
 from homarus.core.event import Event, RunEnded
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json
@@ -49,7 +50,7 @@ from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
-from homarus.store.audit import AuditLog
+from homarus.store.audit import AuditEntry, AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.catalog import log_list_problems
@@ -79,6 +80,8 @@ class App:
         # The routers of earlier configs; active runs may still use them.
         self._retired: list[ModelRouter] = []
         self.store, self.sessions = store, SessionRepository(store, clock)
+        self.audit = AuditLog(store, lambda: self._start_task(self._save_audit_anchor()))
+        set_config_secrets(loaded.raw, loaded.env)
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
@@ -287,6 +290,7 @@ class App:
                 )
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
+            audit=self.audit,
         )
 
     def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
@@ -336,6 +340,7 @@ class App:
             set_restart=self.set_restart,
             get_approvals=self.approvals,
             approval_ports=self.approval_ports,
+            audit=self.audit,
         )
 
     def set_restart(self, restart: Callable[[], None]) -> None:
@@ -401,7 +406,9 @@ class App:
             await self._close_retired()
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
+        await self._audit_reload(loaded)
         self.loaded = loaded
+        set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
@@ -409,8 +416,29 @@ class App:
         log_list_problems(loaded.config)
         await self.channels.reconcile()
 
+    async def _save_audit_anchor(self) -> None:
+        from homarus.store.audit_anchor import save_anchor
+
+        await save_anchor(self.store, self.paths.state)
+
+    async def _audit_reload(self, loaded: LoadedConfig) -> None:
+        """Record that another config is used: one that was edited by hand has no other row."""
+        from homarus.config.tree_edit import differing_paths, format_path
+        from homarus.store.audit_changes import import_changes
+
+        await import_changes(self.store, self.paths.state)
+        changed = differing_paths(self.loaded.raw, loaded.raw)
+        data = {"target": "config", "action": "load", "hash": loaded.hash}
+        paths = [format_path(path) for path in changed]
+        await self.audit.write(
+            AuditEntry(self.clock.now_ms(), "config", data={**data, "changed": paths})
+        )
+
     async def close(self) -> None:
         """Close the connections to models, and memory."""
+        with suppress(StoreError):
+            await self.audit.write()
+            await self._save_audit_anchor()
         await self.memory.close()
         self._retired.append(self.models)
         await self._close_retired()

@@ -39,6 +39,7 @@ from homarus.agent.commands.inline_directives import (
     extract_directives,
 )
 from homarus.agent.run import RunOutcome
+from homarus.config.change_log import changes_by
 from homarus.config.schema import CommandsConfig
 from homarus.core.errors import HomarusError, RunCrashedError, UserError
 from homarus.core.event import CommandAnswered, Event
@@ -215,6 +216,12 @@ class CommandDispatcher:
         self, key: str, record: InboxRecord, inbound: Inbound, work: CommandWork
     ) -> RunOutcome | InboxRecord:
         """Execute a message and settle it; return the record that is left for a run."""
+        with changes_by(f"{inbound.address.channel}:{inbound.sender}"):
+            return await self._execute_leased(key, record, inbound, work)
+
+    async def _execute_leased(
+        self, key: str, record: InboxRecord, inbound: Inbound, work: CommandWork
+    ) -> RunOutcome | InboxRecord:
         async with self._journal.lease(f"command:{record.id}") as lease:
             async with self._journal.transaction() as transaction:
                 transaction.mark_running([record.id], lease, run=record.id)
