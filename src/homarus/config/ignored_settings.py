@@ -39,8 +39,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "canvasHost": "there is no canvas",
     "commands.bash": "there is no /bash",
     "commands.bashForegroundMs": "there is no /bash",
-    "commands.config": "there is no /config",
-    "commands.debug": "there is no /debug",
     "commands.nativeSkills": "no skills are loaded",
     "cron": "there are no scheduled jobs",
     "diagnostics": "nothing is traced or exported",

@@ -633,6 +633,8 @@ class CommandsConfig(ConfigSection):
     """Chat commands: which are enabled, and the ids of the people who may use them."""
 
     restart: bool = False
+    config: bool = False
+    debug: bool = False
     native: bool | Literal["auto"] = "auto"
     text: bool = True
     use_access_groups: bool = True

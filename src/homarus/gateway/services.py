@@ -19,12 +19,14 @@ from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
 from homarus.sessions.notices import Notices
 from homarus.sessions.session import SessionRepository
+from homarus.store.audit import AuditEntry
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.tool import Messenger
 
 if TYPE_CHECKING:
     from homarus.channels.controller import AccountStatus
+    from homarus.gateway.config_watch import ConfigWatcher
     from homarus.memory.agent_memory import AgentMemory
 
 
@@ -66,7 +68,8 @@ class GatewayServices:
 
     `recover` resumes what an earlier process left and then starts the channels; `preload` does
     what the first run would otherwise wait for. `wake_workers` has due replies sent.
-    `set_restart` is given what `/restart` calls.
+    `set_restart` is given what `/restart` calls, `set_config_watcher` what brings a changed config
+    into use. `audit` records a change of settings.
     """
 
     get_loaded: Callable[[], LoadedConfig]
@@ -92,6 +95,8 @@ class GatewayServices:
     reload: Callable[[LoadedConfig], Awaitable[None]]
     wake_workers: Callable[[], None]
     set_restart: Callable[[Callable[[], None]], None]
+    audit: Callable[[AuditEntry], None] = lambda _entry: None
+    set_config_watcher: "Callable[[ConfigWatcher], None]" = lambda _watcher: None
 
     @property
     def loaded(self) -> LoadedConfig:

@@ -15,11 +15,14 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Final, TypeAlias
 
+from homarus.agent import commands
 from homarus.agent.commands import models as model_commands
 from homarus.agent.commands import sessions as session_commands
-from homarus.agent.commands import settings as setting_commands
 from homarus.agent.commands.catalog import (
     BY_NAME,
     COMMANDS,
@@ -124,6 +127,7 @@ class CommandDispatcher:
     ) -> InterpretedMessage[RunOutcome]:
         try:
             found = self._extract(inbound, parsed)
+            self._check_elevated(key, inbound, found)
         except UserError as exc:
             return self._as_command(key, record, inbound, partial(_fail, exc))
         if found.commands:
@@ -159,6 +163,13 @@ class CommandDispatcher:
     def _extract(self, inbound: Inbound, parsed: ParsedCommand | None = None) -> ParsedDirectives:
         config, models = self._services.get_config(), self._services.get_models()
         return extract_directives(inbound, parsed, config, models)
+
+    def _check_elevated(self, key: str, inbound: Inbound, found: ParsedDirectives) -> None:
+        """Raise UserError for an inline `/elevated` of a sender who may not have it."""
+        if found.options.elevated in {None, "off"}:
+            return
+        if refusal := self._context(key, inbound).elevated_refusal:
+            raise UserError(f"elevated commands are not for you here: {refusal}")
 
     def _context(self, key: str, inbound: Inbound) -> AgentCommandContext:
         agent, channel = self._services.get_agent(agent_id_of(key)), inbound.address.channel
@@ -375,9 +386,13 @@ def _line(name: str) -> str:
     return f"/{shown}{f' {spec.args}' if spec.args else ''} - {spec.help}"
 
 
-HANDLERS: Final[Mapping[str, ChatCommand]] = find_commands(
-    sys.modules[__name__], session_commands, model_commands, setting_commands
-)
+def _command_modules() -> list[ModuleType]:
+    """Return every module of the package of commands: a new command is a new file in it."""
+    names = (f"{commands.__name__}.{each.name}" for each in iter_modules(commands.__path__))
+    return [sys.modules[__name__] if name == __name__ else import_module(name) for name in names]
+
+
+HANDLERS: Final[Mapping[str, ChatCommand]] = find_commands(*_command_modules())
 
 
 def native_commands(config: CommandsConfig) -> tuple[tuple[str, str], ...]:
