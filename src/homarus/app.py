@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from homarus.gateway.chat_changes import ChatConfigEdits
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.gateway.services import GatewayServices
+    from homarus.tools.exec.process_table import ProcessTable
 
 
 class App:
@@ -87,6 +88,7 @@ class App:
         self.clock, self.hooks = clock, Hooks()
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
+        self._processes: ProcessTable | None = None  # made by the first command
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -96,6 +98,7 @@ class App:
             paths,
             reaches=lambda: not self.channels.is_empty,
             memory=self.memory.get,
+            get_processes=self.processes,
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -179,6 +182,17 @@ class App:
             get_overrides=lambda: self.overrides,
             get_pairings=self._get_pairings,
         )
+
+    def processes(self) -> "ProcessTable":
+        """Return the table of running commands."""
+        if self._processes is None:
+            from homarus.tools.exec.process_table import ProcessTable  # not needed without commands
+
+            def notify(key: str, text: str) -> None:
+                self.notices.add(key, text, self.clock.now_ms())
+
+            self._processes = ProcessTable(self._group, self.clock.now_ms, notify)
+        return self._processes
 
     def _config(self) -> Config:
         return self.loaded.config
@@ -336,6 +350,8 @@ class App:
         self.control.close()
         if self._channel_task:
             self._channel_task.cancel()
+        if self._processes:
+            self._processes.stop()
         self.memory.stop_watching()
 
     def _make_builder(

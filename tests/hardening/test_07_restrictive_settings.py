@@ -14,8 +14,9 @@ from homarus.config.approvals_file import read_approvals
 from homarus.config.check import check_config, unimplemented_keys
 from homarus.config.ignored_settings import WITHOUT_EFFECT, reason_without_effect
 from homarus.config.known_keys import KnownKey, root_key
-from homarus.config.log_setup import configure_logging, redact
+from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
+from homarus.config.redaction import redact
 from homarus.config.schema import Config
 from homarus.core.errors import ConfigError, UserError
 from homarus.core.message import Message, Origin, ToolCall, ToolResult

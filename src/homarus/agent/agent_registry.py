@@ -16,13 +16,14 @@ from homarus.tools.sources import ToolSourceContext, load_tools
 
 if TYPE_CHECKING:
     from homarus.memory.tools import ToolMemory
+    from homarus.tools.exec.process_table import ProcessTable
 
 
 class AgentRegistry:
     """Makes and caches agents and their tools.
 
     `reaches` returns whether there are chats to write to; `memory` returns the memory of an
-    agent.
+    agent, `get_processes` the table of running commands.
     """
 
     def __init__(
@@ -32,9 +33,10 @@ class AgentRegistry:
         *,
         reaches: Callable[[], bool] = lambda: False,
         memory: "Callable[[str], ToolMemory] | None" = None,
+        get_processes: "Callable[[], ProcessTable] | None" = None,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
-        self._memory = memory
+        self._memory, self._get_processes = memory, get_processes
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, ToolRegistry] = {}
 
@@ -67,6 +69,7 @@ class AgentRegistry:
             has_chats=self._has_chats(),
             memory=partial(memory, agent.id) if memory and is_used else None,
             state=self._paths.state,
+            get_processes=self._get_processes,
         )
 
     def display_name(self, agent_id: str) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from homarus.providers.base import Provider
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelSelection
 from homarus.sessions.session import Session, SessionRepository
+from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import BuildReply, InboxRecord
 from homarus.tools.registry import ToolRegistry
@@ -93,5 +94,6 @@ class RunServices:
     is_fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True
     is_shutting_down: Callable[[], bool] = lambda: False
     grace_s: float = GRACE_S
+    audit: AuditLog = field(default_factory=AuditLog)
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

@@ -16,7 +16,7 @@ from homarus.channels.supervisor import ChannelSupervisor
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ToolDeniedError, ToolError, ToolTimeoutError
-from homarus.core.message import Address, Extras, Media, Outbound
+from homarus.core.message import Address, Button, Extras, Media, Outbound
 from homarus.core.text import one_line
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import Refusal
@@ -96,6 +96,7 @@ class ChannelMessenger:
 
         channel, settings = self._find_account(to, "sendMessage")
         _check_files(channel, settings, extras.media)
+        _check_buttons(extras.buttons)
         text = await self._run_hooks(Outbound(to, text, key, extras))
         at_ms, capabilities = self._clock.now_ms(), channel.capabilities
         records = build_outbox_records(
@@ -274,6 +275,14 @@ def _check_files(channel: Channel, settings: "AccountSettings", media: Sequence[
             raise ToolError(f"{channel.name} takes no files", fix="say it in words")
         if file.size > max_bytes:
             raise ToolError(f"{file.name} has {file.size} bytes; {channel.name} takes {max_bytes}")
+
+
+def _check_buttons(rows: Sequence[Sequence[Button]]) -> None:
+    """Raise ToolDeniedError for a button that would answer an approval."""
+    from homarus.core.approval_button import is_approval_button
+
+    if any(is_approval_button(button.data) for row in rows for button in row):
+        raise ToolDeniedError("the buttons of an approval are not for tools to send")
 
 
 def _unsupported(to: Address, problem: str) -> ToolError:

@@ -33,6 +33,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "models": ("models", "Manage models; without a subcommand, show the current one."),
         "memory": ("memory", "Search, read and write an agent's memory; manage its index."),
         "prompt": ("prompt", "Show the system prompt of a session, or its parts."),
+        "approvals": (
+            "approvals",
+            "Answer questions about tool calls; edit the rules for commands.",
+        ),
     },
     "Channels": {
         "channels": ("channels", "Manage chat channels; without a subcommand, show their status."),

@@ -11,9 +11,7 @@ from typing import Any, Final
 
 _SANDBOX: Final = "it applies inside a sandbox, and runs that need one are refused"
 _CONTAINERS: Final = ("browser", "docker", "perSession", "prune", "scope", "workspaceRoot")
-_EXEC: Final = (
-    "every command is approved by a person, runs in the foreground and ends with its call"
-)
+_EXEC: Final = "commands run on this machine alone, and there is no apply_patch"
 _LOOK: Final = "it changes how something looks or is found, not what is allowed"
 
 # OpenClaw's settings that have no effect, by the start of their path.
@@ -33,7 +31,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.list[].subagents": "agents start no sub-agents",
     "agents.list[].tools.exec": _EXEC,
     "agents.list[].tools.sandbox": _SANDBOX,
-    "approvals": "commands are approved at the terminal alone",
     "audio": "audio is not transcribed",
     "browser": "there is no browser tool",
     "canvasHost": "there is no canvas",

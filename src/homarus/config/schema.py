@@ -38,7 +38,7 @@ from homarus.config.section import (
     WholeNumber,
     parsed_by,
 )
-from homarus.core.regex import check_redaction
+from homarus.core.regex import check_redaction, compile_search
 
 MAX_REDACT_PATTERNS = 100  # each is searched in every line of the log
 
@@ -215,9 +215,17 @@ class IdentityConfig(ConfigSection):
 
 
 class ExecConfig(ConfigSection):
-    """The `exec` tool."""
+    """The `exec` tool.
+
+    A command is in the background after `backgroundMs`; it is listed for `cleanupMs` after its end.
+    """
 
     timeout_sec: PositiveInt = 1800
+    background_ms: PositiveInt = 10_000
+    cleanup_ms: PositiveInt = 1_800_000
+    notify_on_exit: bool = True
+    notify_on_exit_empty_success: bool = False
+    path_prepend: tuple[str, ...] = ()
     host: Literal["sandbox", "gateway", "node"] | None = None
     security: Literal["deny", "allowlist", "full"] | None = None
     ask: Literal["off", "on-miss", "always"] | None = None
@@ -642,6 +650,37 @@ class CommandsConfig(ConfigSection):
     allow_from: Mapping[str, Ids] = {}
 
 
+class ApprovalTargetConfig(ConfigSection):
+    """A chat that gets the questions about tool calls: its channel, and the chat on it."""
+
+    channel: NonEmptyStr
+    to: NonEmptyStr
+    account_id: NonEmptyStr | None = None
+    thread_id: NonEmptyStr | int | None = None
+
+
+class ApprovalForwardingConfig(ConfigSection):
+    """Which chats get questions about tool calls: the one that led to the call, targets, or both.
+
+    Unset, the owner is asked in the chat; `enabled: false` asks in no chat. The filters name the
+    agents, and parts or patterns of the session keys, whose questions go to chats.
+    """
+
+    enabled: bool | None = None
+    mode: Literal["session", "targets", "both"] = "session"
+    agent_filter: StrTuple = ()
+    session_filter: Annotated[
+        tuple[Annotated[str, parsed_by(compile_search)], ...], Strict(strict=False)
+    ] = ()
+    targets: Annotated[tuple[ApprovalTargetConfig, ...], Strict(strict=False)] = ()
+
+
+class ApprovalsConfig(ConfigSection):
+    """How approvals of tool calls are asked for."""
+
+    exec: ApprovalForwardingConfig = ApprovalForwardingConfig.model_construct()
+
+
 class LoggingConfig(ConfigSection):
     """The log file and the console: their levels, and what is redacted in both.
 
@@ -700,6 +739,7 @@ class Config(ConfigSection):
     session: SessionConfig = SessionConfig.model_construct()
     messages: MessagesConfig = MessagesConfig.model_construct()
     commands: CommandsConfig = CommandsConfig.model_construct()
+    approvals: ApprovalsConfig = ApprovalsConfig.model_construct()
     bindings: Annotated[tuple[BindingConfig, ...], Strict(strict=False)] = ()
     broadcast: BroadcastConfig = BroadcastConfig.model_construct()
     # Not validated here: config/channels.py does, if there are any.

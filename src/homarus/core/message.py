@@ -228,7 +228,8 @@ class InboundMetadata:
     others; `detects_mentions` is False where the service cannot tell. `reply_to` is the message
     it replies to, whose text is `quoted` and which was ours if `replies_to_us`. `forwarded` is
     the original author, `via_bot` the bot that supplied the text; `is_press`: the text is the label
-    of a button that the sender pressed. `parent` is the chat of a thread, `album` the id of a group
+    of a button that the sender pressed, and `approval` the id and the decision when the button
+    answers an approval. `parent` is the chat of a thread, `album` the id of a group
     of messages. `holder` is who has the sender's name, where names change hands.
     `guild`, `team` and `roles` are how some services group people.
     """
@@ -254,11 +255,15 @@ class InboundMetadata:
     via_bot: str = ""
     is_press: bool = False
     holder: str = ""
+    approval: str = ""
 
     @property
     def is_foreign_text(self) -> bool:
-        """Whether others wrote the text: it has none of the sender's authority."""
-        return bool(self.forwarded or self.via_bot or self.is_press)
+        """Whether others wrote the text: it has none of the sender's authority.
+
+        The buttons of an approval are ours alone: pressing one is the sender's own decision.
+        """
+        return bool(self.forwarded or self.via_bot or (self.is_press and not self.approval))
 
 
 DIRECT: Final = InboundMetadata()

@@ -76,6 +76,7 @@ _METADATA_KEYS: Final = {
     "via_bot": "via_bot",
     "is_press": "is_press",
     "holder": "holder",
+    "approval": "approval",
 }
 _MEDIA_KEYS: Final = {
     "kind": "kind",

@@ -29,7 +29,7 @@ from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Extras, Image, Json, Media, Text
 from homarus.policy.approvals import ApprovalAnswer, ApprovalQuestion, Approvals
-from homarus.policy.tool_call import ToolCallFacts, ToolDeclaration
+from homarus.policy.tool_call import Effect, TaintSource, ToolCallFacts, ToolDeclaration
 from homarus.policy.workspace_access import WorkspaceAccess, session_access
 from homarus.providers.base import ToolSpec
 
@@ -184,11 +184,16 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A tool's output with images for the model and details for people and programs."""
+    """A tool's output with images for the model and details for people and programs.
+
+    `untrusted` is where the content comes from, if others wrote it: then the model gets it between
+    markers, and the run is marked.
+    """
 
     content: tuple[Text | Image, ...]
     details: Mapping[str, Json] | None = None
     is_error: bool = False
+    untrusted: TaintSource | None = None
 
 
 Run: TypeAlias = Callable[..., Awaitable[str | ToolOutput]]
@@ -210,6 +215,8 @@ class PreparedCall:
 
 # Prepares a call from its parsed arguments. Raises ToolError when it cannot be run at all.
 PrepareCall: TypeAlias = Callable[..., Awaitable[PreparedCall]]
+# Returns what a call with these parsed arguments would change outside the conversation.
+FindEffects: TypeAlias = Callable[..., Awaitable[frozenset[Effect]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +226,8 @@ class Tool:
     `serial` tools run alone and in order; the others may run in parallel. An `idempotent` tool
     may be run again when its outcome is unknown. A tool that `asks` requests approval itself, so
     the pipeline does not. `timeout_s` is the pipeline's timeout; None: the tool has its own.
+    `find_effects` returns the effects of one call, for rules about untrusted content; `output` is
+    untrusted when others write what the tool returns.
     """
 
     spec: ToolSpec
@@ -231,6 +240,8 @@ class Tool:
     asks: bool = False
     timeout_s: float | None = TIMEOUT_S
     prepare: PrepareCall | None = None
+    find_effects: FindEffects | None = None
+    output: Literal["trusted", "untrusted"] = "trusted"
 
     @property
     def name(self) -> str:
@@ -273,6 +284,7 @@ def tool(
     aliases: tuple[str, ...] = (),
     asks: bool = False,
     timeout_s: float | None = TIMEOUT_S,
+    output: Literal["trusted", "untrusted"] = "trusted",
 ) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[str | ToolOutput]]], Tool]:
     """Turn `async def name(ctx, …) -> str | ToolOutput` into a Tool."""
 
@@ -285,7 +297,9 @@ def tool(
         }
         params: type[BaseModel] = create_model(called, __base__=_Params, **fields)
         spec = ToolSpec(called, inspect.getdoc(run) or "", _schema(params))
-        return Tool(spec, group, serial, idempotent, aliases, params, run, asks, timeout_s)
+        return Tool(
+            spec, group, serial, idempotent, aliases, params, run, asks, timeout_s, output=output
+        )
 
     return wrap
 

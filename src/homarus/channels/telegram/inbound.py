@@ -19,6 +19,7 @@ from homarus.channels.telegram.fields import (
     get_str,
     slice_utf16,
 )
+from homarus.core.approval_button import parse_approval_button
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, ChatKind, Inbound, InboundMetadata, Json
 from homarus.core.text import one_line
@@ -125,6 +126,7 @@ class UpdateTranslator:
             replies_to_us=True,
             quoted=message_text(under)[:_MAX_QUOTED_CHARS],
             is_press=True,
+            approval=self._pressed_approval(under, get_str(query, "data")),
         )
         return Inbound(
             f"callback:{id_}",
@@ -134,6 +136,11 @@ class UpdateTranslator:
             at_ms=now_ms,
             metadata=occasion,
         )
+
+    def _pressed_approval(self, under: Mapping[str, Json], data: str) -> str:
+        """Return the decision of a button under our own message; other buttons have none."""
+        is_ours = get_int(get_object(under, "from"), "id") == self.me.id
+        return parse_approval_button(data) if is_ours else ""
 
     def _reaction(self, reaction: Mapping[str, Json]) -> Inbound | None:
         """Translate added emoji; the caller knows whether the message was ours."""
