@@ -1,6 +1,6 @@
 """The configured agent as runs use it: workspace, model, tool rules, limits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from homarus.core.installation import find_docs
 from homarus.core.session_keys import DEFAULT_AGENT
 from homarus.core.text import one_line
 from homarus.policy.tool_policy import ToolRules, model_layers, tool_layers
+from homarus.policy.workspace_access import WORKSPACE_SCOPE, FileScope
 from homarus.sessions.envelope import EnvelopeOptions as Envelope
 from homarus.sessions.envelope import resolve_envelope_zone
 
@@ -53,10 +54,16 @@ class Agent:
     envelope: Envelope = field(default_factory=Envelope)
     repo_root: Path | None = None  # by the config; None: found by its `.git`
     docs: Path | None = None  # of this program, where file tools may read them
+    file_scope: FileScope = WORKSPACE_SCOPE
 
 
-def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
-    """Return an agent from its settings; `tools` is the section for all agents."""
+def make_agent(
+    settings: AgentSettings, tools: ToolsConfig, protected: Sequence[Path] = ()
+) -> Agent:
+    """Return an agent from its settings; `tools` is the section for all agents.
+
+    `protected` are the folders that its file tools never reach.
+    """
     return Agent(
         id=settings.id,
         name="Homarus" if settings.name == DEFAULT_AGENT else settings.name,
@@ -80,6 +87,20 @@ def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
         envelope=_envelope(settings),
         repo_root=settings.repo_root,
         docs=None if _is_confined(settings.tools, tools) else find_docs(),
+        file_scope=_file_scope(settings.tools, tools, protected),
+    )
+
+
+def reaches_machine(own: ToolsConfig | None, common: ToolsConfig) -> bool:
+    """Return whether the config lets file tools leave the workspace, in the owner's sessions."""
+    return not effective_tools("fs", own, common).fs.workspace_only
+
+
+def _file_scope(
+    own: ToolsConfig | None, common: ToolsConfig, protected: Sequence[Path]
+) -> FileScope:
+    return (
+        FileScope(protected=tuple(protected)) if reaches_machine(own, common) else WORKSPACE_SCOPE
     )
 
 

@@ -1,15 +1,17 @@
 """The agents of the config with their tools, made at first use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from homarus.agent import workspace
-from homarus.agent.agent import Agent, effective_tools, make_agent
+from homarus.agent.agent import Agent, effective_tools, make_agent, reaches_machine
 from homarus.agent.prompt.identity_file import find_identity
-from homarus.config.agent_settings import agent_entry, resolve_agent_settings
+from homarus.config.agent_settings import agent_entry, agent_ids, resolve_agent_settings
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
+from homarus.core.session_keys import normalize_agent_id
 from homarus.policy.tool_policy import decide_tool_call
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.sources import ToolSourceContext, load_tools
@@ -45,7 +47,10 @@ class AgentRegistry:
         if agent_id not in self._agents:
             settings = resolve_agent_settings(self._config(), self._paths, agent_id)
             workspace.ensure_workspace(settings.workspace, templates=not settings.skip_bootstrap)
-            self._agents[agent_id] = make_agent(settings, self._config().tools)
+            config, protected = self._config(), tuple[Path, ...]()
+            if reaches_machine(settings.tools, config.tools):
+                protected = tuple(protected_folders(config, self._paths, agent_id))
+            self._agents[agent_id] = make_agent(settings, config.tools, protected)
         return self._agents[agent_id]
 
     def tools(self, agent_id: str) -> ToolRegistry:
@@ -81,6 +86,16 @@ class AgentRegistry:
         """Drop all agents and tools: the config has changed."""
         self._agents.clear()
         self._tools.clear()
+
+
+def protected_folders(config: Config, paths: Paths, agent_id: str) -> Iterator[Path]:
+    """Yield what the file tools of an agent never reach: our state, and other workspaces."""
+    yield from (paths.state, paths.config, paths.own_config)
+    for each in agent_ids(config):
+        settings = resolve_agent_settings(config, paths, each)
+        yield from (settings.agent_dir, paths.sessions_dir(each))
+        if each != normalize_agent_id(agent_id):
+            yield settings.workspace
 
 
 def has_memory(config: Config, agent_id: str) -> bool:

@@ -409,6 +409,7 @@ class Run:
     async def _attach(self, agent: Agent, names: Sequence[str]) -> tuple[Media, ...]:
         """Resolve the files of a reply, by the access that the chat has when it is sent."""
         messenger, access = self._services.messenger, self._chat.file_access(agent.rules)
+        access = replace(access, can_fetch=False)  # a fetch is a tool call: it has been decided
         return await messenger.attach(names, agent.workspace, access) if messenger else ()
 
     async def _resume(self, session: Session) -> frozenset[str] | None:

@@ -86,6 +86,7 @@ class ToolRunner:
             messenger=self.messenger,
             run_access=self.get_chat().file_access(self.agent.rules),
             docs=self.agent.docs,
+            scope=self.agent.file_scope,
             session_name=self.session_name,
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

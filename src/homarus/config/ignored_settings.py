@@ -65,7 +65,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "tools.message.broadcast": "one message goes to one chat",
     "tools.sandbox": _SANDBOX,
     "tools.sessions": "there are no tools for other sessions",
-    "tools.web": "there are no web tools",
+    "tools.web": "there are no tools that search or read the web",
     "ui": _LOOK,
     "update": "no updates are looked for",
     "web": "there is no WhatsApp adapter",

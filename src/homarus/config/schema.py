@@ -22,6 +22,7 @@ from homarus.config.section import (
     ConfigSection,
     Duration,
     Fraction,
+    HostNames,
     Hours,
     Ids,
     LogLevelName,
@@ -239,9 +240,10 @@ class ElevatedConfig(ConfigSection):
 
 
 class FileToolsConfig(ConfigSection):
-    """The file tools; they never leave the workspace, except to read our documentation.
+    """The file tools; they stay in the workspace, except to read what the prompt points at.
 
-    An explicit `true` keeps them from that too; `false` has no other effect.
+    An explicit `true` keeps them from our documentation too. `false` lets the owner's sessions
+    read and write every other path, except our state, other workspaces, /proc, /sys and /dev.
     """
 
     workspace_only: bool = True
@@ -326,8 +328,39 @@ class SubagentToolsConfig(ConfigSection):
     tools: ToolFilterConfig = ToolFilterConfig.model_construct()
 
 
+class SsrfPolicyConfig(ConfigSection):
+    """What URLs that a model or a message names may reach besides the public internet.
+
+    `allowedHostnames` may have private addresses; `blockedHostnames` are refused with all names
+    beneath them.
+    """
+
+    dangerously_allow_private_network: bool = False
+    allow_rfc2544_benchmark_range: bool = False
+    allow_ipv6_unique_local_range: bool = False
+    allowed_hostnames: HostNames = ()
+    blocked_hostnames: HostNames = ()
+
+
+class WebFetchConfig(ConfigSection):
+    """Fetches of URLs that a model or a message names."""
+
+    enabled: bool = True
+    timeout_seconds: PositiveInt = 30
+    max_redirects: NonNegativeInt = 3
+    ssrf_policy: SsrfPolicyConfig = SsrfPolicyConfig.model_construct()
+
+
+class WebToolsConfig(ConfigSection):
+    """What reaches the web."""
+
+    fetch: WebFetchConfig = WebFetchConfig.model_construct()
+
+
 class GlobalToolsConfig(ToolsConfig):
     """The tool settings of all agents."""
+
+    web: WebToolsConfig = WebToolsConfig.model_construct()
 
     subagents: SubagentToolsConfig = SubagentToolsConfig.model_construct()
     message: MessageToolConfig = MessageToolConfig.model_construct()

@@ -30,7 +30,12 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Extras, Image, Json, Media, Text
 from homarus.policy.approvals import ApprovalAnswer, ApprovalQuestion, Approvals
 from homarus.policy.tool_call import Effect, TaintSource, ToolCallFacts, ToolDeclaration
-from homarus.policy.workspace_access import WorkspaceAccess, session_access
+from homarus.policy.workspace_access import (
+    WORKSPACE_SCOPE,
+    FileScope,
+    WorkspaceAccess,
+    session_access,
+)
 from homarus.providers.base import ToolSpec
 
 if TYPE_CHECKING:
@@ -153,6 +158,7 @@ class ToolContext:
     docs: Path | None = None
     session_name: str = ""
     run_approvals: Approvals | None = None
+    scope: FileScope = WORKSPACE_SCOPE
 
     @property
     def approvals(self) -> Approvals:
@@ -172,14 +178,17 @@ class ToolContext:
     def folder_to_read(self, path: str) -> "tuple[RootedFs, str]":
         """Return the folder that a path is read from, and what its paths start with in results.
 
-        It is the workspace, or for an absolute path in it the documentation of the program.
+        It is the workspace, or for an absolute path what the scope and the access add to it.
         """
-        if self.docs is None or not f"{path}/".startswith(f"{self.docs}/"):
-            return self.files, ""
-        from homarus.tools.rooted_fs import RootedFs
+        from homarus.tools.file_scope import folder_to_read
 
-        # Installers link the files of a package to those of their cache.
-        return RootedFs(self.docs, links=False, hard_links=True), f"{self.docs}/"
+        return folder_to_read(self, path)
+
+    def folder_to_write(self, path: str) -> "RootedFs":
+        """Return the folder that a path is written in."""
+        from homarus.tools.file_scope import folder_to_write
+
+        return folder_to_write(self, path)
 
 
 @dataclass(frozen=True, slots=True)

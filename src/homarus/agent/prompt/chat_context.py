@@ -1,7 +1,9 @@
 """The settings of the chat that a run answers: prompt text, tool rules, citations. Pure."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, Literal
 
 from homarus.agent.prompt.chat_surface import NO_SURFACE, ChatSurface, resolve_surface
@@ -50,19 +52,34 @@ class ChatContext:
 
     def join(self, other: "ChatContext") -> "ChatContext":
         """Return the context when senders of both are answered: each may only do what both may."""
-        can_write = self.access.can_write_prompts and other.access.can_write_prompts
-        joined = self.with_rules(other.rules)
-        return replace(joined, access=replace(self.access, can_write_prompts=can_write))
+        mine, theirs = self.access, other.access
+        access = replace(
+            mine,
+            can_write_prompts=mine.can_write_prompts and theirs.can_write_prompts,
+            is_owner=mine.is_owner and theirs.is_owner,
+            get_media=lambda: mine.get_media() | theirs.get_media(),
+        )
+        return replace(self.with_rules(other.rules), access=access)
 
     def file_access(self, agent_rules: Sequence[ToolRules]) -> WorkspaceAccess:
-        """Return the access to the workspace; without the `read` tool no file is attached."""
-        is_readable = decide_tool_call("read", *agent_rules, *self.rules).action == "allow"
-        return self.access if is_readable else replace(self.access, can_attach=False)
+        """Return the access to files: none is attached without `read`, or by URL `web_fetch`."""
+
+        def is_allowed(tool: str) -> bool:
+            return decide_tool_call(tool, *agent_rules, *self.rules).action == "allow"
+
+        return replace(
+            self.access, can_attach=is_allowed("read"), can_fetch=is_allowed("web_fetch")
+        )
 
 
 NO_CHAT: Final = ChatContext()
 # Channels of messages that no person reads an answer to: the session's last chat may get it.
 _PROGRAMS: Final = frozenset({"agent", "boot", "wake"})
+# As `sessions.envelope` writes it, for files as `channels.media` stores them.
+_MEDIA_LINE: Final = re.compile(
+    r"^\[media attached: (/[^\n]{0,400}/media/inbound/[0-9a-f]{32}(?:\.[a-z0-9]{1,5})?) \(",
+    re.MULTILINE,
+)
 _NO_MEMORY: Final = ToolRules(deny=("memory_*",))
 
 
@@ -157,8 +174,21 @@ def session_chat_context(
     is_shown = inbounds and inbounds[0].address.channel not in _PROGRAMS
     shown = inbounds[0].address if is_shown else address
     surface = resolve_surface(config, shown, find_traits=find_traits, group=group)
+    access = replace(access, get_media=partial(_session_media, session, tuple(inbounds)))
     chat = replace(chat, access=access, surface=surface)
     return with_memory(chat, config, session.key, address.channel, group=group)
+
+
+def _session_media(session: Session, inbounds: Sequence[Inbound]) -> frozenset[str]:
+    """Return the paths of the files that were sent to a session, as its messages name them.
+
+    The envelope escapes lines of senders that look like the one that names a file.
+    """
+    paths = {media.path for inbound in inbounds for media in inbound.media if media.path}
+    for message in session.messages:
+        if message.role == "user" and "[media attached: " in message.text:
+            paths |= set(_MEDIA_LINE.findall(message.text))
+    return frozenset(paths)
 
 
 def _is_by_owner(config: Config, inbound: Inbound, find_traits: FindTraits) -> bool:

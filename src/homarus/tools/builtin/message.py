@@ -86,7 +86,8 @@ def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
         ] = None,
         thread_id: Annotated[str | None, _named("threadId", about="Topic or thread")] = None,
         media: Annotated[
-            str | None, _named("media", "path", "filePath", about="A file of the workspace")
+            str | None,
+            _named("media", "path", "filePath", about="A file of the workspace, or a URL"),
         ] = None,
         reply_to: Annotated[
             str | None, _named("replyTo", about="Id of the message to answer")
