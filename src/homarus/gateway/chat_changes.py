@@ -1,4 +1,4 @@
-"""The config as the owner's chat commands change it: by the rule for clients, and audited.
+"""The config as the owner's chat commands change it: by the rule for clients.
 
 A chat is as far from the machine as a client of the gateway, so that both may set the same.
 """

@@ -13,7 +13,6 @@ from homarus.config.redaction import restore_redacted
 from homarus.config.write import ConfigWrite, write_config
 from homarus.core.message import Json
 from homarus.gateway.services import GatewayServices
-from homarus.store.audit import AuditEntry
 
 
 def write_client_change(
@@ -51,13 +50,6 @@ def client_rules(services: GatewayServices) -> ClientRules:
         in_use=services.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True),
         has_stored_key=lambda provider: _has_stored_key(services, provider),
     )
-
-
-def audit_config(services: GatewayServices, by: str, change: str, written: ConfigWrite) -> None:
-    """Record which settings were changed, and by which client or sender."""
-    if written.changed:
-        data: dict[str, Json] = {"change": change, "by": by, "paths": list(written.changed)}
-        services.audit(AuditEntry(services.clock.now_ms(), "config", data=data))
 
 
 def _has_stored_key(services: GatewayServices, provider: str) -> bool:

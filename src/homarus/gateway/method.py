@@ -84,11 +84,6 @@ class Caller:
     is_local: bool = False
 
     @property
-    def id(self) -> str:
-        """The device of the client, or its kind where it has none: who it is in the audit log."""
-        return self.device_id or self.client_id
-
-    @property
     def max_frame_bytes(self) -> int:
         """The largest frame that the client may send."""
         return MAX_FRAME_BYTES if self.scopes else MAX_UNSCOPED_FRAME_BYTES

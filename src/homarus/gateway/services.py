@@ -19,7 +19,6 @@ from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
 from homarus.sessions.notices import Notices
 from homarus.sessions.session import SessionRepository
-from homarus.store.audit import AuditEntry
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.tool import Messenger
@@ -69,7 +68,7 @@ class GatewayServices:
     `recover` resumes what an earlier process left and then starts the channels; `preload` does
     what the first run would otherwise wait for. `wake_workers` has due replies sent.
     `set_restart` is given what `/restart` calls, `set_config_watcher` what brings a changed config
-    into use. `audit` records a change of settings.
+    into use.
     """
 
     get_loaded: Callable[[], LoadedConfig]
@@ -95,7 +94,6 @@ class GatewayServices:
     reload: Callable[[LoadedConfig], Awaitable[None]]
     wake_workers: Callable[[], None]
     set_restart: Callable[[Callable[[], None]], None]
-    audit: Callable[[AuditEntry], None] = lambda _entry: None
     set_config_watcher: "Callable[[ConfigWatcher], None]" = lambda _watcher: None
 
     @property

@@ -1,7 +1,6 @@
 """The settings of a session that clients may patch: their values and how they are stored."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Json
@@ -11,11 +10,6 @@ from homarus.gateway.method import MethodCall
 from homarus.gateway.session_rows import resolve_session_defaults
 from homarus.sessions.session import Session, parse_session_label
 from homarus.sessions.session_settings import check_exec_setting, check_thinking, to_stored_value
-from homarus.store.audit import AuditEntry
-
-_AUDITED: Final = frozenset(
-    {"execHost", "execSecurity", "execAsk", "execNode", "elevatedLevel", "sendPolicy"}
-)
 
 
 async def set_label(call: MethodCall, session_key: str, text: str) -> None:
@@ -53,17 +47,6 @@ async def parse_patch(
     if fields.get("thinkingLevel") == "xhigh":
         check_thinking("xhigh", await _model_after(call, session, fields))
     return fields
-
-
-def audit_patch(call: MethodCall, session: Session, fields: Mapping[str, Json]) -> None:
-    """Record the fields of a patch that change what the session's runs may do."""
-    changed = {name: value for name, value in fields.items() if name in _AUDITED}
-    if changed:
-        by = f"client:{call.caller.id}"
-        data: dict[str, Json] = {"change": "sessions.patch", "by": by, "fields": changed}
-        at_ms = call.services.clock.now_ms()
-        entry = AuditEntry(at_ms, "config", session.record.agent, session.key, data=data)
-        call.services.audit(entry)
 
 
 def _origin(session: Session, name: str, value: Json) -> dict[str, Json]:

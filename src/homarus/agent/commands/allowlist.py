@@ -159,13 +159,6 @@ async def _edit(context: AgentCommandContext, request: _Request) -> CommandReply
     if not places:
         reason = "is listed already" if request.action == "add" else "is not listed"
         return CommandReply(f"{one_line(sender, 80)} {reason}.")
-    context.record_change(
-        f"/allowlist {request.action}",
-        channel=request.channel,
-        account=request.account,
-        sender=sender,
-        places=list(places),
-    )
     text = f"{_TITLES[request.scope]}: {one_line(sender, 80)} {verb} ({', '.join(places)})."
     is_config_dm = request.target != "store" and request.scope == "dm"
     if is_config_dm and request.action == "add" and not _names_owners(context):

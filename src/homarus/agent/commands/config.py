@@ -68,7 +68,6 @@ async def _write(
     name = format_path(path)
     if not written.changed:
         return CommandReply(f"{name} is that already.")
-    context.record_change(f"/config {request.action}", paths=list(written.changed))
     shown = f"{name} = {_format(request.value, path)}" if request.action == "set" else name
     lines = [f"Config {'changed' if request.action == 'set' else 'removed'}: {shown}"]
     if written.unbuilt:
@@ -106,7 +105,6 @@ async def debug(context: AgentCommandContext) -> CommandReply:
         await context.services.get_config_edits().override(overrides)
     except ConfigError as exc:
         raise UserError(f"nothing was changed: {exc}") from None
-    context.record_change(f"/debug {request.action}", paths=[name] if path else [])
     return CommandReply(text)
 
 

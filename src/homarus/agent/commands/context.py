@@ -24,7 +24,6 @@ from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
 from homarus.sessions.session import Session
-from homarus.store.audit import AuditEntry
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
 
@@ -86,7 +85,7 @@ class CommandServices:
     """What the commands and their dispatcher use of the program.
 
     `read_exec_rules` returns the contents of the approvals files, `get_overrides` the settings of
-    `/debug`. `audit` records a change.
+    `/debug`.
     """
 
     get_config: Callable[[], Config]
@@ -107,7 +106,6 @@ class CommandServices:
     get_config_edits: Callable[[], ConfigEdits]
     get_overrides: Callable[[], Mapping[KeyPath, Json]]
     get_pairings: Callable[[], PairingLists]
-    audit: Callable[[AuditEntry], None] = lambda _entry: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +137,6 @@ class AgentCommandContext(CommandContext):
         inbound, agent_id = self.inbound, agent_id_of(self.key)
         find_traits, channel = self.services.find_traits, inbound.address.channel
         return elevated_refusal(self.config, agent_id, channel, inbound.sender, find_traits)
-
-    def record_change(self, change: str, **data: Json) -> None:
-        """Write a change of the config or of a session's settings to the audit log."""
-        inbound = self.inbound
-        by = f"{inbound.address.channel}:{inbound.sender}"
-        fields: dict[str, Json] = {"change": change, "by": by, **data}
-        now_ms, agent_id = self.services.clock.now_ms(), agent_id_of(self.key)
-        self.services.audit(AuditEntry(now_ms, "config", agent_id, self.key, data=fields))
 
     async def session(self) -> Session:
         return await self.control.load(self.key)

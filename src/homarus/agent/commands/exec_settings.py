@@ -41,7 +41,6 @@ async def exec_(context: AgentCommandContext) -> CommandReply:
                 f"/exec does not understand {one_line(rest, 40)!r}", fix=f"use {_OPTIONS}"
             )
         fields |= exec_fields(setting)
-    context.record_change("/exec", fields=fields)
     entry = {**await context.entry(), **fields}
     return CommandReply(_describe(context, entry), fields)
 
@@ -64,7 +63,6 @@ async def elevated(context: AgentCommandContext) -> CommandReply:
             f"elevated commands are not for you here: {refusal}",
             fix="the owner of this machine can change it: homarus config set",
         )
-    context.record_change("/elevated", fields={"elevatedLevel": level})
     text = f"Elevated: {level}; {_LEVEL_EFFECTS[level]}."
     return CommandReply(text, {"elevatedLevel": level})
 

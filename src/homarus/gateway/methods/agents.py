@@ -151,11 +151,10 @@ async def _forget_sessions(call: MethodCall, agent: str, *, keep_files: bool) ->
 
 async def _edit(call: MethodCall, change: Callable[[dict[str, Json]], Json]) -> None:
     """Change the config file and apply it at once."""
-    from homarus.gateway.client_changes import audit_config, write_client_change
+    from homarus.gateway.client_changes import write_client_change
 
     services = call.services
-    written = write_client_change(services, change)
-    audit_config(services, f"client:{call.caller.id}", "agents", written)
+    write_client_change(services, change)
     await services.reload(load_config(services.paths, services.loaded.env))
 
 

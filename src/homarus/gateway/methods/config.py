@@ -117,7 +117,7 @@ class ConfigSetParams(Params):
 async def set_(call: MethodCall, params: ConfigSetParams) -> Json:
     """Replace the config, if it is still the one the client saw."""
     tree = _parse("config.set", params.raw)
-    await _write(call, "config.set", params.base_hash, lambda _own: tree)
+    await _write(call, params.base_hash, lambda _own: tree)
     return {"ok": True, "path": str(call.services.paths.config), "config": redact_tree(tree)}
 
 
@@ -194,10 +194,10 @@ def _parse(name: str, raw: str) -> dict[str, Json]:
 
 
 async def _write(
-    call: MethodCall, name: str, base_hash: str | None, change: Callable[[Json], Json]
+    call: MethodCall, base_hash: str | None, change: Callable[[Json], Json]
 ) -> "ConfigWrite":
     """Change the file, unless the gateway could not run with the result."""
-    from homarus.gateway.client_changes import audit_config, write_client_change
+    from homarus.gateway.client_changes import write_client_change
 
     services, watcher = call.services, call.gateway.config_watcher
     if base_hash is None and services.paths.config.exists():
@@ -208,7 +208,7 @@ async def _write(
             watcher.check(texts)
 
     try:
-        written = await asyncio.to_thread(
+        return await asyncio.to_thread(
             write_client_change, services, change, base_hash=base_hash, check=check
         )
     except ConflictError:
@@ -219,8 +219,6 @@ async def _write(
         ) from None
     except UserError as exc:
         raise InvalidRequestError(exc.message, fix=exc.fix) from None
-    audit_config(services, f"client:{call.caller.id}", name, written)
-    return written
 
 
 async def _changed(
@@ -229,7 +227,7 @@ async def _changed(
     """Change the file and apply it; `applied` says what was done."""
     from homarus.config.write import read_own_tree
 
-    written = await _write(call, kind.replace("-", "."), params.base_hash, change)
+    written = await _write(call, params.base_hash, change)
     applied = await _apply(call, written)
     restarts = applied["action"] == "restart"
     services = call.services

@@ -14,7 +14,7 @@ from homarus.gateway.history import clip, newest_path, role_of, show_entry, text
 from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.params import Count, Label, Name, Seconds
 from homarus.gateway.run_request import hook_context
-from homarus.gateway.session_patch import audit_patch, parse_patch
+from homarus.gateway.session_patch import parse_patch
 from homarus.gateway.session_rows import (
     SessionDefaults,
     index_path,
@@ -229,9 +229,7 @@ async def patch(call: MethodCall, params: SessionPatchParams) -> Json:
     """Change settings of a session; one that was never used is made."""
     session = await call.services.control.load(call.services.control.resolve_key(params.key))
     asked = params.model_dump(by_alias=True, exclude_unset=True, exclude={"key"})
-    fields = await parse_patch(call, session, asked)
-    await session.update(**fields)
-    audit_patch(call, session, fields)
+    await session.update(**await parse_patch(call, session, asked))
     defaults = await resolve_session_defaults(call.services, session.record.agent)
     await call.gateway.sessions.send_change(session.key, reason="patch")
     return {

@@ -111,7 +111,7 @@ def _find(call: MethodCall, session_id: str) -> "WizardSession":
 
 def _services(call: MethodCall) -> "WizardServices":
     from homarus.config.protected_keys import check_client_workspace
-    from homarus.gateway.client_changes import audit_config, write_client_change
+    from homarus.gateway.client_changes import write_client_change
     from homarus.gateway.wizard.services import WizardServices
 
     services, watcher = call.services, call.gateway.config_watcher
@@ -122,7 +122,6 @@ def _services(call: MethodCall) -> "WizardServices":
 
     async def change_config(edit: "ConfigEdit") -> None:
         written = await asyncio.to_thread(write_client_change, services, edit, check=check)
-        audit_config(services, f"client:{call.caller.id}", "wizard", written)
         if written.changed and watcher:
             await watcher.check_now()
 
