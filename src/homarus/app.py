@@ -38,7 +38,7 @@ from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound
+from homarus.core.message import Inbound, Json
 from homarus.core.session_keys import agent_id_of
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
@@ -250,11 +250,17 @@ class App:
             start_live_reply=self._channel_runtime.live.start,
             messenger=self.messenger,
             start_task=self._start_task,
+            read_exec_rules=self._read_exec_rules,
             is_fresh=lambda session, inbound: is_fresh(
                 self._config().session, session.record, inbound.address.channel, now_ms()
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
         )
+
+    def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
+        from homarus.tools.exec.exec_rules import read_exec_rules  # with the first command
+
+        return read_exec_rules(self.paths.state)
 
     def _start_task(self, work: Coroutine[None, None, None]) -> None:
         """Start work of hooks, unless the program is ending."""

@@ -1,6 +1,7 @@
 """The table of categories with an entry point; the report lists the others as missing."""
 
 from tests.attacks import (
+    allowlists,
     commands,
     fetches,
     frames,
@@ -19,6 +20,7 @@ from tests.attacks import origins as doors
 from tests.attacks.cases import World
 
 WORLDS: dict[str, World] = {
+    "exec_allowlist": allowlists.world,
     "path_traversal": paths.world,
     "ws_origin_host_auth": doors.world,
     "frames_json": frames.world,

@@ -1,8 +1,7 @@
 """The configured agent as runs use it: workspace, model, tool rules, limits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field
-from functools import partial
 from pathlib import Path
 
 from homarus.config.agent_settings import AgentSettings
@@ -18,7 +17,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.installation import find_docs
 from homarus.core.session_keys import DEFAULT_AGENT
 from homarus.core.text import one_line
-from homarus.policy.tool_policy import ToolRules, model_layers, tool_layers
+from homarus.policy.tool_policy import PolicyRules, make_policy_rules
 from homarus.policy.workspace_access import WORKSPACE_SCOPE, FileScope
 from homarus.sessions.envelope import EnvelopeOptions as Envelope
 from homarus.sessions.envelope import resolve_envelope_zone
@@ -39,8 +38,7 @@ class Agent:
     fallbacks: tuple[str, ...] = ()
     thinking: str | None = None
     timeout_s: float = 600.0
-    rules: tuple[ToolRules, ...] = ()
-    model_rules: Callable[[str, str], tuple[ToolRules, ...]] = lambda _provider, _model: ()
+    rules: PolicyRules = PolicyRules()
     max_file_chars: int = 20_000
     max_total_chars: int = 150_000
     pruning: ContextPruningConfig = ContextPruningConfig.model_construct()
@@ -72,8 +70,7 @@ def make_agent(
         fallbacks=settings.fallbacks,
         thinking=settings.thinking,
         timeout_s=settings.timeout_s,
-        rules=tool_layers(tools, settings.tools),
-        model_rules=partial(model_layers, tools, settings.tools),
+        rules=make_policy_rules(tools, settings.tools),
         max_file_chars=settings.bootstrap_max_chars,
         max_total_chars=settings.bootstrap_total_max_chars,
         pruning=settings.pruning,

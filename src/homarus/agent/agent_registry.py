@@ -11,8 +11,9 @@ from homarus.agent.prompt.identity_file import find_identity
 from homarus.config.agent_settings import agent_entry, agent_ids, resolve_agent_settings
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
-from homarus.core.session_keys import normalize_agent_id
-from homarus.policy.tool_policy import decide_tool_call
+from homarus.core.session_keys import main_key, normalize_agent_id
+from homarus.policy.decision import is_tool_offered
+from homarus.policy.tool_call import CallerFacts
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.sources import ToolSourceContext, load_tools
 
@@ -58,8 +59,9 @@ class AgentRegistry:
         if agent_id not in self._tools:
             agent = self.get(agent_id)
             all_tools = load_tools(self._tool_context(agent))
+            owner = CallerFacts(agent_id, main_key(agent_id))
             self._tools[agent_id] = all_tools.filter(
-                lambda tool: decide_tool_call(tool.name, *agent.rules).action != "deny"
+                lambda tool: is_tool_offered(tool.declaration, owner, agent.rules)
             )
         return self._tools[agent_id]
 

@@ -4,14 +4,15 @@ A key is added here when it is implemented; until then `known_keys` accepts it w
 defaults are OpenClaw's unless a decision says otherwise.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
 
 from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
     Strict,
+    field_validator,
     model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -291,6 +292,25 @@ class MessageToolConfig(ConfigSection):
     cross_context: CrossContextConfig = CrossContextConfig.model_construct()
 
 
+class _ToolLists(Protocol):
+    @property
+    def allow(self) -> Sequence[str] | None: ...
+
+    @property
+    def also_allow(self) -> Sequence[str]: ...
+
+
+L = TypeVar("L", bound=_ToolLists)
+
+
+def check_one_list(section: L) -> L:
+    """Return a section; raise when it has both `allow` and `alsoAllow`."""
+    if section.allow and section.also_allow:
+        message = "allow and alsoAllow exclude each other; use allow, or profile with alsoAllow"
+        raise PydanticCustomError("exclusive", "{message}", {"message": message})
+    return section
+
+
 class ToolFilterConfig(ConfigSection):
     """A filter over tool names: all without `allow`; `deny` wins."""
 
@@ -300,10 +320,7 @@ class ToolFilterConfig(ConfigSection):
 
     @model_validator(mode="after")
     def _has_one_list(self) -> Self:
-        if self.allow and self.also_allow:
-            message = "allow and alsoAllow exclude each other; use allow, or profile with alsoAllow"
-            raise PydanticCustomError("exclusive", "{message}", {"message": message})
-        return self
+        return check_one_list(self)
 
 
 class ToolProfileConfig(ToolFilterConfig):
@@ -320,6 +337,17 @@ class ToolsConfig(ToolProfileConfig):
     elevated: ElevatedConfig = ElevatedConfig.model_construct()
     fs: FileToolsConfig = FileToolsConfig.model_construct()
     loop_detection: LoopDetectionConfig = LoopDetectionConfig.model_construct()
+
+
+class AgentToolsConfig(ToolsConfig):
+    """The tool settings of one agent; `policy` is one more filter, or the name of a profile."""
+
+    policy: ToolProfileConfig | None = None
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _from_profile_name(cls, value: Any) -> Any:
+        return {"profile": value} if isinstance(value, str) else value
 
 
 class SubagentToolsConfig(ConfigSection):
@@ -386,7 +414,7 @@ class AgentEntry(ConfigSection):
     identity: IdentityConfig = IdentityConfig.model_construct()
     group_chat: GroupChatConfig = GroupChatConfig.model_construct()
     sandbox: SandboxConfig = SandboxConfig.model_construct()
-    tools: ToolsConfig | None = None
+    tools: AgentToolsConfig | None = None
     memory_search: Mapping[str, Any] = {}
 
 

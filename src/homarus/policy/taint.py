@@ -23,7 +23,6 @@ TAINT_RULES: Final[Mapping[Effect, str]] = {
 _TOOL_EFFECTS: Final[Mapping[str, Effect]] = {
     "exec": "exec",
     "bash": "exec",
-    "process": "exec",
     "nodes": "exec",
     "gateway": "config",
     "cron": "schedule",

@@ -10,9 +10,8 @@ CrossContext Detectors Elevated Endpoint Endpoints Env Exec FileTools Gateway Ga
 HardClear Http HumanDelay Identity InboundWait Logging LoginClient LoopDetection Maintenance
 Marker MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry Models Peer ProviderEntry
 ProviderModel Queue QueueByChannel RateLimit Reload Remote Reset ResetByType Sandbox SecretSource
-SendMatch SendPolicy SendRule Session ShellEnv SoftTrim Spend SsrfPolicy SubagentTools Tls ToolFilter
-ToolNames
-ToolProfile Tools TrustedProxy WebFetch WebTools
+SendMatch SendPolicy SendRule Session ShellEnv SoftTrim Spend SsrfPolicy SubagentTools Tls
+ToolFilter ToolNames ToolProfile Tools TrustedProxy WebFetch WebTools
 """
 
 

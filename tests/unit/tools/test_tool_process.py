@@ -73,7 +73,7 @@ async def test_exec_background_returns_a_session_at_once(tmp_path: Path) -> None
         result = await it.exec("sleep 1000", background=True)
         assert not result.is_error and result.details
         details = dict(result.details)
-        assert details.pop("pid") > 0 and "-" in str(details.pop("sessionId"))  # type: ignore[operator]  # a number
+        assert details.pop("pid") > 0 and "-" in str(details.pop("sessionId"))
         assert details == {
             "status": "running",
             "startedAt": 5_000,
@@ -109,7 +109,7 @@ async def test_process_lists_its_sessions_with_name_and_state(tmp_path: Path) ->
         await it.process("poll", sessionId=second, timeout=30_000)
         listed = await it.process("list")
         assert listed.details
-        rows = {row["sessionId"]: row for row in listed.details["sessions"]}  # type: ignore[union-attr,index,call-overload]  # a list
+        rows = {row["sessionId"]: row for row in listed.details["sessions"]}
         assert rows[first]["status"] == "running" and rows[first]["name"] == "sleep 1000"
         assert (rows[second]["status"], rows[second]["exitCode"]) == ("completed", 0)
         assert first in text(listed) and second in text(listed)
@@ -209,12 +209,13 @@ async def test_process_input_counts_as_a_command_for_the_policy(tmp_path: Path) 
     async with agent(tmp_path) as it:
         session = await it.start("cat")
         await settle()
-        for action, args in {
+        inputs: dict[str, dict[str, Any]] = {
             "write": {"data": "x"},
             "send-keys": {"keys": ["Enter"]},
             "submit": {},
             "paste": {"text": "x"},
-        }.items():
+        }
+        for action, args in inputs.items():
             assert await it.find_effects(action, sessionId=session, **args) == {"exec"}
         for action in ("poll", "log", "kill", "remove", "clear"):
             assert await it.find_effects(action, sessionId=session) == frozenset()

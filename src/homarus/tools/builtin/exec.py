@@ -57,7 +57,7 @@ def unsandboxed_scope(config: Config, agent_id: str) -> UnsandboxedScope:
 @tool(
     group="runtime",
     name="exec",
-    aliases=("bash", "code_run"),
+    aliases=("bash", "shell", "code_run"),
     serial=True,
     timeout_s=None,
 )
@@ -170,7 +170,13 @@ def _prepare_plan(
     question = _question(plan)
     if plan.pty or plan.background:
         question = replace(question, detail=f"{_OPEN_INPUT}\n{question.detail}")
-    facts = ToolCallFacts(made.declaration, options.wire(), frozenset({"exec"}), evaluation)
+    facts = ToolCallFacts(
+        made.declaration,
+        options.wire(),
+        frozenset({"exec"}),
+        evaluation,
+        _judge_options(options, is_satisfied=evaluation.is_satisfied),
+    )
     run = partial(_run, context, ctx, options, plan)
     return PreparedCall(facts, question, run, plan.close)
 
@@ -241,10 +247,11 @@ def _check_host(context: ToolSourceContext, ctx: ToolContext, options: ExecOptio
         raise ToolDeniedError(
             "exec denied: this version has no nodes", fix="call it without host and node"
         )
-    scope = unsandboxed_scope(context.config, ctx.agent)
+    host = ctx.caller.exec.host  # of the session, which `/exec` sets
+    scope = unsandboxed_scope(context.config, ctx.agent) if host == "gateway" else "none"
     is_main = ctx.session_key == main_key(ctx.agent)
     if options.host == "sandbox" or scope == "none" or (scope == "main" and not is_main):
-        wish = "the call" if options.host == "sandbox" else "the config"
+        wish = "the call" if options.host == "sandbox" else "the config or the session"
         raise ToolDeniedError(
             f"exec denied: {wish} wants commands of this conversation in a sandbox,"
             " and this version has none",

@@ -13,7 +13,7 @@ from homarus.core.errors import ToolError
 from homarus.core.message import Json, Text
 from homarus.core.text import one_line
 from homarus.policy.approvals import ApprovalQuestion
-from homarus.policy.tool_call import ToolCallFacts
+from homarus.policy.tool_call import ExecEvaluation, ToolCallFacts
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, tool
 
@@ -54,13 +54,12 @@ async def _process(
 
 
 def tools(context: ToolSourceContext) -> Sequence[Tool]:
-    """Return the tool, where commands can run in the background."""
-    if context.get_processes is None:
-        return ()
-    get_table = context.get_processes
+    """Return the tool."""
 
     async def prepare(ctx: ToolContext, **args: Any) -> PreparedCall:
-        return await _prepare(made, ctx, get_table(), args)
+        if context.get_processes is None:
+            raise ToolError("commands do not go on in the background here")
+        return await _prepare(made, ctx, context.get_processes(), args)
 
     made = replace(_process, prepare=prepare)
     return [made]
@@ -99,7 +98,9 @@ async def _prepare(
     )
     title = "Send this input to a running command?"
     question = ApprovalQuestion("process", title, detail, digest)
-    facts = ToolCallFacts(made.declaration, given, frozenset({"exec"}))
+    # The approval of the command said that the agent can type into it.
+    covered = ExecEvaluation(is_parsed=True, matches=(f"session:{job.id}",))
+    facts = ToolCallFacts(made.declaration, given, frozenset({"exec"}), covered)
     is_eof = action == "write" and bool(args.get("eof"))
     return PreparedCall(facts, question, partial(_send, job, action, sent, is_eof))
 

@@ -179,6 +179,12 @@ class RunningCommand:
         given = (refusal, is_killed, self._timeout_s)
         return CommandResult(code, timed_out, self.output, duration_ms, *given)
 
+    def _mark_sent(self) -> None:
+        """Pass on that the command was told to end while its plan was sent."""
+        self._is_sent = True
+        if self._killed:
+            self._process.terminate()
+
     async def _wait_exit(self, encoded: bytes) -> tuple[tuple[int, str] | None, bool]:
         """Return the outcome from the supervisor, and whether the command took too long."""
         control, loop = self._process.control, asyncio.get_running_loop()
@@ -188,9 +194,7 @@ class RunningCommand:
             async with asyncio.timeout(self._timeout_s):
                 with suppress(ConnectionError):
                     await loop.sock_sendall(control, encoded)
-                self._is_sent = True
-                if self._killed:  # meanwhile
-                    self._process.terminate()
+                self._mark_sent()
                 return await _receive_outcome(control), False
         with suppress(TimeoutError, OSError):
             self._process.terminate()
