@@ -50,7 +50,6 @@ from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
-from homarus.tools.exec.exec_rules import read_exec_rules
 from homarus.tools.tool import AskApproval
 
 if TYPE_CHECKING:
@@ -177,10 +176,12 @@ class App:
             build_reply=self._supervisor.build_reply,
             on_enqueued=self._supervisor.wake_workers,
             find_traits=find_traits,
-            read_exec_rules=partial(read_exec_rules, self.paths.state),
+            read_exec_rules=self._read_exec_rules,
             get_config_edits=self._get_config_edits,
             get_overrides=lambda: self.overrides,
             get_pairings=self._get_pairings,
+            get_tools=self.tools,
+            get_processes=self.processes,
         )
 
     def processes(self) -> "ProcessTable":

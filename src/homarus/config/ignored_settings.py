@@ -34,8 +34,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "audio": "audio is not transcribed",
     "browser": "there is no browser tool",
     "canvasHost": "there is no canvas",
-    "commands.bash": "there is no /bash",
-    "commands.bashForegroundMs": "there is no /bash",
     "commands.nativeSkills": "no skills are loaded",
     "cron": "there are no scheduled jobs",
     "diagnostics": "nothing is traced or exported",

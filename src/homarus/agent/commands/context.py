@@ -1,7 +1,7 @@
 """What the built-in chat commands are given beyond `plugins/commands.py`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from homarus.agent.agent import Agent
 from homarus.agent.context.compaction import CompactionResult
@@ -26,6 +26,10 @@ from homarus.sessions.control import SessionControl
 from homarus.sessions.session import Session
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
+from homarus.tools.registry import ToolRegistry
+
+if TYPE_CHECKING:  # imported by the first command
+    from homarus.tools.exec.process_table import ProcessTable
 
 
 class WrittenChange(Protocol):
@@ -106,6 +110,8 @@ class CommandServices:
     get_config_edits: Callable[[], ConfigEdits]
     get_overrides: Callable[[], Mapping[KeyPath, Json]]
     get_pairings: Callable[[], PairingLists]
+    get_tools: Callable[[str], ToolRegistry]
+    get_processes: "Callable[[], ProcessTable]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ _FIRST: Final = (
 _TRANSCRIPT_CHANNEL: Final = "webchat"  # its clients read the transcript: replies must be in it
 _LISTS_COMMANDS: Final = frozenset({"telegram"})  # services that show a list of commands
 _MAX_REASON_CHARS = 300
+_NOT_AGAIN: Final = "it may have run, and is not run again; send it once more if it should be"
 
 # What a message leads to: a reply, or a message that is left for a run.
 CommandWork: TypeAlias = Callable[[AgentCommandContext], Awaitable[CommandReply | Inbound]]
@@ -92,7 +93,7 @@ class CommandDispatcher:
         inbound = record.inbound
         if inbound is None or not inbound.authority or self._is_text_only(inbound):
             return InterpretedMessage(record)
-        parsed = self._parse(inbound.text)
+        parsed = self._parse(inbound.text) or self._parse_bang(inbound)
         if inbound.authority not in {"owner", "authorised"}:
             is_command = parsed is not None and not inbound.images
             ignore = partial(self._ignore, record) if is_command else None
@@ -106,7 +107,12 @@ class CommandDispatcher:
             parsed = ParsedCommand(BY_NAME["stop"])
         if parsed and parsed.command.name not in DIRECTIVES:
             given = ((parsed.command.name, parsed.args),)
-            return self._as_command(key, record, inbound, partial(self._run_commands, given))
+            handler = HANDLERS.get(parsed.command.name)
+            is_once = handler is not None and handler.runs_once
+            work: CommandWork = partial(self._run_commands, given)
+            if is_once and record.attempts:
+                work = partial(_fail, UserError("the program ended while this ran", fix=_NOT_AGAIN))
+            return self._as_command(key, record, inbound, work, is_once=is_once)
         return self._interpret_text(key, record, inbound, parsed)
 
     def _is_text_only(self, inbound: Inbound) -> bool:
@@ -150,15 +156,26 @@ class CommandDispatcher:
         inbound: Inbound,
         work: CommandWork,
         rest: InboxRecord | None = None,
+        *,
+        is_once: bool = False,
     ) -> InterpretedMessage[RunOutcome]:
         """Return a message that is executed at once; `rest` is what of it a run would get."""
-        execute = partial(self._execute, key, record, inbound, work)
+        execute = partial(self._execute, key, record, inbound, work, is_once=is_once)
         return InterpretedMessage(rest or record, execute=execute)
 
     def _parse(self, text: str) -> ParsedCommand | None:
         """Return the command that the complete message is; reset triggers mean `/new`."""
         triggers = self._services.get_config().session.reset_triggers
         return parse_command(text) or parse_reset(text, triggers)
+
+    def _parse_bang(self, inbound: Inbound) -> ParsedCommand | None:
+        """Return the `/bash` that `! COMMAND`, `!poll` or `!stop` of the owner is."""
+        body = inbound.text.strip()
+        if not body.startswith("!") or not body[1:].strip() or inbound.authority != "owner":
+            return None
+        if not self._services.get_config().commands.bash:
+            return None  # a sentence may start with an exclamation mark
+        return ParsedCommand(BY_NAME["bash"], body[1:].strip())
 
     def _extract(self, inbound: Inbound, parsed: ParsedCommand | None = None) -> ParsedDirectives:
         config, models = self._services.get_config(), self._services.get_models()
@@ -223,9 +240,18 @@ class CommandDispatcher:
         return CommandReply(f"{reply}\n{more.text}", more.fields)
 
     async def _execute(
-        self, key: str, record: InboxRecord, inbound: Inbound, work: CommandWork
+        self,
+        key: str,
+        record: InboxRecord,
+        inbound: Inbound,
+        work: CommandWork,
+        *,
+        is_once: bool = False,
     ) -> RunOutcome | InboxRecord:
-        """Execute a message and settle it; return the record that is left for a run."""
+        """Execute a message and settle it; return the record that is left for a run.
+
+        The attempt of a command that is executed once counts also if a clean stop cancels it.
+        """
         async with self._journal.lease(f"command:{record.id}") as lease:
             async with self._journal.transaction() as transaction:
                 transaction.mark_running([record.id], lease, run=record.id)
@@ -233,7 +259,7 @@ class CommandDispatcher:
                 work_name = f"command in {key}"
                 done = await _attempt(work_name, lambda: work(self._context(key, inbound)))
             except asyncio.CancelledError:
-                if self._services.control.is_shutting_down:
+                if self._services.control.is_shutting_down and not is_once:
                     async with self._journal.transaction() as transaction:
                         transaction.cancel_attempt([record.id], lease)
                 raise
