@@ -389,13 +389,18 @@ async def show_help(_context: CommandContext) -> CommandReply:
 
 
 @command("commands")
-async def list_commands(_context: CommandContext) -> CommandReply:
+async def list_commands(context: CommandContext) -> CommandReply:
     """`/commands`."""
-    implemented = {*HANDLERS, *RESETS}
+    implemented = [spec.name for spec in implemented_commands()]
+    off = disabled_commands(context.config.commands)
     lines = list[str]()
     for category in dict.fromkeys(spec.category for spec in COMMANDS):
-        names = [s.name for s in COMMANDS if s.category == category and s.name in implemented]
+        listed = [name for name in implemented if name not in off]
+        names = [name for name in listed if BY_NAME[name].category == category]
         lines += [f"{_TITLES[category]}:", *map(_line, names), ""] if names else []
+    if off:
+        settings = ", ".join(f"/{name} (commands.{name})" for name in off)
+        lines.append(f"Switched off: {settings}")
     missing = ", ".join(f"/{spec.name}" for spec in COMMANDS if spec.name not in implemented)
     return CommandReply("\n".join([*lines, f"Not built yet: {missing}"]))
 
@@ -425,7 +430,18 @@ def native_commands(config: CommandsConfig) -> tuple[tuple[str, str], ...]:
     """Return name and help of the commands, for services that list them to people."""
     if config.native is False:
         return ()
-    return tuple((spec.name, spec.help) for spec in implemented_commands())
+    off = disabled_commands(config)
+    return tuple(
+        (spec.name, spec.help)
+        for spec in implemented_commands()
+        if spec.scope != "text" and spec.name not in off
+    )
+
+
+def disabled_commands(config: CommandsConfig) -> tuple[str, ...]:
+    """Return the commands that a setting of their own must switch on, and that are off."""
+    enabled = {"config": config.config, "debug": config.debug, "bash": config.bash}
+    return tuple(name for name, is_enabled in enabled.items() if not is_enabled)
 
 
 def implemented_commands() -> tuple[CommandSpec, ...]:
