@@ -28,6 +28,7 @@ from homarus.channels.messenger import ChannelMessenger
 from homarus.channels.registry import find_traits
 from homarus.channels.runtime import ChannelRuntime
 from homarus.config.agent_settings import agent_ids, default_agent_id
+from homarus.config.json5_document import KeyPath, Value
 from homarus.config.load import LoadedConfig
 from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
@@ -58,6 +59,9 @@ from homarus.tools.catalog import log_list_problems
 if TYPE_CHECKING:
     from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
+    from homarus.channels.pairing import PairingStore
+    from homarus.gateway.chat_changes import ChatConfigEdits
+    from homarus.gateway.config_watch import ConfigWatcher
     from homarus.gateway.services import GatewayServices
     from homarus.tools.exec.process_table import ProcessTable
 
@@ -77,6 +81,8 @@ class App:
         channels: Sequence[Channel] = (),
     ) -> None:
         self.loaded, self.paths, self.models = loaded, paths, models
+        self._from_files, self.overrides = loaded, dict[KeyPath, Value]()
+        self._config_watcher: ConfigWatcher | None = None  # set by the gateway process
         # The routers of earlier configs; active runs may still use them.
         self._retired: list[ModelRouter] = []
         self.store, self.sessions = store, SessionRepository(store, clock)
@@ -208,6 +214,13 @@ class App:
             preview=partial(preview_prompt, self.preview),
             build_reply=self._supervisor.build_reply,
             on_enqueued=self._supervisor.wake_workers,
+            find_traits=find_traits,
+            read_exec_rules=self._read_exec_rules,
+            get_config_edits=self._get_config_edits,
+            get_overrides=lambda: self.overrides,
+            get_pairings=self._get_pairings,
+            get_tools=self.tools,
+            get_processes=self.processes,
         )
 
     def processes(self) -> "ProcessTable":
@@ -341,7 +354,35 @@ class App:
             get_approvals=self.approvals,
             approval_ports=self.approval_ports,
             audit=self.audit,
+            set_config_watcher=self._set_config_watcher,
         )
+
+    def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:
+        self._config_watcher = watcher
+
+    def _get_config_edits(self) -> "ChatConfigEdits":
+        from homarus.gateway.chat_changes import ChatConfigEdits  # for commands that are rare
+
+        return ChatConfigEdits(
+            self.gateway_services(),
+            self._config_watcher,
+            self._from_files,
+            start_task=self._start_task,
+            set_overrides=self._set_overrides,
+        )
+
+    def _get_pairings(self) -> "PairingStore":
+        from homarus.channels.pairing import PairingStore  # for a command that is rare
+
+        return PairingStore(self.paths.state, self.clock)
+
+    async def _set_overrides(self, values: Mapping[KeyPath, Value]) -> None:
+        """Replace the overrides, and use the config with them. Raises ConfigError."""
+        from homarus.config.overrides import override_config
+
+        override_config(self.paths, self._from_files, values)
+        self.overrides = dict(values)
+        await self.reload(self._from_files)
 
     def set_restart(self, restart: Callable[[], None]) -> None:
         """Set what restarts the process of this program."""
@@ -401,13 +442,21 @@ class App:
         return self.notices.prepend_to(key, text)
 
     async def reload(self, loaded: LoadedConfig) -> None:
-        """Use another config: active runs end by the old one, the next use this."""
+        """Use another config: active runs end by the old one, the next use this.
+
+        The overrides of `/debug` stay; raises ConfigError if they do not fit it.
+        """
         if not self.control.active_runs():
             await self._close_retired()
+        from_files = loaded
+        if self.overrides:
+            from homarus.config.overrides import override_config
+
+            loaded = override_config(self.paths, loaded, self.overrides)
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
         await self._audit_reload(loaded)
-        self.loaded = loaded
+        self.loaded, self._from_files = loaded, from_files
         set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
         await self.memory.reload()

@@ -704,6 +704,10 @@ class CommandsConfig(ConfigSection):
     """Chat commands: which are enabled, and the ids of the people who may use them."""
 
     restart: bool = False
+    bash: bool = False
+    bash_foreground_ms: Annotated[int, Field(ge=0, le=30_000)] = 2_000
+    config: bool = False
+    debug: bool = False
     native: bool | Literal["auto"] = "auto"
     text: bool = True
     use_access_groups: bool = True
