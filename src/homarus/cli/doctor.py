@@ -83,12 +83,13 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         checked = check_models(paths, examined.config, examined.env, probe=probe)
         findings += [DoctorFinding(*finding) for finding in checked]
         findings += _restrictions(examined.config)
+        findings += _commands(examined.config)
         findings += _channels(examined.config)
         findings += _tls(paths, examined.config)
         unused = find_unused(examined.config, examined.raw, paths)
         findings += [DoctorFinding("not built", "note", text) for text in unused]
     findings += [*_state(paths, fix=fix), *_memory(paths), _disk(paths), _git(), *_proxies(paths)]
-    findings += _pending_devices(paths)
+    findings += [*_pending_devices(paths), *_audit(paths)]
     if as_json:
         rows = [_row(finding) for finding in findings]
         healthy = all(finding.state != "bad" for finding in findings)
@@ -221,6 +222,23 @@ def _pending_devices(paths: Paths) -> Iterator[DoctorFinding]:
             yield DoctorFinding("device", "note", describe_pending(entry))
 
 
+def _audit(paths: Paths) -> Iterator[DoctorFinding]:
+    """Check that no row of the audit log was changed."""
+    if not paths.database.exists():
+        return
+    from homarus.cli.audit import check_log
+
+    try:
+        found = check_log(paths)
+    except HomarusError as exc:
+        yield DoctorFinding("audit", "note", exc.message, exc.fix)
+        return
+    if found.problem:
+        yield DoctorFinding("audit", "bad", found.problem, "homarus audit verify")
+    else:
+        yield DoctorFinding("audit", "ok", f"{found.anchor.seq} rows, none was changed")
+
+
 def _agents(paths: Paths, config: Config) -> Iterator[DoctorFinding]:
     for agent in agent_ids(config):
         settings = resolve_agent_settings(config, paths, agent)
@@ -264,7 +282,7 @@ def _file_scope(agent: str, *, is_open: bool) -> DoctorFinding:
 
 def _restrictions(config: Config) -> Iterator[DoctorFinding]:
     """Return the settings that keep the gateway from starting, or agents from running."""
-    from homarus.tools.catalog import builtin_tools
+    from homarus.tools.catalog import builtin_tools, describe_list_problems
 
     for refusal in start_refusals(config):
         yield DoctorFinding("gateway", "bad", refusal.message, refusal.fix)
@@ -277,6 +295,17 @@ def _restrictions(config: Config) -> Iterator[DoctorFinding]:
             yield DoctorFinding(f"agent {agent}", "bad", text, "set sandbox.mode to off")
         for error in tool_list_refusals(config, agent, groups):
             yield DoctorFinding(f"agent {agent}", "bad", error.message, error.fix)
+    for text in describe_list_problems(config):
+        yield DoctorFinding("tools", "note", text, "homarus policy explain TOOL shows what holds")
+
+
+def _commands(config: Config) -> Iterator[DoctorFinding]:
+    """Return a warning when the commands of agents have all rights on this machine."""
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if is_root and config.tools.exec.security != "deny":
+        text = "the exec tool runs commands as root"
+        fix = "run the gateway as a user of its own, or set tools.exec.security to deny"
+        yield DoctorFinding("exec", "note" if config.channels else "info", text, fix)
 
 
 def _channels(config: Config) -> Iterator[DoctorFinding]:

@@ -100,3 +100,9 @@ def test_doctor_and_status_show_credentials_of_openclaw(
     assert status["key"]["source"] == f"the auth profile openai:manual of OpenClaw ({database})"
     database.write_bytes(b"no database" * 200)
     assert "those of OpenClaw cannot be read" in run(home, config).output
+
+
+def test_doctor_names_tool_names_that_mean_nothing(home: Path) -> None:
+    done = run(home, {**WORKING, "tools": {"deny": ["shel"]}})
+    assert "tools.deny: 'shel' is no tool and no group; did you mean shell" in done.output
+    assert done.exit_code == 0
