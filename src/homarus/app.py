@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from homarus.agent.agent_registry import AgentRegistry
+from homarus.agent.approval_ports import ApprovalPorts
 from homarus.agent.boot import run_boot_prompts
 from homarus.agent.commands.catalog import has_control_command
 from homarus.agent.commands.context import CommandServices
@@ -37,6 +38,7 @@ from homarus.core.atomic_file import remove_leftovers
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError
+from homarus.core.event import Event, RunEnded
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json
 from homarus.core.session_keys import agent_id_of
@@ -48,11 +50,13 @@ from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
+from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
-from homarus.tools.tool import AskApproval
+from homarus.tools.catalog import log_list_problems
 
 if TYPE_CHECKING:
+    from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
     from homarus.channels.pairing import PairingStore
     from homarus.gateway.chat_changes import ChatConfigEdits
@@ -72,7 +76,6 @@ class App:
         models: ModelRouter,
         store: Store,
         clock: Clock,
-        ask: AskApproval,
         group: asyncio.TaskGroup,
         channels: Sequence[Channel] = (),
     ) -> None:
@@ -85,6 +88,9 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
+        self.audit = AuditLog(store)
+        self.approval_ports = ApprovalPorts()
+        self._approvals: ApprovalService | None = None
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
         self._processes: ProcessTable | None = None  # made by the first command
@@ -112,7 +118,7 @@ class App:
             state=paths.state,
         )
         self.control = SessionControl(self._session_services())
-        self._runs = RunRegistry(self._run_services(ask))
+        self._runs = RunRegistry(self._run_services())
         self.preview = PreviewServices(
             get_config=self._config,
             get_models=self._models,
@@ -160,8 +166,38 @@ class App:
         move = run_move(self.paths, self.loaded, (channel, account), (old, new), self.clock)
         self._group.create_task(move, name="group moved")
 
+    def approvals(self) -> "ApprovalService":
+        """Return the approvals of the program; they are imported by the first use."""
+        if self._approvals is None:
+            from homarus.agent.approval_service import ApprovalService, ApprovalServices
+
+            self._approvals = ApprovalService(
+                ApprovalServices(
+                    journal=self.store.journal,
+                    bus=self.bus,
+                    clock=self.clock,
+                    spawn=self._spawn,
+                    ports=self.approval_ports,
+                    build_notice=self.control.build_notice,
+                    on_enqueued=self._supervisor.wake_workers,
+                    resume_run=self.control.resume_suspended,
+                    get_expiry_s=lambda: self._config().approvals.expiry_seconds,
+                    audit=self.audit,
+                )
+            )
+        return self._approvals
+
+    def _on_runs_cancelled(self, key: str, runs: Sequence[str]) -> None:
+        """Publish the end of suspended runs that were stopped."""
+        for run in runs:
+            ended = RunEnded(aborted=True)
+            self.bus.publish(Event(run, key, 0, self.clock.now_ms(), ended))
+        if self._approvals:
+            self._approvals.on_cancelled(runs)
+
     def _command_services(self) -> CommandServices:
         return CommandServices(
+            get_approvals=self.approvals,
             get_config=self._config,
             get_models=self._models,
             get_agent=self.agent,
@@ -221,9 +257,14 @@ class App:
             build_reply=self._supervisor.build_reply,
             on_enqueued=self._supervisor.wake_workers,
             interpret=lambda key, row: self.commands.interpret(key, row),
+            is_suspended=lambda outcome: outcome.status == "suspended",
+            on_suspended=lambda outcome: self.approvals().on_suspended(
+                outcome.session_key, outcome.run_id, outcome.approvals
+            ),
+            on_suspended_stopped=self._on_runs_cancelled,
         )
 
-    def _run_services(self, ask: AskApproval) -> RunServices:
+    def _run_services(self) -> RunServices:
         now_ms = self.clock.now_ms
         return RunServices(
             sessions=self.sessions,
@@ -239,7 +280,7 @@ class App:
             get_agent=self.agent,
             get_tools=self.tools,
             connect=lambda wish: self.models.connect(wish),
-            get_approver=lambda _inbound: ask,
+            get_approvals=self.approvals,
             pop_steering=self.control.take_steering,
             format_message=self._format_message,
             make_builder=self._make_builder,
@@ -252,8 +293,11 @@ class App:
             messenger=self.messenger,
             start_task=self._start_task,
             read_exec_rules=self._read_exec_rules,
-            is_fresh=lambda session, inbound: is_fresh(
-                self._config().session, session.record, inbound.address.channel, now_ms()
+            is_fresh=lambda session, inbound: (
+                self.control.has_suspended(session.key)
+                or is_fresh(
+                    self._config().session, session.record, inbound.address.channel, now_ms()
+                )
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
         )
@@ -265,10 +309,15 @@ class App:
 
     def _start_task(self, work: Coroutine[None, None, None]) -> None:
         """Start work of hooks, unless the program is ending."""
+        self._spawn(work, "hooks")
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None] | None:
+        """Start a task; None when the program is ending."""
         try:
-            self._group.create_task(work, name="hooks")
+            return self._group.create_task(work, name=name)
         except RuntimeError:
             work.close()
+            return None
 
     def gateway_services(self) -> "GatewayServices":
         """Return the ports of this program that a gateway works with."""
@@ -299,6 +348,8 @@ class App:
             wake_workers=self._supervisor.wake_workers,
             set_restart=self.set_restart,
             set_config_watcher=self._set_config_watcher,
+            get_approvals=self.approvals,
+            approval_ports=self.approval_ports,
         )
 
     def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:
@@ -343,6 +394,8 @@ class App:
 
     async def recover(self) -> list[tuple[InboxRecord, asyncio.Future[RunOutcome]]]:
         """Resume what an earlier process left unsettled; then start the channels."""
+        if await self.store.journal.approvals("pending", limit=1):
+            await self.approvals().start()
         resumed = await self.control.recover()
         self._channel_task = self._group.create_task(self.channels.run(), name="channels")
         return resumed
@@ -355,6 +408,8 @@ class App:
     def stop(self) -> None:
         """Start nothing more: what is accepted from now on waits for the next start."""
         self.control.close()
+        if self._approvals:
+            self._approvals.close()
         if self._channel_task:
             self._channel_task.cancel()
         if self._processes:
@@ -400,6 +455,7 @@ class App:
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         configure_logging(loaded.config, self.paths.logs)
+        log_list_problems(loaded.config)
         await self.channels.reconcile()
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from homarus.agent.agent import Agent
 from homarus.agent.context.image_scaling import fit_result
@@ -20,7 +21,10 @@ from homarus.policy.tool_call import CallerFacts, TaintSource, ToolCallFacts, To
 from homarus.sessions.transcript import interrupted_result
 from homarus.tools.execute import execute_tool_call as call_tool
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import AskApproval, Messenger, Tool, ToolContext
+from homarus.tools.tool import Messenger, Tool, ToolContext
+
+if TYPE_CHECKING:  # imported by the first tool call
+    from homarus.agent.run_approvals import RunApprovals
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class ToolRunner:
     again. `get_chat` returns the settings of the chat: other senders who steer the run narrow them.
     `resolve_caller` adds the settings for commands to who makes a call; `get_taint` returns the
     untrusted content that the run has read.
+    `get_approvals` returns what asks a person about calls.
     """
 
     agent: Agent
@@ -41,7 +46,7 @@ class ToolRunner:
     repeats: LoopDetector
     interrupted_calls: frozenset[str]
     get_chat: Callable[[], ChatContext]
-    ask: AskApproval
+    get_approvals: "Callable[[], RunApprovals]"
     messenger: Messenger | None
     hooks: Hooks
     emit: Callable[[EventData], None]
@@ -73,10 +78,13 @@ class ToolRunner:
         return self.resolve_caller(self.get_chat().caller)
 
     async def _execute(self, call: ToolCall) -> ToolResult:
+        approvals = self.get_approvals()
+
         async def begin(tool: Tool) -> None:
             fault_point("tool.asked")
-            if not tool.idempotent:
-                await self.journal.mark_call_started(call.id)
+            approval = approvals.pop_allowed(call.id)
+            if approval or not tool.idempotent:
+                await self.journal.mark_call_started(call.id, approval)
 
         async def decide(facts: ToolCallFacts) -> ToolDecision:
             chat = self.get_chat()  # senders may have joined since the call was prepared
@@ -89,8 +97,7 @@ class ToolRunner:
             self.where.session_key,
             self.agent.id,
             self.agent.workspace,
-            self.ask,
-            lambda text: self.emit(ToolProgressed(call, text)),
+            progress=lambda text: self.emit(ToolProgressed(call, text)),
             here=self.inbound.address,
             message_id=self.inbound.id,
             run_id=self.where.run_id,
@@ -101,5 +108,6 @@ class ToolRunner:
             scope=self.agent.file_scope,
             session_name=self.session_name,
             get_caller=self._get_caller,
+            run_approvals=approvals,
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

@@ -28,7 +28,8 @@ from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
 from homarus.tools.registry import ToolRegistry
 
-if TYPE_CHECKING:  # imported by the first command
+if TYPE_CHECKING:  # imported by the first command or approval
+    from homarus.agent.approval_service import ApprovalService
     from homarus.tools.exec.process_table import ProcessTable
 
 
@@ -112,6 +113,7 @@ class CommandServices:
     get_pairings: Callable[[], PairingLists]
     get_tools: Callable[[str], ToolRegistry]
     get_processes: "Callable[[], ProcessTable]"
+    get_approvals: "Callable[[], ApprovalService]"
 
 
 @dataclass(frozen=True, slots=True)
