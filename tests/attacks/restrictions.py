@@ -48,10 +48,10 @@ def _is_allowed(case: Case, config: Config) -> bool:
         return True
     if tried == "command":
         approvals = [case.get("approvals", {})]
-        settings = resolve_exec_settings(config, approvals, "main", {}, is_owner=True)
+        found = resolve_exec_settings(config, approvals, "main", {}, is_owner=True)
         unlisted = ExecEvaluation(is_parsed=True, matches=("",))
         command = ToolCallFacts(ToolDeclaration("exec"), exec=unlisted)
-        caller = CallerFacts("main", key, exec=settings)
+        caller = CallerFacts("main", key, exec=found)
         return decide_tool_call(command, caller).action != "deny"
     settings = resolve_agent_settings(config, Paths.find({"HOME": "/nowhere"}), "main")
     agent = make_agent(settings, config.tools)
