@@ -373,11 +373,15 @@ async def check_decision(ctx: ToolContext, prepared: PreparedCall, decision: Too
         raise ToolDeniedError(decision.reason)
     if decision.action == "ask":
         question = prepared.question
-        question = replace(question, reason=question.reason or decision.reason)
+        question = replace(
+            question,
+            reason=question.reason or decision.reason,
+            is_allowed_by_fallback=decision.is_allowed_by_fallback,
+        )
         answer = await ctx.approvals.request(ctx.call_id, question)
         if not answer.is_allowed:
             name = prepared.facts.tool.name
-            why = f"{name} needs a person's approval and did not get it: {decision.reason}"
+            why = f"{name} denied: it needs approval and did not get it: {decision.reason}"
             raise ToolDeniedError(answer.why or why)
 
 
