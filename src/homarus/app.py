@@ -15,7 +15,8 @@ from homarus.agent.approval_ports import ApprovalPorts
 from homarus.agent.boot import run_boot_prompts
 from homarus.agent.commands.catalog import has_control_command
 from homarus.agent.commands.context import CommandServices
-from homarus.agent.commands.dispatcher import CommandDispatcher, native_commands
+from homarus.agent.commands.dispatcher import CommandDispatcher
+from homarus.agent.commands.listing import native_commands
 from homarus.agent.memory_registry import MemoryRegistry
 from homarus.agent.prompt.preview import PreviewServices, preview_prompt
 from homarus.agent.prompt.user_message import format_user_message

@@ -47,9 +47,11 @@ def _is_allowed(case: Case, config: Config) -> bool:
     if tried == "run":
         return True
     if tried == "command":
-        rules = resolve_exec_settings(config, [case.get("approvals", {})], "main", {})
-        command = ToolCallFacts(ToolDeclaration("exec"), exec=ExecEvaluation(is_parsed=False))
-        caller = CallerFacts("main", key, exec=rules)
+        approvals = [case.get("approvals", {})]
+        found = resolve_exec_settings(config, approvals, "main", {}, is_owner=True)
+        unlisted = ExecEvaluation(is_parsed=True, matches=("",))
+        command = ToolCallFacts(ToolDeclaration("exec"), exec=unlisted)
+        caller = CallerFacts("main", key, exec=found)
         return decide_tool_call(command, caller).action != "deny"
     settings = resolve_agent_settings(config, Paths.find({"HOME": "/nowhere"}), "main")
     agent = make_agent(settings, config.tools)

@@ -1,10 +1,9 @@
 """Settings that restrict: each is obeyed, or what it restricts is refused with the reason.
 
 A setting of the schema that this version cannot obey yet refuses the start of the gateway
-(`check_start_allowed`) or a run (`check_run_allowed`); those about commands are resolved in
-exec_settings.py. Every other setting of OpenClaw without an effect is in
-config/ignored_settings.py. A channel without an adapter receives nothing, so its settings refuse
-nothing. Pure.
+(`check_start_allowed`) or a run (`check_run_allowed`). Every other setting of OpenClaw without an
+effect is in config/ignored_settings.py. A channel without an adapter receives nothing, so its
+settings refuse nothing. Pure.
 """
 
 from collections.abc import Collection, Iterator
