@@ -214,7 +214,7 @@ async def _run(
             raise ToolDeniedError(
                 f"exec denied: {plan.folder.path} is not the folder that was approved"
             )
-    if context.get_processes is None:
+    if context.get_processes is None or not context.has_tool("process"):
         result = await run_plan(plan, show=ctx.progress)
         return format_result(result, plan.folder.path)
     table: ProcessTable = context.get_processes()
