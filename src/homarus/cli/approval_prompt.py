@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Final, Protocol
 
 from homarus.cli.terminal import TerminalView
+from homarus.policy.approvals import ApprovalDecision
 from homarus.tools.tool import ApprovalRequest
 
 ANSWER_DELAY_S: Final = 1.0
@@ -42,20 +43,27 @@ class ApprovalPrompt:
 
     async def ask(self, question: ApprovalRequest) -> bool:
         """Show the question and return whether the person allows it; "always" is saved first."""
+        offers_always = question.allow_always is not None
+        decision = await self.decide(question.title, question.detail, offers_always=offers_always)
+        if decision == "allow-always" and question.allow_always:
+            self._save(question.allow_always)
+        return decision != "deny"
+
+    async def decide(self, title: str, detail: str, *, offers_always: bool) -> ApprovalDecision:
+        """Show a question and return the decision. A cancelled question is removed."""
         import termios
 
         async with self._lines.exclusive():
             with suppress(termios.error), _raw_terminal() as descriptor:
-                self._view.open_question(question.title, question.detail)
+                self._view.open_question(title, detail)
                 try:
-                    keys = _AnswerKeys(offers_always=question.allow_always is not None)
+                    keys = _AnswerKeys(offers_always=offers_always)
                     is_allowed = await self._wait(descriptor, keys)
-                    if is_allowed and keys.is_always and question.allow_always:
-                        self._save(question.allow_always)
-                    return is_allowed
+                    allowed: ApprovalDecision = "allow-always" if keys.is_always else "allow-once"
+                    return allowed if is_allowed else "deny"
                 finally:
                     self._view.close_question()
-        return False  # the terminal is gone
+        return "deny"  # the terminal is gone
 
     def cancel(self) -> None:
         """Deny the open question, if there is one."""

@@ -76,6 +76,7 @@ async def _read_chat(options: ChatOptions) -> None:
         agent=options.agent_id,
         local=options.local,
         request_approval=approvals.ask if lines.interactive else deny_approval,
+        prompt=approvals if lines.interactive else None,
         show=view.show,
         warn=view.notice,
     )
@@ -115,6 +116,7 @@ async def _edit_chat(options: ChatOptions) -> None:
         agent=options.agent_id,
         local=options.local,
         request_approval=approvals.ask,
+        prompt=approvals,
         show=view.show,
         warn=view.notice,
     )

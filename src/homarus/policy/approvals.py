@@ -9,6 +9,8 @@ from homarus.core.message import Json
 
 ApprovalDecision: TypeAlias = Literal["allow-once", "allow-always", "deny"]
 DECISIONS: tuple[ApprovalDecision, ...] = ("allow-once", "allow-always", "deny")
+# A client of the gateway declares it when a person answers approvals there.
+APPROVER_CAPABILITY = "exec-approvals"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What the built-in chat commands are given beyond `plugins/commands.py`."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from homarus.agent.agent import Agent
 from homarus.agent.context.compaction import CompactionResult
@@ -23,6 +24,9 @@ from homarus.sessions.session import Session
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
 
+if TYPE_CHECKING:  # imported by the first approval
+    from homarus.agent.approval_prompts import ChatPrompts
+
 
 @dataclass(frozen=True, slots=True)
 class CommandServices:
@@ -41,6 +45,7 @@ class CommandServices:
     preview: Callable[[str], Awaitable[PromptPreview]]
     build_reply: Callable[[Inbound, str, str], Sequence[OutboxRecord]]
     on_enqueued: Callable[[], None]
+    get_approval_prompts: "Callable[[], ChatPrompts]"
 
 
 @dataclass(frozen=True, slots=True)

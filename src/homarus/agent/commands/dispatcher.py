@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
+from homarus.agent.commands import approvals as approval_commands
 from homarus.agent.commands import models as model_commands
 from homarus.agent.commands import sessions as session_commands
 from homarus.agent.commands import settings as setting_commands
@@ -87,6 +88,8 @@ class CommandDispatcher:
     def interpret(self, key: str, record: InboxRecord) -> InterpretedMessage[RunOutcome]:
         """Parse a message: a command, text with directives, or plain text."""
         inbound = record.inbound
+        if inbound and inbound.metadata.approval:
+            return self._interpret_answer(key, record, inbound)
         if inbound is None or not inbound.authority or self._is_text_only(inbound):
             return InterpretedMessage(record)
         parsed = self._parse(inbound.text)
@@ -105,6 +108,15 @@ class CommandDispatcher:
             given = ((parsed.command.name, parsed.args),)
             return self._as_command(key, record, inbound, partial(self._run_commands, given))
         return self._interpret_text(key, record, inbound, parsed)
+
+    def _interpret_answer(
+        self, key: str, record: InboxRecord, inbound: Inbound
+    ) -> InterpretedMessage[RunOutcome]:
+        """Return the press of a button that answers an approval, which is never text for a run."""
+        if inbound.authority not in {"owner", "authorised"}:
+            return InterpretedMessage(record, execute=partial(self._ignore, record))
+        given = (("approve", inbound.metadata.approval),)
+        return self._as_command(key, record, inbound, partial(self._run_commands, given))
 
     def _is_text_only(self, inbound: Inbound) -> bool:
         """Return whether commands are off: `commands.text`, in a chat that lists no commands.
@@ -376,7 +388,7 @@ def _line(name: str) -> str:
 
 
 HANDLERS: Final[Mapping[str, ChatCommand]] = find_commands(
-    sys.modules[__name__], session_commands, model_commands, setting_commands
+    sys.modules[__name__], session_commands, model_commands, setting_commands, approval_commands
 )
 
 
