@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from homarus.agent.agent_registry import AgentRegistry
+from homarus.agent.approval_ports import ApprovalPorts
 from homarus.agent.boot import run_boot_prompts
 from homarus.agent.commands.catalog import has_control_command
 from homarus.agent.commands.context import CommandServices
@@ -36,8 +37,9 @@ from homarus.core.atomic_file import remove_leftovers
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError
+from homarus.core.event import Event, RunEnded
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound
+from homarus.core.message import Address, Inbound
 from homarus.core.session_keys import agent_id_of
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
@@ -52,8 +54,12 @@ from homarus.store.journal import InboxRecord
 from homarus.tools.tool import AskApproval
 
 if TYPE_CHECKING:
+    from homarus.agent.approval_prompts import ChatPrompts
+    from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
+    from homarus.config.schema import ApprovalTargetConfig
     from homarus.gateway.services import GatewayServices
+    from homarus.store.approvals import ApprovalRecord
 
 
 class App:
@@ -78,6 +84,9 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
+        self.approval_ports = ApprovalPorts()
+        self._approvals: ApprovalService | None = None
+        self._prompts: ChatPrompts | None = None
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
         self._restart: Callable[[], None] | None = None  # set by the gateway process
@@ -115,6 +124,8 @@ class App:
             hooks=self.hooks,
         )
         self.commands = CommandDispatcher(self._command_services())
+        self.approval_ports.prompts.append(lambda record: self.approval_prompts().build(record))
+        self.approval_ports.on_resolved.append(self._show_approval_outcome)
         self._maintenance = SessionMaintenance(
             MaintenanceServices(
                 get_config=self._config,
@@ -151,8 +162,76 @@ class App:
         move = run_move(self.paths, self.loaded, (channel, account), (old, new), self.clock)
         self._group.create_task(move, name="group moved")
 
+    def approvals(self) -> "ApprovalService":
+        """Return the approvals of the program; they are imported by the first use."""
+        if self._approvals is None:
+            from homarus.agent.approval_service import ApprovalService, ApprovalServices
+
+            self._approvals = ApprovalService(
+                ApprovalServices(
+                    journal=self.store.journal,
+                    bus=self.bus,
+                    clock=self.clock,
+                    spawn=self._spawn,
+                    ports=self.approval_ports,
+                    build_notice=self.control.build_notice,
+                    on_enqueued=self._supervisor.wake_workers,
+                    resume_run=self.control.resume_suspended,
+                    get_expiry_s=lambda: self._config().approvals.expiry_seconds,
+                )
+            )
+        return self._approvals
+
+    def approval_prompts(self) -> "ChatPrompts":
+        """Return what asks for approvals in chats; it is imported by the first use."""
+        if self._prompts is None:
+            from homarus.agent.approval_prompts import ChatPrompts, PromptServices
+
+            self._prompts = ChatPrompts(
+                PromptServices(
+                    get_config=self._config,
+                    get_accounts=self.messenger.accounts,
+                    resolve_target=self._resolve_approval_target,
+                    can_edit=self._supervisor.can_edit,
+                    build_reply=self._supervisor.build_reply,
+                    journal=self.store.journal,
+                    clock=self.clock,
+                    on_enqueued=self._supervisor.wake_workers,
+                )
+            )
+        return self._prompts
+
+    def _resolve_approval_target(self, target: "ApprovalTargetConfig") -> Address | None:
+        """Return the chat of a configured target; None when its account does not run."""
+        account, thread = target.account_id or "", target.thread_id
+        try:
+            return self.messenger.resolve_address(
+                target.to,
+                channel=target.channel,
+                account=account,
+                thread="" if thread is None else str(thread),
+            )
+        except HomarusError:
+            return None
+
+    def _show_approval_outcome(self, record: "ApprovalRecord") -> None:
+        """Show in the chats that were asked what became of an approval."""
+        prompts = self.approval_prompts()
+        answered_in = prompts.find_answering_chat(record.id)
+        self._start_task(prompts.show_outcome(record, answered_in))
+
+    def _on_runs_cancelled(self, key: str, runs: Sequence[str]) -> None:
+        """Publish the end of suspended runs that were stopped."""
+        for run in runs:
+            ended = RunEnded(aborted=True)
+            self.bus.publish(Event(run, key, 0, self.clock.now_ms(), ended))
+        if self._approvals:
+            self._approvals.on_cancelled(runs)
+
     def _command_services(self) -> CommandServices:
         return CommandServices(
+            get_approvals=self.approvals,
+            get_approval_prompts=self.approval_prompts,
             get_config=self._config,
             get_models=self._models,
             get_agent=self.agent,
@@ -194,6 +273,11 @@ class App:
             build_reply=self._supervisor.build_reply,
             on_enqueued=self._supervisor.wake_workers,
             interpret=lambda key, row: self.commands.interpret(key, row),
+            is_suspended=lambda outcome: outcome.status == "suspended",
+            on_suspended=lambda outcome: self.approvals().on_suspended(
+                outcome.session_key, outcome.run_id, outcome.approvals
+            ),
+            on_suspended_stopped=self._on_runs_cancelled,
         )
 
     def _run_services(self, ask: AskApproval) -> RunServices:
@@ -213,6 +297,7 @@ class App:
             get_tools=self.tools,
             connect=lambda wish: self.models.connect(wish),
             get_approver=lambda _inbound: ask,
+            get_approvals=self.approvals,
             pop_steering=self.control.take_steering,
             format_message=self._format_message,
             make_builder=self._make_builder,
@@ -224,18 +309,26 @@ class App:
             start_live_reply=self._channel_runtime.live.start,
             messenger=self.messenger,
             start_task=self._start_task,
-            is_fresh=lambda session, inbound: is_fresh(
-                self._config().session, session.record, inbound.address.channel, now_ms()
+            is_fresh=lambda session, inbound: (
+                self.control.has_suspended(session.key)
+                or is_fresh(
+                    self._config().session, session.record, inbound.address.channel, now_ms()
+                )
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
         )
 
     def _start_task(self, work: Coroutine[None, None, None]) -> None:
         """Start work of hooks, unless the program is ending."""
+        self._spawn(work, "hooks")
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None] | None:
+        """Start a task; None when the program is ending."""
         try:
-            self._group.create_task(work, name="hooks")
+            return self._group.create_task(work, name=name)
         except RuntimeError:
             work.close()
+            return None
 
     def gateway_services(self) -> "GatewayServices":
         """Return the ports of this program that a gateway works with."""
@@ -265,6 +358,8 @@ class App:
             reload=self.reload,
             wake_workers=self._supervisor.wake_workers,
             set_restart=self.set_restart,
+            get_approvals=self.approvals,
+            approval_ports=self.approval_ports,
         )
 
     def set_restart(self, restart: Callable[[], None]) -> None:
@@ -282,6 +377,8 @@ class App:
 
     async def recover(self) -> list[tuple[InboxRecord, asyncio.Future[RunOutcome]]]:
         """Resume what an earlier process left unsettled; then start the channels."""
+        if await self.store.journal.approvals("pending", limit=1):
+            await self.approvals().start()
         resumed = await self.control.recover()
         self._channel_task = self._group.create_task(self.channels.run(), name="channels")
         return resumed
@@ -294,6 +391,8 @@ class App:
     def stop(self) -> None:
         """Start nothing more: what is accepted from now on waits for the next start."""
         self.control.close()
+        if self._approvals:
+            self._approvals.close()
         if self._channel_task:
             self._channel_task.cancel()
         self.memory.stop_watching()

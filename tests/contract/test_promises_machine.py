@@ -49,6 +49,7 @@ from homarus.testing.fakes import assistant_message
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ApprovalRequest, Tool, ToolContext, tool
+from tests.approval_harness import make_approval_service
 
 NONCE = re.compile(r"#\d+#")
 SETTLED = {"answered", "silent", "reported"}
@@ -117,6 +118,7 @@ class Life:
         sessions, lanes, hooks = SessionRepository(store, clock), Lanes(), Hooks()
         registry = ToolRegistry([self._slow(), self._ask()])
         agent = Agent("main", "Ada", world.folder, model="p/m")
+        service = make_approval_service(store.journal, clock)
         services = RunServices(
             find_traits=find_traits,
             sessions=sessions,
@@ -131,6 +133,7 @@ class Life:
             get_tools=lambda _agent: registry,
             connect=self._connect,
             get_approver=lambda _inbound: self._approve,
+            get_approvals=lambda: service,
             pop_steering=lambda key: self.control.take_steering(key),
             format_message=lambda _key, inbound: inbound.text,
             make_builder=lambda session, inbound, thinking, _new: make_reply_builder(

@@ -26,12 +26,14 @@ from homarus.providers.base import Provider
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelSelection
 from homarus.sessions.session import Session, SessionRepository
+from homarus.store.audit import AuditEntry
 from homarus.store.base import Store
 from homarus.store.journal import BuildReply, InboxRecord
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import AskApproval, Messenger
 
-if TYPE_CHECKING:  # imported by the first run that answers a chat
+if TYPE_CHECKING:  # imported by the first approval, and by the first run that answers a chat
+    from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
 
 ConnectModel: TypeAlias = Callable[[ModelSelection], Awaitable[tuple[Provider, ModelInfo]]]
@@ -79,6 +81,7 @@ class RunServices:
     get_tools: Callable[[str], ToolRegistry]
     connect: ConnectModel
     get_approver: Callable[[Inbound], AskApproval]
+    get_approvals: "Callable[[], ApprovalService]"
     pop_steering: PopSteering
     format_message: FormatUserMessage
     make_builder: MakeReplyBuilder
@@ -93,5 +96,6 @@ class RunServices:
     is_fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True
     is_shutting_down: Callable[[], bool] = lambda: False
     grace_s: float = GRACE_S
+    audit: Callable[[AuditEntry], None] = lambda _entry: None
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

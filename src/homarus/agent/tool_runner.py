@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from homarus.agent.agent import Agent
 from homarus.agent.context.image_scaling import fit_result
@@ -22,6 +23,9 @@ from homarus.tools.execute import execute_tool_call as call_tool
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import AskApproval, Messenger, Tool, ToolContext
 
+if TYPE_CHECKING:  # imported by the first tool call
+    from homarus.agent.run_approvals import RunApprovals
+
 
 @dataclass(frozen=True, slots=True)
 class ToolRunner:
@@ -29,6 +33,7 @@ class ToolRunner:
 
     `interrupted_calls` were started by an earlier attempt and have no result: they are not run
     again. `get_chat` returns the settings of the chat: other senders who steer the run narrow them.
+    `get_approvals` returns what asks a person about calls.
     """
 
     agent: Agent
@@ -40,6 +45,7 @@ class ToolRunner:
     interrupted_calls: frozenset[str]
     get_chat: Callable[[], ChatContext]
     ask: AskApproval
+    get_approvals: "Callable[[], RunApprovals]"
     messenger: Messenger | None
     hooks: Hooks
     emit: Callable[[EventData], None]
@@ -65,10 +71,13 @@ class ToolRunner:
         return replace(result, content=(*result.content, Text(warning))) if warning else result
 
     async def _execute(self, call: ToolCall) -> ToolResult:
+        approvals = self.get_approvals()
+
         async def begin(tool: Tool) -> None:
             fault_point("tool.asked")
-            if not tool.idempotent:
-                await self.journal.mark_call_started(call.id)
+            approval = approvals.pop_allowed(call.id)
+            if approval or not tool.idempotent:
+                await self.journal.mark_call_started(call.id, approval)
 
         async def decide(facts: ToolCallFacts) -> ToolDecision:
             return decide_tool_call(facts.tool.name, *self.agent.rules, *self.get_chat().rules)
@@ -87,5 +96,6 @@ class ToolRunner:
             run_access=self.get_chat().file_access(self.agent.rules),
             docs=self.agent.docs,
             session_name=self.session_name,
+            run_approvals=approvals,
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

@@ -227,15 +227,12 @@ async def _resolve_in_store(named: str, decision: str) -> None:
 
     paths = find_session_store(Paths.find(os.environ), os.environ)
     chosen = next(each for each in DECISIONS if each == decision)
-    async with (
-        open_store(paths.state, sessions=paths.session_store) as store,
-        asyncio.TaskGroup() as group,
-    ):
+    async with open_store(paths.state, sessions=paths.session_store) as store:
         services = ApprovalServices(
             journal=store.journal,
             bus=Bus(),
             clock=SystemClock(),
-            group=group,
+            spawn=lambda work, _name: work.close(),
             ports=ApprovalPorts(),
             build_notice=lambda _message, _run, _text: (),
             on_enqueued=lambda: None,

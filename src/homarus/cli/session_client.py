@@ -142,6 +142,10 @@ async def open_session_client(
             session = LocalSessionClient(
                 app.control, app.models, app.clock, session_key, lambda: app.loaded.config
             )
+            if prompt:
+                from homarus.cli.terminal_approver import TerminalApprover
+
+                app.approval_ports.register_approver(TerminalApprover(prompt, session_key))
             with app.bus.subscribe(size=100_000) as events:
                 async with task_group() as group:
                     group.create_task(session.show(events, show))

@@ -42,6 +42,8 @@ OWN_KEYS = (
     "models.providers.<key>.apiKeyFrom.path: string",
     "models.providers.<key>.apiKeyFrom.command: [string]",
     "models.providers.<key>.apiKeyFrom.timeoutSeconds: integer gt=0",
+    "approvals.expirySeconds: integer gt=0",
+    "approvals.waitSeconds: integer min=0",
     "auth.clients: map",
     "auth.clients.<key>: object strict",
     "auth.clients.<key>.clientId: string",

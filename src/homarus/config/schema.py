@@ -657,8 +657,10 @@ class ApprovalForwardingConfig(ConfigSection):
 
 
 class ApprovalsConfig(ConfigSection):
-    """How approvals of tool calls are asked for."""
+    """How long an approval can be answered, how long a run waits for it, and who is asked."""
 
+    expiry_seconds: PositiveInt = 86_400
+    wait_seconds: NonNegativeInt = 10
     exec: ApprovalForwardingConfig = ApprovalForwardingConfig.model_construct()
 
 

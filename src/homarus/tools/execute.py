@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -99,7 +100,12 @@ async def _answer(
         if verdict.action == "deny":
             raise ToolDeniedError(verdict.reason)
         if verdict.action == "ask" and not tool.asks:
-            answer = await ctx.approvals.request(call.id, prepared.question)
+            question = replace(
+                prepared.question,
+                reason=prepared.question.reason or verdict.reason,
+                is_allowed_by_fallback=verdict.is_allowed_by_fallback,
+            )
+            answer = await ctx.approvals.request(call.id, question)
             if not answer.is_allowed:
                 why = answer.why or f"{tool.name} needs a person's approval and did not get it"
                 raise ToolDeniedError(why)

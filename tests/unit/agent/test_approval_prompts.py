@@ -50,7 +50,7 @@ def record(
         "digest": "d",
         "request": asked,
         "created_ms": 0,
-        "expires_ms": 86_400_000,
+        "expires_ms": FakeClock().now_ms() + 86_400_000,
         "extra": {"address": address, "isOwner": is_owner},
     }
     return ApprovalRecord(**{**given, **fields})
@@ -149,20 +149,20 @@ def test_prompt_chat_of_an_account_that_does_not_run_is_left_out() -> None:
     assert World().prompts.find_chats(asked) == ()
 
 
-@pytest.mark.parametrize("dialect", ["telegram-html", "markdown"])
-def test_prompt_command_cannot_leave_its_code_block(dialect: Any) -> None:
+def test_prompt_command_cannot_leave_its_code_block() -> None:
     command = "echo '```' '<b>x</b>' **bold** ~~~ [a](b)\n```\nApproval 1: denied"
     text = format_prompt(record(command))
-    fence = "````"
-    assert text.count(f"\n{fence}\n") == 2 and text.index(fence) < text.index("```\n")
-    shown = "".join(parts(text, Capabilities(dialect=dialect), limit=4_000))
-    assert "<b>x</b>" not in shown or dialect == "markdown"
+    assert text.count("\n````\n") == 2
+    (shown,) = parts(text, Capabilities(dialect="telegram"), limit=4_000)
+    block = shown[shown.index("<pre>") : shown.index("</pre>")]
+    assert "&lt;b&gt;x&lt;/b&gt;" in block and "**bold**" in block and "[a](b)" in block
+    assert "Approval 1: denied" in block and shown.count("<pre>") == 1
 
 
 def test_prompt_title_and_reason_have_no_markdown() -> None:
     text = format_prompt(record(request={"title": "[x](y) `a`", "reason": "**rule**\n# x"}))
-    assert "\\[x\\](y)" not in text or "\\[x\\]" in text
-    assert "\\*\\*rule\\*\\*" in text and "\n#" not in text
+    (shown,) = parts(text, Capabilities(dialect="telegram"), limit=4_000)
+    assert "[x](y) `a`" in shown and "**rule** # x" in shown
 
 
 def test_prompt_that_is_too_long_can_only_be_denied() -> None:

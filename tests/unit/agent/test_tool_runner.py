@@ -17,8 +17,10 @@ from homarus.plugins.hooks import hook
 from homarus.plugins.values import HookContext, Refusal
 from homarus.policy.tool_policy import ToolRules
 from homarus.sessions.transcript import interrupted_result
+from homarus.store.approvals import ApprovalRecord
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ToolContext, deny_approval, tool
+from tests.approval_harness import make_run_approvals
 
 CALL = ToolCall("c1", "count", {"step": "one"})
 
@@ -29,7 +31,7 @@ class RecordingJournal(RunJournal):
     def __init__(self) -> None:
         self.started: list[str] = []
 
-    async def mark_call_started(self, call_id: str) -> None:
+    async def mark_call_started(self, call_id: str, approval: ApprovalRecord | None = None) -> None:
         self.started.append(call_id)
 
 
@@ -64,6 +66,7 @@ class RunnerHarness:
             interrupted_calls=changes.get("interrupted_calls", frozenset()),
             get_chat=lambda: ChatContext(rules=tuple(rules)),
             ask=deny_approval,
+            get_approvals=make_run_approvals,
             messenger=None,
             hooks=self.hooks,
             emit=self.events.append,

@@ -26,6 +26,7 @@ from homarus.store.journal import OutboxRecord
 
 if TYPE_CHECKING:  # imported by the first approval
     from homarus.agent.approval_prompts import ChatPrompts
+    from homarus.agent.approval_service import ApprovalService
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class CommandServices:
     build_reply: Callable[[Inbound, str, str], Sequence[OutboxRecord]]
     on_enqueued: Callable[[], None]
     get_approval_prompts: "Callable[[], ChatPrompts]"
+    get_approvals: "Callable[[], ApprovalService]"
 
 
 @dataclass(frozen=True, slots=True)
