@@ -30,6 +30,7 @@ UNREACHABLE: Final = (
 class RunApprovals:
     """Implements the port `Approvals` for one attempt at a run.
 
+    `is_owner`: the owner sent every message of the run, and may approve in their chat.
     `resumed_calls` were made by an earlier attempt and have no result: what was asked about them
     is not asked again. `check_lease` makes the transaction fail that would save an approval for a
     run which another one has taken over.
@@ -43,11 +44,11 @@ class RunApprovals:
         session: str,
         runs: Sequence[str],
         inbound: Inbound,
-        is_owner: bool,
         place: LanePlace,
         resumed_calls: Collection[str],
         check_lease: Callable[[JournalTransaction], None],
         wait_s: float,
+        is_owner: bool = False,
     ) -> None:
         self._service, self._agent, self._session, self._runs = service, agent, session, runs
         self._inbound, self._place, self._wait_s = inbound, place, wait_s
