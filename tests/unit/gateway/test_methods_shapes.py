@@ -120,7 +120,8 @@ def test_every_method_of_the_original_is_built_or_its_absence_is_explained() -> 
              "channels.pairing.list", "channels.pairing.approve",
              "channels.pairing.dismiss", "memory.get", "memory.index", "memory.search",
              "memory.status", "memory.write", "chat.message.get"}  # fmt: skip
-    newest = {"commands.list", "device.pair.remove", "exec.approval.list", "sessions.create", "sessions.describe",
+    newest = {"commands.list", "device.pair.remove", "exec.approval.list", "sessions.create",
+              "sessions.describe",
               "sessions.subscribe",
               "sessions.unsubscribe", "sessions.messages.subscribe",
               "sessions.messages.unsubscribe"}  # fmt: skip
