@@ -26,8 +26,7 @@ from homarus.config.schema import Config
 from homarus.core import errors, event, message
 from homarus.gateway.methods import METHODS, UNIMPLEMENTED
 from homarus.plugins import hooks as plugin_hooks
-from homarus.tools.sources import ToolSourceContext, load_tools
-from homarus.tools.tool import Tool
+from homarus.tools.catalog import builtin_tools
 
 REFERENCE = Path(__file__).parent / "reference"
 MAN = "homarus.1"
@@ -362,25 +361,14 @@ def _default(spec: Mapping[str, Any]) -> str:
 # Tools
 
 
-def all_tools() -> dict[str, Tool]:
-    """Return every tool of the program, by name."""
-    config = Config()
-    context = ToolSourceContext(
-        "main", config, lambda _key: config.tools, has_chats=True, memory=_no_memory
-    )
-    return {tool.name: tool for tool in load_tools(context)}
-
-
-def _no_memory() -> None:
-    raise LookupError("tools are described here, not used")
-
-
 def tools() -> str:
     parts = ["# Tools\n\nWhat a model may call, in the words it is given."]
-    for tool in all_tools().values():
+    for tool in builtin_tools():
         known = f"Group `{tool.group}`"
         if tool.aliases:
             known += f"; also called {', '.join(f'`{alias}`' for alias in tool.aliases)}"
+        if tool.declaration.is_owner_only:
+            known += "; only for the owner"
         required = set(tool.spec.parameters.get("required", []))
         rows = [
             (f"`{name}`", _argument(spec), "yes" if name in required else "no")

@@ -11,6 +11,7 @@ from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.lanes import Lanes
 from homarus.core.message import Address, Inbound
+from homarus.store.audit import AuditLog
 from homarus.store.journal import InboxRecord, Journal, OutboxRecord
 from homarus.testing.clock import FakeClock
 from homarus.testing.memory_store import MemoryStore
@@ -57,6 +58,7 @@ def make_approval_service(
         "on_enqueued": lambda: None,
         "resume_run": resume_run,
         "get_expiry_s": lambda: expiry_s,
+        "audit": AuditLog(),
     }
     return ApprovalService(ApprovalServices(**services | changes))
 

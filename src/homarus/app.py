@@ -5,7 +5,7 @@ here; no module is given the `App` itself.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError
 from homarus.core.event import Event, RunEnded
 from homarus.core.lanes import Lanes
-from homarus.core.message import Address, Inbound
+from homarus.core.message import Address, Inbound, Json
 from homarus.core.session_keys import agent_id_of
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
@@ -49,9 +49,9 @@ from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
+from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
-from homarus.tools.tool import AskApproval
 
 if TYPE_CHECKING:
     from homarus.agent.approval_prompts import ChatPrompts
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from homarus.config.schema import ApprovalTargetConfig
     from homarus.gateway.services import GatewayServices
     from homarus.store.approvals import ApprovalRecord
+    from homarus.tools.exec.process_table import ProcessTable
 
 
 class App:
@@ -73,7 +74,6 @@ class App:
         models: ModelRouter,
         store: Store,
         clock: Clock,
-        ask: AskApproval,
         group: asyncio.TaskGroup,
         channels: Sequence[Channel] = (),
     ) -> None:
@@ -84,11 +84,13 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
+        self.audit = AuditLog(store)
         self.approval_ports = ApprovalPorts()
         self._approvals: ApprovalService | None = None
         self._prompts: ChatPrompts | None = None
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
+        self._processes: ProcessTable | None = None  # made by the first command
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -98,6 +100,7 @@ class App:
             paths,
             reaches=lambda: not self.channels.is_empty,
             memory=self.memory.get,
+            get_processes=self.processes,
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -112,7 +115,7 @@ class App:
             state=paths.state,
         )
         self.control = SessionControl(self._session_services())
-        self._runs = RunRegistry(self._run_services(ask))
+        self._runs = RunRegistry(self._run_services())
         self.preview = PreviewServices(
             get_config=self._config,
             get_models=self._models,
@@ -178,6 +181,7 @@ class App:
                     on_enqueued=self._supervisor.wake_workers,
                     resume_run=self.control.resume_suspended,
                     get_expiry_s=lambda: self._config().approvals.expiry_seconds,
+                    audit=self.audit,
                 )
             )
         return self._approvals
@@ -247,6 +251,17 @@ class App:
             on_enqueued=self._supervisor.wake_workers,
         )
 
+    def processes(self) -> "ProcessTable":
+        """Return the table of running commands."""
+        if self._processes is None:
+            from homarus.tools.exec.process_table import ProcessTable  # not needed without commands
+
+            def notify(key: str, text: str) -> None:
+                self.notices.add(key, text, self.clock.now_ms())
+
+            self._processes = ProcessTable(self._group, self.clock.now_ms, notify)
+        return self._processes
+
     def _config(self) -> Config:
         return self.loaded.config
 
@@ -280,7 +295,7 @@ class App:
             on_suspended_stopped=self._on_runs_cancelled,
         )
 
-    def _run_services(self, ask: AskApproval) -> RunServices:
+    def _run_services(self) -> RunServices:
         now_ms = self.clock.now_ms
         return RunServices(
             sessions=self.sessions,
@@ -296,7 +311,6 @@ class App:
             get_agent=self.agent,
             get_tools=self.tools,
             connect=lambda wish: self.models.connect(wish),
-            get_approver=lambda _inbound: ask,
             get_approvals=self.approvals,
             pop_steering=self.control.take_steering,
             format_message=self._format_message,
@@ -309,6 +323,7 @@ class App:
             start_live_reply=self._channel_runtime.live.start,
             messenger=self.messenger,
             start_task=self._start_task,
+            read_exec_rules=self._read_exec_rules,
             is_fresh=lambda session, inbound: (
                 self.control.has_suspended(session.key)
                 or is_fresh(
@@ -317,6 +332,11 @@ class App:
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
         )
+
+    def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
+        from homarus.tools.exec.exec_rules import read_exec_rules  # with the first command
+
+        return read_exec_rules(self.paths.state)
 
     def _start_task(self, work: Coroutine[None, None, None]) -> None:
         """Start work of hooks, unless the program is ending."""
@@ -395,6 +415,8 @@ class App:
             self._approvals.close()
         if self._channel_task:
             self._channel_task.cancel()
+        if self._processes:
+            self._processes.stop()
         self.memory.stop_watching()
 
     def _make_builder(

@@ -12,8 +12,10 @@ from homarus.config.check import check_config
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
+from homarus.policy.decision import decide_tool_call
 from homarus.policy.restrictions import check_run_allowed, check_start_allowed, exec_refusal
-from homarus.policy.tool_policy import decide_tool_call
+from homarus.policy.tool_call import CallerFacts, ToolCallFacts, ToolDeclaration
+from homarus.tools.catalog import builtin_tools, find_declaration
 from tests.attacks.cases import Case, Judge
 
 _MAIN = "agent:main:main"
@@ -38,7 +40,7 @@ def _is_allowed(case: Case, config: Config) -> bool:
         if tried == "start":
             check_start_allowed(config)
             return True
-        check_run_allowed(config, "main", key)
+        check_run_allowed(config, "main", key, builtin_tools().known_groups)
     except UserError:
         return False
     if tried == "run":
@@ -47,5 +49,7 @@ def _is_allowed(case: Case, config: Config) -> bool:
         return not exec_refusal(config, "main", case.get("approvals", {}))
     settings = resolve_agent_settings(config, Paths.find({"HOME": "/nowhere"}), "main")
     agent = make_agent(settings, config.tools)
-    rules = (*agent.rules, *agent.model_rules(*case.get("model", "mock/m").split("/")))
-    return decide_tool_call(tried, *rules).action == "allow"
+    provider, model = case.get("model", "mock/m").split("/")
+    call = ToolCallFacts(find_declaration(tried) or ToolDeclaration(tried))
+    caller = CallerFacts("main", key, provider=provider, model=model)
+    return decide_tool_call(call, caller, agent.rules).action == "allow"

@@ -2,11 +2,13 @@
 
 from tests.attacks import (
     commands,
+    fetches,
     frames,
     groups,
     keys,
     logs,
     paths,
+    patterns,
     restrictions,
     senders,
     settings,
@@ -30,4 +32,6 @@ WORLDS: dict[str, World] = {
     "group_chats": groups.world,
     "gateway_takeover": takeovers.world,
     "restrictive_settings": restrictions.world,
+    "ssrf": fetches.world,
+    "regex_dos": patterns.world,
 }

@@ -25,6 +25,8 @@ CATEGORIES = (
     "group_chats",
     "gateway_takeover",
     "restrictive_settings",
+    "ssrf",
+    "regex_dos",
 )
 
 

@@ -15,10 +15,11 @@ import pytest
 
 from homarus.core.errors import ToolError
 from homarus.sessions.recovery import MAX_ATTEMPTS
-from homarus.tools.exec.run import run_command
+from homarus.tools.exec.run import run_plan
 from tests.crash.conftest import MakeRig
 from tests.crash.harness import wait_for
 from tests.crash.random_kills import ECHO, side_effect_call
+from tests.unit.tools.exec_builders import open_plan
 
 COMMITS = 12  # more than one turn makes
 
@@ -169,19 +170,14 @@ def test_row_23_failed_fork_is_tool_error(
         raise OSError(number, os.strerror(number))
 
     owner: dict[str, object] = {"Popen": subprocess, "pipe": os, "socketpair": socket}
-    folder = os.open(tmp_path, os.O_RDONLY)
     before = open_files(os.getpid())
 
     async def main() -> None:
-        monkeypatch.setattr(owner[what], what, refuse)
-        with pytest.raises(ToolError, match=os.strerror(number)):
-            await run_command(
-                "true", folder_fd=folder, env={}, timeout_s=5, show=lambda _text: None
-            )
-        monkeypatch.undo()
+        async with open_plan(tmp_path, "true", timeout_s=5) as plan:
+            monkeypatch.setattr(owner[what], what, refuse)
+            with pytest.raises(ToolError, match=os.strerror(number)):
+                await run_plan(plan)
+            monkeypatch.undo()
 
-    try:
-        asyncio.run(main())
-        assert open_files(os.getpid()) == before, "nothing is left open"
-    finally:
-        os.close(folder)
+    asyncio.run(main())
+    assert open_files(os.getpid()) == before, "nothing is left open"

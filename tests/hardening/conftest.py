@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from homarus.config import log_setup
+from homarus.config import redaction
 from tests.crash.conftest import fork_server, launch, make_rig
 from tests.e2e.conftest import gateway, home, model_url, open_chat, start
 
@@ -30,4 +30,4 @@ def _restore_logging() -> Iterator[None]:
     for handler in set(root.handlers) - set(before[0]):
         handler.close()
     root.handlers[:], root.level, root.propagate = before
-    log_setup._own_patterns.clear()
+    redaction.set_patterns(())

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import ToolDeniedError, ToolError
-from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.exec.environment import DEFAULT_PATH, build_environment
 from homarus.tools.tool import ApprovalRequest, ToolContext
+from tests.unit.tools.exec_builders import make_exec_tool, run_prepared
 
-execute = exec_tool()
+execute = make_exec_tool()
 
 # Each makes a program load code, read other settings, or run another program.
 RISKY_NAMES = """
@@ -94,9 +94,8 @@ async def yes(_question: ApprovalRequest) -> bool:
 
 
 async def run(workspace: Path, command: str, **more: Any) -> None:
-    await execute(
-        ToolContext("agent:main:main", "main", workspace, yes), {"command": command} | more
-    )
+    ctx = ToolContext("agent:main:main", "main", workspace, yes)
+    await run_prepared(execute, ctx, {"command": command} | more)
 
 
 async def test_git_status_reads_no_settings_that_the_model_chose(

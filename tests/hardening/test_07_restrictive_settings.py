@@ -14,21 +14,25 @@ from homarus.config.approvals_file import read_approvals
 from homarus.config.check import check_config, unimplemented_keys
 from homarus.config.ignored_settings import WITHOUT_EFFECT, reason_without_effect
 from homarus.config.known_keys import KnownKey, root_key
-from homarus.config.log_setup import configure_logging, redact
+from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
+from homarus.config.redaction import redact
 from homarus.config.schema import Config
 from homarus.core.errors import ConfigError, UserError
 from homarus.core.message import Message, Origin, ToolCall, ToolResult
+from homarus.policy.decision import decide_tool_call
 from homarus.policy.restrictions import (
     check_run_allowed,
     check_start_allowed,
     exec_refusal,
 )
-from homarus.policy.tool_policy import decide_tool_call
+from homarus.policy.tool_call import CallerFacts, ToolCallFacts
 from homarus.process import serve
+from homarus.tools.catalog import builtin_tools
 from tests.unit.gateway.app_harness import Harness, answer, run
 
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-1"
+GROUPS = builtin_tools().known_groups
 TOOLS = ("memory_search", "memory_write", "read", "write", "exec", "message", "grep")
 LOOKS_RESTRICTING = re.compile(
     r"(?i)allow|deny|block|only|require|security|\bask\b|policy|scope|visib|enabled|mode|redact"
@@ -47,8 +51,13 @@ def allowed(tree: dict[str, Any], provider: str = "mock", model: str = "m") -> l
     found = config(tree)
     settings = resolve_agent_settings(found, Paths.find({"HOME": "/nowhere"}), "main")
     agent = make_agent(settings, found.tools)
-    rules = (*agent.rules, *agent.model_rules(provider, model))
-    return [name for name in TOOLS if decide_tool_call(name, *rules).action == "allow"]
+    caller = CallerFacts("main", MAIN, provider=provider, model=model)
+    calls = [ToolCallFacts(builtin_tools().get(name).declaration) for name in TOOLS]
+    return [
+        call.tool.name
+        for call in calls
+        if decide_tool_call(call, caller, agent.rules).action == "allow"
+    ]
 
 
 def result_text(it: Harness) -> str:
@@ -76,7 +85,14 @@ def result_text(it: Harness) -> str:
         ({}, {"byProvider": {"mock": {"deny": ["group:fs", "shell"]}}}, [*TOOLS[:2], "message"]),
         ({"deny": ["group:openclaw"]}, {}, ["read", "write", "exec", "grep"]),
         ({"deny": ["file_read", "file_write", "code_run", "dm_send"]}, {}, [*TOOLS[:2], "grep"]),
-        ({"allow": ["group:plugins"]}, {}, []),
+        ({"deny": ["file_*", "bash", "channel_*"]}, {}, [*TOOLS[:2], "grep"]),
+        ({"allow": ["Shell", " file_read"]}, {}, ["read", "exec"]),
+        ({"allow": ["group:plugins"]}, {}, [*TOOLS]),  # names plugin tools alone: ignored
+        ({"allow": ["group:plugins", "read"]}, {}, ["read"]),
+        ({"allow": ["raed"]}, {}, []),  # a name that means nothing allows nothing
+        ({}, {"policy": {"profile": "minimal"}}, [*TOOLS[:2]]),
+        ({}, {"policy": "messaging"}, [*TOOLS[:2], "message"]),
+        ({}, {"allow": ["read", "exec"], "policy": {"deny": ["exec"]}}, ["read"]),
     ],
 )
 def test_tool_filters_of_config_leave_expected_tools(
@@ -146,10 +162,10 @@ def test_run_that_needs_a_sandbox_is_refused(
 ) -> None:
     found = config({"agents": agents})
     if not refused:
-        check_run_allowed(found, "main", key)
+        check_run_allowed(found, "main", key, GROUPS)
         return
     with pytest.raises(UserError, match=r"must run in a sandbox.*this version has none"):
-        check_run_allowed(found, "main", key)
+        check_run_allowed(found, "main", key, GROUPS)
 
 
 async def test_refused_run_reports_reason_and_calls_no_model(tmp_path: Path) -> None:
@@ -173,7 +189,7 @@ def test_denied_group_that_does_not_exist_refuses_runs(where: str) -> None:
         "subagents": {"tools": {"subagents": {"tools": deny}}},
     }
     with pytest.raises(UserError, match="no such group of tools"):
-        check_run_allowed(config(trees[where]), "main", MAIN)
+        check_run_allowed(config(trees[where]), "main", MAIN, GROUPS)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +231,7 @@ def test_start_is_allowed_without_such_settings() -> None:
         "plugins": {"deny": ["x"]},
     }
     check_start_allowed(config(onboarded))
-    check_run_allowed(config(onboarded), "main", GROUP)
+    check_run_allowed(config(onboarded), "main", GROUP, GROUPS)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from homarus.core.errors import ToolError
 from homarus.core.message import Address, Extras, Media, user_message
 from homarus.policy.audience import audience_of as audience
 from homarus.policy.audience import folder_of
-from homarus.policy.tool_policy import ToolRules
+from homarus.policy.tool_policy import PolicyRules, ToolRules
 from homarus.policy.workspace_access import WorkspaceAccess, session_access
 from homarus.testing.fakes import assistant_message
 from homarus.tools.attachments import AttachmentStore
@@ -122,7 +122,7 @@ def reply_files(workspace: Path, key: str, *rules: ToolRules) -> tuple[Media, ..
     harness = Harness(
         workspace, assistant_message("Look.\nMEDIA:./MEMORY.md\nMEDIA:./notes/plan.md")
     )
-    harness.key, harness.agent = key, replace(harness.agent, rules=rules)
+    harness.key, harness.agent = key, replace(harness.agent, rules=PolicyRules(lists=rules))
     harness.replace_services(messenger=cast("Messenger", FileMessenger(workspace)))
     harness.run(message())
     records = asyncio.run(harness.store.journal.outbox_records())

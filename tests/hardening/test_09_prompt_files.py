@@ -27,11 +27,11 @@ from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import assistant_message
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.builtin import files, search
-from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ApprovalRequest, ToolContext
 from tests.unit.agent.harness import Harness, message
+from tests.unit.tools.exec_builders import make_exec_tool
 
 MAIN, PERSON = "agent:main:main", "agent:main:telegram:direct:42"
 GROUP, OTHER = "agent:main:telegram:group:-100", "agent:main:telegram:group:-200"
@@ -85,7 +85,7 @@ def call(
 ) -> ToolResult:
     """Call a tool as a model does, with every approval given."""
     ctx = ToolContext(key, "main", root, _approve, run_access=access)
-    tools = ToolRegistry([*ToolRegistry.from_modules(files, search), exec_tool()])
+    tools = ToolRegistry([*ToolRegistry.from_modules(files, search), make_exec_tool()])
     return asyncio.run(execute_tool_call(tools, ctx, ToolCall("1", name, args), _allow))
 
 

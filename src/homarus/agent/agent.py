@@ -1,8 +1,7 @@
 """The configured agent as runs use it: workspace, model, tool rules, limits."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import field
-from functools import partial
 from pathlib import Path
 
 from homarus.config.agent_settings import AgentSettings
@@ -18,7 +17,8 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.installation import find_docs
 from homarus.core.session_keys import DEFAULT_AGENT
 from homarus.core.text import one_line
-from homarus.policy.tool_policy import ToolRules, model_layers, tool_layers
+from homarus.policy.tool_policy import PolicyRules, make_policy_rules
+from homarus.policy.workspace_access import WORKSPACE_SCOPE, FileScope
 from homarus.sessions.envelope import EnvelopeOptions as Envelope
 from homarus.sessions.envelope import resolve_envelope_zone
 
@@ -38,8 +38,7 @@ class Agent:
     fallbacks: tuple[str, ...] = ()
     thinking: str | None = None
     timeout_s: float = 600.0
-    rules: tuple[ToolRules, ...] = ()
-    model_rules: Callable[[str, str], tuple[ToolRules, ...]] = lambda _provider, _model: ()
+    rules: PolicyRules = PolicyRules()
     max_file_chars: int = 20_000
     max_total_chars: int = 150_000
     pruning: ContextPruningConfig = ContextPruningConfig.model_construct()
@@ -53,10 +52,16 @@ class Agent:
     envelope: Envelope = field(default_factory=Envelope)
     repo_root: Path | None = None  # by the config; None: found by its `.git`
     docs: Path | None = None  # of this program, where file tools may read them
+    file_scope: FileScope = WORKSPACE_SCOPE
 
 
-def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
-    """Return an agent from its settings; `tools` is the section for all agents."""
+def make_agent(
+    settings: AgentSettings, tools: ToolsConfig, protected: Sequence[Path] = ()
+) -> Agent:
+    """Return an agent from its settings; `tools` is the section for all agents.
+
+    `protected` are the folders that its file tools never reach.
+    """
     return Agent(
         id=settings.id,
         name="Homarus" if settings.name == DEFAULT_AGENT else settings.name,
@@ -65,8 +70,7 @@ def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
         fallbacks=settings.fallbacks,
         thinking=settings.thinking,
         timeout_s=settings.timeout_s,
-        rules=tool_layers(tools, settings.tools),
-        model_rules=partial(model_layers, tools, settings.tools),
+        rules=make_policy_rules(tools, settings.tools),
         max_file_chars=settings.bootstrap_max_chars,
         max_total_chars=settings.bootstrap_total_max_chars,
         pruning=settings.pruning,
@@ -80,6 +84,20 @@ def make_agent(settings: AgentSettings, tools: ToolsConfig) -> Agent:
         envelope=_envelope(settings),
         repo_root=settings.repo_root,
         docs=None if _is_confined(settings.tools, tools) else find_docs(),
+        file_scope=_file_scope(settings.tools, tools, protected),
+    )
+
+
+def reaches_machine(own: ToolsConfig | None, common: ToolsConfig) -> bool:
+    """Return whether the config lets file tools leave the workspace, in the owner's sessions."""
+    return not effective_tools("fs", own, common).fs.workspace_only
+
+
+def _file_scope(
+    own: ToolsConfig | None, common: ToolsConfig, protected: Sequence[Path]
+) -> FileScope:
+    return (
+        FileScope(protected=tuple(protected)) if reaches_machine(own, common) else WORKSPACE_SCOPE
     )
 
 

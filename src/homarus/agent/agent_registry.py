@@ -1,28 +1,32 @@
 """The agents of the config with their tools, made at first use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from homarus.agent import workspace
-from homarus.agent.agent import Agent, effective_tools, make_agent
+from homarus.agent.agent import Agent, effective_tools, make_agent, reaches_machine
 from homarus.agent.prompt.identity_file import find_identity
-from homarus.config.agent_settings import agent_entry, resolve_agent_settings
+from homarus.config.agent_settings import agent_entry, agent_ids, resolve_agent_settings
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
-from homarus.policy.tool_policy import decide_tool_call
+from homarus.core.session_keys import main_key, normalize_agent_id
+from homarus.policy.decision import is_tool_offered
+from homarus.policy.tool_call import CallerFacts
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.sources import ToolSourceContext, load_tools
 
 if TYPE_CHECKING:
     from homarus.memory.tools import ToolMemory
+    from homarus.tools.exec.process_table import ProcessTable
 
 
 class AgentRegistry:
     """Makes and caches agents and their tools.
 
     `reaches` returns whether there are chats to write to; `memory` returns the memory of an
-    agent.
+    agent, `get_processes` the table of running commands.
     """
 
     def __init__(
@@ -32,9 +36,10 @@ class AgentRegistry:
         *,
         reaches: Callable[[], bool] = lambda: False,
         memory: "Callable[[str], ToolMemory] | None" = None,
+        get_processes: "Callable[[], ProcessTable] | None" = None,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
-        self._memory = memory
+        self._memory, self._get_processes = memory, get_processes
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, ToolRegistry] = {}
 
@@ -43,7 +48,10 @@ class AgentRegistry:
         if agent_id not in self._agents:
             settings = resolve_agent_settings(self._config(), self._paths, agent_id)
             workspace.ensure_workspace(settings.workspace, templates=not settings.skip_bootstrap)
-            self._agents[agent_id] = make_agent(settings, self._config().tools)
+            config, protected = self._config(), tuple[Path, ...]()
+            if reaches_machine(settings.tools, config.tools):
+                protected = tuple(protected_folders(config, self._paths, agent_id))
+            self._agents[agent_id] = make_agent(settings, config.tools, protected)
         return self._agents[agent_id]
 
     def tools(self, agent_id: str) -> ToolRegistry:
@@ -51,8 +59,9 @@ class AgentRegistry:
         if agent_id not in self._tools:
             agent = self.get(agent_id)
             all_tools = load_tools(self._tool_context(agent))
+            owner = CallerFacts(agent_id, main_key(agent_id))
             self._tools[agent_id] = all_tools.filter(
-                lambda tool: decide_tool_call(tool.name, *agent.rules).action != "deny"
+                lambda tool: is_tool_offered(tool.declaration, owner, agent.rules)
             )
         return self._tools[agent_id]
 
@@ -67,6 +76,7 @@ class AgentRegistry:
             has_chats=self._has_chats(),
             memory=partial(memory, agent.id) if memory and is_used else None,
             state=self._paths.state,
+            get_processes=self._get_processes,
         )
 
     def display_name(self, agent_id: str) -> tuple[str, str]:
@@ -78,6 +88,16 @@ class AgentRegistry:
         """Drop all agents and tools: the config has changed."""
         self._agents.clear()
         self._tools.clear()
+
+
+def protected_folders(config: Config, paths: Paths, agent_id: str) -> Iterator[Path]:
+    """Yield what the file tools of an agent never reach: our state, and other workspaces."""
+    yield from (paths.state, paths.config, paths.own_config)
+    for each in agent_ids(config):
+        settings = resolve_agent_settings(config, paths, each)
+        yield from (settings.agent_dir, paths.sessions_dir(each))
+        if each != normalize_agent_id(agent_id):
+            yield settings.workspace
 
 
 def has_memory(config: Config, agent_id: str) -> bool:

@@ -38,7 +38,7 @@ from homarus.core.tasks import run_contained
 from homarus.core.text import one_line
 from homarus.policy.approvals import DECISIONS, ApprovalDecision
 from homarus.store.approvals import ApprovalRecord, ApprovalState
-from homarus.store.audit import AuditEntry
+from homarus.store.audit import AuditEntry, AuditLog
 from homarus.store.journal import InboxRecord, Journal, JournalTransaction, OutboxRecord
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class ApprovalServices:
     on_enqueued: Callable[[], None]
     resume_run: Callable[[str, str], None]
     get_expiry_s: Callable[[], float]
-    audit: Callable[[AuditEntry], None] = lambda _entry: None
+    audit: AuditLog
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class ApprovalService:
         fault_point("approval.asked")
         if prompts:
             self._services.on_enqueued()
-        self._audit(record, "requested")
+        await self._services.audit.write(self._audit_entry(record, "requested"))
         times = (record.created_ms, record.expires_ms)
         self._publish(record, ApprovalRequested(record.id, record.tool, record.request, *times))
         self.track(record)
@@ -321,7 +321,9 @@ class ApprovalService:
         """Stop asking for runs that were stopped: the journal has their approvals as cancelled."""
         now_ms = self._clock.now_ms()
         for pending in [one for one in self._pending.values() if one.record.run in runs]:
-            self._on_resolved(replace(pending.record, state="cancelled", resolved_ms=now_ms))
+            record = replace(pending.record, state="cancelled", resolved_ms=now_ms)
+            self._on_resolved(record)
+            self._services.audit.record(self._audit_entry(record, "cancelled"))
 
     async def _end(
         self, record: ApprovalRecord, state: ApprovalState, decision: str = "", by: str = ""
@@ -341,6 +343,7 @@ class ApprovalService:
         if notices:
             self._services.on_enqueued()
         self._on_resolved(stored)
+        await self._services.audit.write(self._audit_entry(stored, stored.state))
         return stored
 
     async def _expiry_notice(self, record: ApprovalRecord) -> Sequence[OutboxRecord]:
@@ -362,7 +365,6 @@ class ApprovalService:
                 if task is not asyncio.current_task():
                     task.cancel()
             self._wake_expiry_worker()
-        self._audit(record, record.state)
         self._publish(
             record,
             ApprovalResolved(record.id, record.state, record.decision, record.resolved_by),
@@ -376,7 +378,7 @@ class ApprovalService:
         now_ms = self._clock.now_ms()
         self._services.bus.publish(Event(record.run, record.session, 0, now_ms, data))
 
-    def _audit(self, record: ApprovalRecord, event: str) -> None:
+    def _audit_entry(self, record: ApprovalRecord, event: str) -> AuditEntry:
         data: dict[str, Json] = {
             "id": record.id,
             "event": event,
@@ -386,7 +388,7 @@ class ApprovalService:
             "by": record.resolved_by,
         }
         where = (record.agent, record.session, record.tool)
-        self._services.audit(AuditEntry(self._clock.now_ms(), "approval", *where, data))
+        return AuditEntry(self._clock.now_ms(), "approval", *where, data)
 
     # Expiry
 

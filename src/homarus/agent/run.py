@@ -66,6 +66,7 @@ from homarus.core.message import (
     Media,
     Message,
     Origin,
+    RunOptions,
     StopInfo,
     StoppedBy,
     Text,
@@ -78,6 +79,7 @@ from homarus.core.session_keys import agent_id_of
 from homarus.core.tasks import run_contained
 from homarus.plugins.values import HookContext
 from homarus.policy.restrictions import check_run_allowed
+from homarus.policy.tool_call import CallerFacts
 from homarus.providers.base import ModelRequest, Provider, SupportsPendingError
 from homarus.sessions.chat_fields import session_name
 from homarus.sessions.rejection import CONTENT_ERRORS, SUPERSEDED
@@ -369,8 +371,8 @@ class Run:
         """Load the session, connect the model, save the question; return what the loop needs."""
         services, inbound = self._services, merge_messages(self._records, self._text)
         agent, options = services.get_agent(agent_id_of(self.key)), inbound.options
-        check_run_allowed(services.get_config(), agent.id, self.key)
         all_tools = services.get_tools(agent.id)  # the first call imports them: before the deadline
+        check_run_allowed(services.get_config(), agent.id, self.key, all_tools.known_groups)
         if self._scope and not self._is_stopped:
             timeout_s = options.timeout_s or agent.timeout_s
             self._scope.reschedule(asyncio.get_running_loop().time() + timeout_s)
@@ -391,9 +393,9 @@ class Run:
         provider = LaneReleasingProvider(provider, self._place)
         self._chat = session_chat_context(
             services.get_config(), session, self._inbounds, find_traits=services.find_traits
-        ).with_rules(agent.model_rules(model.provider, model.id))
+        ).with_model(model.provider, model.id)
         self._chat = self._chat.with_prompt(options.extra_system_prompt)
-        tools = self._chat.tools(all_tools)
+        tools = self._chat.tools(all_tools, agent.rules)
         self._context = await make_model_context(
             services,
             session,
@@ -452,6 +454,7 @@ class Run:
     async def _attach(self, agent: Agent, names: Sequence[str]) -> tuple[Media, ...]:
         """Resolve the files of a reply, by the access that the chat has when it is sent."""
         messenger, access = self._services.messenger, self._chat.file_access(agent.rules)
+        access = replace(access, can_fetch=False)  # a fetch is a tool call: it has been decided
         return await messenger.attach(names, agent.workspace, access) if messenger else ()
 
     async def _resume(self, session: Session) -> frozenset[str] | None:
@@ -533,13 +536,23 @@ class Run:
             repeats=LoopDetector(agent.loops),
             interrupted_calls=interrupted_calls,
             get_chat=lambda: self._chat,
-            ask=services.get_approver(inbound),
             get_approvals=self._get_approvals,
             messenger=None if is_muted else services.messenger,
             hooks=services.hooks,
             emit=self.emit,
             now_ms=services.clock.now_ms,
             session_name=session_name(self._context.session.record.data, self.key),
+            resolve_caller=partial(self._resolve_caller, inbound.options),
+        )
+
+    def _resolve_caller(self, options: RunOptions, caller: CallerFacts) -> CallerFacts:
+        """Return who makes a call, with the settings for commands as they are now."""
+        from homarus.agent.caller import resolve_command_caller  # only for commands
+
+        services, entry = self._services, self._context.session.record.data
+        rules = services.read_exec_rules()
+        return resolve_command_caller(
+            caller, services.get_config(), rules, entry, options, services.find_traits
         )
 
     def _get_approvals(self) -> "RunApprovals":
@@ -575,7 +588,7 @@ class Run:
             return context.request(messages)
 
         async def save(messages: Sequence[Message]) -> None:
-            self._add_model_rules(messages)
+            self._set_calling_model(messages)
             annotated = [self.annotate_stop(message) for message in messages]
             await self._journal.save(context.session, annotated)
 
@@ -592,12 +605,11 @@ class Run:
             now_ms=self._services.clock.now_ms,
         )
 
-    def _add_model_rules(self, messages: Sequence[Message]) -> None:
-        """Add the tool rules of the model that calls tools: it may be a fallback."""
+    def _set_calling_model(self, messages: Sequence[Message]) -> None:
+        """Set the model that calls tools, for its rules: it may be a fallback."""
         for message in messages:
             if message.calls and (origin := message.origin):
-                rules = self._context.agent.model_rules(origin.provider, origin.model)
-                self._chat = self._chat.with_rules(rules)
+                self._chat = self._chat.with_model(origin.provider, origin.model)
 
     def _pop_steering(self) -> list[Message]:
         """Return the messages that steer the run; it answers them from now on.

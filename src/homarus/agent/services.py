@@ -4,7 +4,7 @@
 objects that are built later (the run queue) are passed in as callables.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,18 +19,18 @@ from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound
+from homarus.core.message import Inbound, Json
 from homarus.core.watchdog import GRACE_S, Watchdog
 from homarus.plugins.hook_runner import Hooks
 from homarus.providers.base import Provider
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelSelection
 from homarus.sessions.session import Session, SessionRepository
-from homarus.store.audit import AuditEntry
+from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import BuildReply, InboxRecord
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import AskApproval, Messenger
+from homarus.tools.tool import Messenger
 
 if TYPE_CHECKING:  # imported by the first approval, and by the first run that answers a chat
     from homarus.agent.approval_service import ApprovalService
@@ -66,7 +66,7 @@ class RunServices:
     where the chat cannot show a reply in progress. `is_fresh` says whether a session may be
     continued by a message. A run that ignores its cancellation is abandoned after `grace_s`.
     `is_shutting_down` says whether the program ends in order, so that a cancelled run is no crash.
-    `start_task` starts work that no run waits for.
+    `start_task` starts work that no run waits for. `read_exec_rules` reads the approvals files.
     """
 
     sessions: SessionRepository
@@ -80,7 +80,6 @@ class RunServices:
     get_agent: Callable[[str], Agent]
     get_tools: Callable[[str], ToolRegistry]
     connect: ConnectModel
-    get_approver: Callable[[Inbound], AskApproval]
     get_approvals: "Callable[[], ApprovalService]"
     pop_steering: PopSteering
     format_message: FormatUserMessage
@@ -93,9 +92,10 @@ class RunServices:
     get_config: Callable[[], Config] = Config
     start_live_reply: StartLiveReply = _no_live_reply
     messenger: Messenger | None = None
+    read_exec_rules: Callable[[], Sequence[Mapping[str, Json]]] = tuple
     is_fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True
     is_shutting_down: Callable[[], bool] = lambda: False
     grace_s: float = GRACE_S
-    audit: Callable[[AuditEntry], None] = lambda _entry: None
+    audit: AuditLog = field(default_factory=AuditLog)
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

@@ -52,8 +52,8 @@ async def compact_session(
         provider = LaneReleasingProvider(provider, place)
         chat = session_chat_context(
             services.get_config(), session, find_traits=services.find_traits
-        ).with_rules(agent.model_rules(model.provider, model.id))
-        tools = chat.tools(services.get_tools(agent.id))
+        ).with_model(model.provider, model.id)
+        tools = chat.tools(services.get_tools(agent.id), agent.rules)
         context = await make_model_context(
             services, session, agent, provider, model, thinking="off", chat=chat, tools=tools
         )

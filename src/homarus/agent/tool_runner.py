@@ -16,12 +16,12 @@ from homarus.core.faults import fault_point
 from homarus.core.message import Image, Inbound, Text, ToolCall, ToolResult
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import HookContext, Refusal
-from homarus.policy.tool_call import ToolCallFacts, ToolDecision
-from homarus.policy.tool_policy import decide_tool_call
+from homarus.policy.decision import decide_tool_call, is_command
+from homarus.policy.tool_call import CallerFacts, TaintSource, ToolCallFacts, ToolDecision
 from homarus.sessions.transcript import interrupted_result
 from homarus.tools.execute import execute_tool_call as call_tool
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import AskApproval, Messenger, Tool, ToolContext
+from homarus.tools.tool import Messenger, Tool, ToolContext
 
 if TYPE_CHECKING:  # imported by the first tool call
     from homarus.agent.run_approvals import RunApprovals
@@ -33,6 +33,8 @@ class ToolRunner:
 
     `interrupted_calls` were started by an earlier attempt and have no result: they are not run
     again. `get_chat` returns the settings of the chat: other senders who steer the run narrow them.
+    `resolve_caller` adds the settings for commands to who makes a call; `get_taint` returns the
+    untrusted content that the run has read.
     `get_approvals` returns what asks a person about calls.
     """
 
@@ -44,13 +46,14 @@ class ToolRunner:
     repeats: LoopDetector
     interrupted_calls: frozenset[str]
     get_chat: Callable[[], ChatContext]
-    ask: AskApproval
     get_approvals: "Callable[[], RunApprovals]"
     messenger: Messenger | None
     hooks: Hooks
     emit: Callable[[EventData], None]
     now_ms: Callable[[], int]
     session_name: str = ""
+    resolve_caller: Callable[[CallerFacts], CallerFacts] = lambda caller: caller
+    get_taint: Callable[[], tuple[TaintSource, ...]] = tuple
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run one call, unless an earlier attempt, loop detection or a hook forbids it."""
@@ -70,6 +73,10 @@ class ToolRunner:
         warning = self.repeats.record(allowed, result)
         return replace(result, content=(*result.content, Text(warning))) if warning else result
 
+    def _get_caller(self) -> CallerFacts:
+        """Return who makes a call, with the settings for commands."""
+        return self.resolve_caller(self.get_chat().caller)
+
     async def _execute(self, call: ToolCall) -> ToolResult:
         approvals = self.get_approvals()
 
@@ -80,14 +87,17 @@ class ToolRunner:
                 await self.journal.mark_call_started(call.id, approval)
 
         async def decide(facts: ToolCallFacts) -> ToolDecision:
-            return decide_tool_call(facts.tool.name, *self.agent.rules, *self.get_chat().rules)
+            chat = self.get_chat()  # senders may have joined since the call was prepared
+            caller = self._get_caller() if is_command(facts) else chat.caller
+            if taint := self.get_taint():
+                caller = replace(caller, taint=taint)
+            return decide_tool_call(facts, caller, self.agent.rules.for_chat(chat.rules))
 
         context = ToolContext(
             self.where.session_key,
             self.agent.id,
             self.agent.workspace,
-            self.ask,
-            lambda text: self.emit(ToolProgressed(call, text)),
+            progress=lambda text: self.emit(ToolProgressed(call, text)),
             here=self.inbound.address,
             message_id=self.inbound.id,
             run_id=self.where.run_id,
@@ -95,7 +105,9 @@ class ToolRunner:
             messenger=self.messenger,
             run_access=self.get_chat().file_access(self.agent.rules),
             docs=self.agent.docs,
+            scope=self.agent.file_scope,
             session_name=self.session_name,
+            get_caller=self._get_caller,
             run_approvals=approvals,
         )
         return await call_tool(self.tools, context, call, decide, begin=begin)

@@ -71,7 +71,13 @@ class ChannelMessenger:
     ) -> tuple[Media, ...]:
         from homarus.tools.attachments import AttachmentStore
 
-        return await AttachmentStore(self._state / "media")(names, workspace, access)
+        attachments = AttachmentStore(self._state / "media", self._fetch_file)
+        return await attachments(names, workspace, access)
+
+    async def _fetch_file(self, url: str) -> tuple[bytes, str]:
+        from homarus.tools.web_file import fetch_file
+
+        return await fetch_file(self._config(), url)
 
     async def is_known_chat(self, agent: str, to: Address) -> bool:
         from homarus.channels.pairing import PairingStore

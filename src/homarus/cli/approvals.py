@@ -223,6 +223,7 @@ async def _resolve_in_store(named: str, decision: str) -> None:
     from homarus.config.session_store import find_session_store
     from homarus.core.bus import Bus
     from homarus.policy.approvals import DECISIONS
+    from homarus.store.audit import AuditLog
     from homarus.store.sqlite import open_store
 
     paths = find_session_store(Paths.find(os.environ), os.environ)
@@ -238,9 +239,11 @@ async def _resolve_in_store(named: str, decision: str) -> None:
             on_enqueued=lambda: None,
             resume_run=lambda _session, _run: None,
             get_expiry_s=lambda: 0,
+            audit=(audit := AuditLog(store)),
         )
         by = ApproverIdentity("the command line")
         await ApprovalService(services).resolve(named, chosen, by)
+        await audit.write()
 
 
 def _show_pending(approval: Mapping[str, Json], now_ms: int) -> None:

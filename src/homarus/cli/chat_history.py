@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from homarus.config.log_setup import redact
+from homarus.config.redaction import redact
 from homarus.core.atomic_file import write_atomic
 from homarus.core.private_files import FILE_MODE, make_private_dir
 from homarus.core.text import repair_surrogates

@@ -250,15 +250,18 @@ def _workspace(agent: str, workspace: Path, shown: str) -> DoctorFinding:
 
 def _restrictions(config: Config) -> Iterator[DoctorFinding]:
     """Return the settings that keep the gateway from starting, or agents from running."""
+    from homarus.tools.catalog import builtin_tools
+
     for refusal in start_refusals(config):
         yield DoctorFinding("gateway", "bad", refusal.message, refusal.fix)
+    groups = builtin_tools().known_groups
     for agent in agent_ids(config):
         mode = sandbox_mode(config, agent)
         if mode != "off":
             which = "all runs" if mode == "all" else "runs outside its main session"
             text = f"{which} are refused: sandbox.mode is {mode}, and there is no sandbox yet"
             yield DoctorFinding(f"agent {agent}", "bad", text, "set sandbox.mode to off")
-        for error in tool_list_refusals(config, agent):
+        for error in tool_list_refusals(config, agent, groups):
             yield DoctorFinding(f"agent {agent}", "bad", error.message, error.fix)
 
 

@@ -54,12 +54,11 @@ from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl, SessionStatus
 from homarus.sessions.levels import think_level, usage_display
 from homarus.sessions.transcript import decode_usage
-from homarus.tools.tool import AskApproval, deny_approval
 
 if TYPE_CHECKING:
     from homarus.agent.run import RunOutcome
     from homarus.cli.approval_prompt import ApprovalPrompt
-    from homarus.cli.terminal_approver import GatewayApprover
+    from homarus.cli.gateway_approver import GatewayApprover
     from homarus.gateway.client import GatewayClient
 
 ShowEvent = Callable[[Event], None]
@@ -127,7 +126,6 @@ async def open_session_client(
     key: str | None = None,
     agent: str | None = None,
     local: bool = False,
-    request_approval: AskApproval = deny_approval,
     prompt: "ApprovalPrompt | None" = None,
     show: ShowEvent = lambda _event: None,
     warn: Callable[[str], None] = lambda _text: None,
@@ -137,15 +135,15 @@ async def open_session_client(
     `prompt` asks the person at this terminal about tool calls; without it, there is no such person.
     """
     if local or not is_gateway_running(gateway):
-        async with open_app(os.environ, ask=request_approval, warn=warn) as app:
+        async with open_app(os.environ, warn=warn) as app:
+            if prompt:
+                from homarus.cli.approval_prompt import TerminalApprover
+
+                app.approval_ports.register_approver(TerminalApprover(prompt))
             session_key = app.control.resolve_key(key, agent)
             session = LocalSessionClient(
                 app.control, app.models, app.clock, session_key, lambda: app.loaded.config
             )
-            if prompt:
-                from homarus.cli.terminal_approver import TerminalApprover
-
-                app.approval_ports.register_approver(TerminalApprover(prompt, session_key))
             with app.bus.subscribe(size=100_000) as events:
                 async with task_group() as group:
                     group.create_task(session.show(events, show))
@@ -312,7 +310,7 @@ class GatewaySessionClient:
 
     def add_approver(self, prompt: "ApprovalPrompt", notify: Callable[[str], None]) -> None:
         """Have the person at this terminal asked about the tool calls of the session."""
-        from homarus.cli.terminal_approver import GatewayApprover
+        from homarus.cli.gateway_approver import GatewayApprover
 
         self._approver = GatewayApprover(prompt, self._key, self._group, self._request, notify)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from homarus.config.known_keys import KeyProblem
-from homarus.config.schema import BlockCoalesceConfig, Config
+from homarus.config.schema import BlockCoalesceConfig, Config, check_one_list
 from homarus.config.section import ConfigSection, Ids, NonNegativeInt, PositiveInt, StrTuple
 from homarus.core.errors import ConfigError
 from homarus.core.session_keys import DEFAULT_ACCOUNT, normalize_account_id
@@ -32,6 +32,10 @@ class GroupToolSettings(ConfigSection):
     allow: StrTuple = ()
     also_allow: StrTuple = ()
     deny: StrTuple = ()
+
+    @model_validator(mode="after")
+    def _has_one_list(self) -> Self:
+        return check_one_list(self)
 
 
 class TopicSettings(ConfigSection):

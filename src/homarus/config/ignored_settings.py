@@ -11,15 +11,12 @@ from typing import Any, Final
 
 _SANDBOX: Final = "it applies inside a sandbox, and runs that need one are refused"
 _CONTAINERS: Final = ("browser", "docker", "perSession", "prune", "scope", "workspaceRoot")
-_EXEC: Final = (
-    "every command is approved by a person, runs in the foreground and ends with its call"
-)
+_EXEC: Final = "commands run on this machine alone, and there is no apply_patch"
 _LOOK: Final = "it changes how something looks or is found, not what is allowed"
 
 # OpenClaw's settings that have no effect, by the start of their path.
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.defaults.cliBackends": "no other agent programs are started",
-    "agents.defaults.elevatedDefault": "commands are never elevated",
     "agents.defaults.heartbeat": "there is no heartbeat",
     "agents.defaults.imageModel": "images go to the model of the conversation",
     "agents.defaults.models.<key>.streaming": _LOOK,
@@ -32,7 +29,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.list[].heartbeat": "there is no heartbeat",
     "agents.list[].skills": "no skills are loaded",
     "agents.list[].subagents": "agents start no sub-agents",
-    "agents.list[].tools.elevated": "commands are never elevated",
     "agents.list[].tools.exec": _EXEC,
     "agents.list[].tools.sandbox": _SANDBOX,
     "audio": "audio is not transcribed",
@@ -65,14 +61,13 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "skills": "no skills are loaded",
     "talk": "nothing is spoken",
     "tools.agentToAgent": "agents do not write to each other",
-    "tools.elevated": "commands are never elevated",
     "tools.exec": _EXEC,
     "tools.links": "links are not opened",
     "tools.media": "files are not described by other models",
     "tools.message.broadcast": "one message goes to one chat",
     "tools.sandbox": _SANDBOX,
     "tools.sessions": "there are no tools for other sessions",
-    "tools.web": "there are no web tools",
+    "tools.web": "there are no tools that search or read the web",
     "ui": _LOOK,
     "update": "no updates are looked for",
     "web": "there is no WhatsApp adapter",

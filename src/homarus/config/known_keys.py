@@ -22,7 +22,8 @@ _CONTAINER = "object strict"
 # written; the default agent, and two more fields of an identity; secrets from files, variables and
 # commands; OAuth clients; the gateway's bind address, metrics, and running without authentication;
 # a queue mode for any channel; the server of a Telegram bot, and the port of its webhook; messages
-# of other bots; wire formats, memory backends and embedders that OpenClaw does not have.
+# of other bots; where fetched URLs may lead; wire formats, memory backends and embedders that
+# OpenClaw does not have.
 OWN_KEYS = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -69,6 +70,12 @@ OWN_KEYS = (
     "channels.irc.allowBots: boolean",
     "channels.irc.accounts.<key>.allowBots: boolean",
     'gateway.auth.mode: "none"',
+    "tools.web.fetch.ssrfPolicy: object strict",
+    "tools.web.fetch.ssrfPolicy.dangerouslyAllowPrivateNetwork: boolean",
+    "tools.web.fetch.ssrfPolicy.allowRfc2544BenchmarkRange: boolean",
+    "tools.web.fetch.ssrfPolicy.allowIpv6UniqueLocalRange: boolean",
+    "tools.web.fetch.ssrfPolicy.allowedHostnames: [string]",
+    "tools.web.fetch.ssrfPolicy.blockedHostnames: [string]",
     "models.providers.<key>.api: string",
     "memory.backend: string",
     "agents.defaults.memorySearch.provider: string",

@@ -7,17 +7,16 @@ first record of a day, with mode 0600.
 import json
 import logging
 import os
-import re
 import sys
 import time
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from homarus.config.log_files import log_file, open_log_to_append
-from homarus.core.regex import compile_redactions
+from homarus.config.redaction import redact, redact_configured, set_patterns
 from homarus.core.text import one_line
 
 if TYPE_CHECKING:
@@ -43,70 +42,6 @@ _LEVEL_NAMES = {
     logging.CRITICAL: (6, "FATAL"),
 }
 _COLOURS = {"debug": "\x1b[2m", "warn": "\x1b[33m", "error": "\x1b[31m", "fatal": "\x1b[31m"}
-_VALUE = r"""(?:\\?"[^"\r\n]{1,2000}|'[^'\r\n]{1,2000}|[^\s"',;&}\\]{3,})"""
-_MEANS = r"[\\\"']{0,4}\s{0,3}[:=]\s{0,3}"
-_MARKS = (
-    "sk", "pk", "rk", "gsk", "xai", "ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "glpat",
-    "xoxa", "xoxb", "xoxe", "xoxp", "xoxr", "xoxs", "xapp", "npm", "hf", "pplx", "whsec", "shpat",
-)  # fmt: skip
-_NAMES = (
-    "apikey", "api_key", "api-key", "privatekey", "private_key", "private-key", "secret",
-    "password", "passwd", "passphrase", "credential",
-)  # fmt: skip
-_FIELDS = ("key", "token", "secret", "password", "signature")
-# Patterns of secrets, by texts of which one must be in the line, so that most lines need no
-# regular expression. The group of a pattern names the secret and is not redacted.
-_SECRETS: dict[tuple[str, ...], str] = {
-    ("private key-----",): r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:(?!-----END)[\s\S])+",
-    ("cookie",): rf"(\b(?:set-)?cookie{_MEANS})[^\r\n]{{3,}}",
-    ("authorization",): rf"(\bauthorization{_MEANS}[\\\"']{{0,4}})"
-    r"(?:[A-Z-]{2,20} {1,3})?[^\s\"',}\\]{3,}",
-    ("bearer ", "basic "): r"(\b(?:bearer|basic) {1,3})[A-Z0-9._~+/-]{8,}=*",
-    tuple(f"{name}=" for name in (*_FIELDS, "sig", "code")): (
-        rf"([?&#](?:[\w-]{{0,30}}(?:{'|'.join(_FIELDS)})|sig|code)=)[^&\s\"'#]+"
-    ),
-    _NAMES: rf"((?:{'|'.join(_NAMES)})[\w-]{{0,20}}{_MEANS}){_VALUE}",
-    ("token", "_key", "-key"): rf"((?:token|[-_]key){_MEANS})(?!\d{{1,7}}\b){_VALUE}",
-    ("://",): r"(://[^/\s:@]{0,80}:)[^/\s@]{1,200}(?=@)",
-    tuple(f"{mark}{sep}" for mark in _MARKS for sep in "-_"): (
-        rf"\b(?:{'|'.join(_MARKS)})[-_][A-Z0-9_-]{{12,}}"
-    ),
-    ("aiza", "akia", "asia"): r"\bAIza[A-Z0-9_-]{12,}|\bA[KS]IA[A-Z0-9]{12,}",
-    ("ya29.", "sg."): r"\b(?:ya29|SG)\.[\w-]{12,}(?:\.[\w-]+)?",
-    ("eyj",): r"\beyJ[A-Z0-9_-]{5,1000}\.[A-Z0-9_-]{2,}(?:\.[A-Z0-9_-]*)?",
-    (":",): r"\d{6,12}:[A-Z0-9_-]{30,}",
-    (".",): r"\.[A-Z0-9_-]{6,7}\.[A-Z0-9_-]{27,}",
-}
-
-
-@lru_cache(1)
-def _patterns() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
-    """Compile the patterns at the first record: many commands log nothing."""
-    return tuple((hints, re.compile(one, re.IGNORECASE)) for hints, one in _SECRETS.items())
-
-
-_own_patterns: list[Callable[[str], str]] = []  # of `logging.redactPatterns`: one, or none
-
-
-def redact(text: str) -> str:
-    """Replace everything in the text that looks like a secret, or that the config names."""
-    text = redact_configured(text)
-    lowered = text.lower()
-    for hints, pattern in _patterns():
-        if any(hint in lowered for hint in hints):
-            text = pattern.sub(_blot, text)
-    return text
-
-
-def redact_configured(text: str) -> str:
-    """Replace what `logging.redactPatterns` match; `redactSensitive` does not switch this off."""
-    for replace_matches in _own_patterns:
-        text = replace_matches(text)
-    return text
-
-
-def _blot(found: re.Match[str]) -> str:
-    return f"{found[1] if found.lastindex else ''}***"
 
 
 class JsonLineFormatter(logging.Formatter):
@@ -223,8 +158,7 @@ class PrivateFileHandler(logging.FileHandler):
 def configure_logging(config: "Config", logs: Path | None = None) -> None:
     """Log records to `logging.file`, else to a file in `logs`, and to the console."""
     settings = config.logging
-    patterns = settings.redact_patterns
-    _own_patterns[:] = [compile_redactions(patterns)] if patterns else []
+    set_patterns(settings.redact_patterns)
     root = logging.getLogger("homarus")
     for old in root.handlers:
         if isinstance(old, PrivateFileHandler):  # from an earlier config

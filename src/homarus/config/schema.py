@@ -4,14 +4,15 @@ A key is added here when it is implemented; until then `known_keys` accepts it w
 defaults are OpenClaw's unless a decision says otherwise.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
 
 from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
     Strict,
+    field_validator,
     model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -22,6 +23,7 @@ from homarus.config.section import (
     ConfigSection,
     Duration,
     Fraction,
+    HostNames,
     Hours,
     Ids,
     LogLevelName,
@@ -187,6 +189,7 @@ class AgentDefaults(ConfigSection):
     envelope_elapsed: Literal["on", "off"] = "on"
     thinking_default: Thinking | None = None
     verbose_default: Literal["off", "on", "full"] = "off"
+    elevated_default: Literal["off", "on", "ask", "full"] | None = None
     block_streaming_default: Literal["off", "on"] = "off"
     block_streaming_break: Literal["text_end", "message_end"] = "text_end"
     block_streaming_chunk: BlockChunkConfig = BlockChunkConfig.model_construct()
@@ -214,18 +217,34 @@ class IdentityConfig(ConfigSection):
 
 
 class ExecConfig(ConfigSection):
-    """The `exec` tool."""
+    """The `exec` tool.
+
+    A command is in the background after `backgroundMs`; it is listed for `cleanupMs` after its end.
+    """
 
     timeout_sec: PositiveInt = 1800
+    background_ms: PositiveInt = 10_000
+    cleanup_ms: PositiveInt = 1_800_000
+    notify_on_exit: bool = True
+    notify_on_exit_empty_success: bool = False
+    path_prepend: tuple[str, ...] = ()
     host: Literal["sandbox", "gateway", "node"] | None = None
     security: Literal["deny", "allowlist", "full"] | None = None
     ask: Literal["off", "on-miss", "always"] | None = None
 
 
-class FileToolsConfig(ConfigSection):
-    """The file tools; they never leave the workspace, except to read our documentation.
+class ElevatedConfig(ConfigSection):
+    """Elevated commands: whether there are any, and the senders who may have them, by channel."""
 
-    An explicit `true` keeps them from that too; `false` has no other effect.
+    enabled: bool = True
+    allow_from: Mapping[str, Ids] = {}
+
+
+class FileToolsConfig(ConfigSection):
+    """The file tools; they stay in the workspace, except to read what the prompt points at.
+
+    An explicit `true` keeps them from our documentation too. `false` lets the owner's sessions
+    read and write every other path, except our state, other workspaces, /proc, /sys and /dev.
     """
 
     workspace_only: bool = True
@@ -273,6 +292,25 @@ class MessageToolConfig(ConfigSection):
     cross_context: CrossContextConfig = CrossContextConfig.model_construct()
 
 
+class _ToolLists(Protocol):
+    @property
+    def allow(self) -> Sequence[str] | None: ...
+
+    @property
+    def also_allow(self) -> Sequence[str]: ...
+
+
+L = TypeVar("L", bound=_ToolLists)
+
+
+def check_one_list(section: L) -> L:
+    """Return a section; raise when it has both `allow` and `alsoAllow`."""
+    if section.allow and section.also_allow:
+        message = "allow and alsoAllow exclude each other; use allow, or profile with alsoAllow"
+        raise PydanticCustomError("exclusive", "{message}", {"message": message})
+    return section
+
+
 class ToolFilterConfig(ConfigSection):
     """A filter over tool names: all without `allow`; `deny` wins."""
 
@@ -282,10 +320,7 @@ class ToolFilterConfig(ConfigSection):
 
     @model_validator(mode="after")
     def _has_one_list(self) -> Self:
-        if self.allow and self.also_allow:
-            message = "allow and alsoAllow exclude each other; use allow, or profile with alsoAllow"
-            raise PydanticCustomError("exclusive", "{message}", {"message": message})
-        return self
+        return check_one_list(self)
 
 
 class ToolProfileConfig(ToolFilterConfig):
@@ -299,8 +334,20 @@ class ToolsConfig(ToolProfileConfig):
 
     by_provider: Mapping[str, ToolProfileConfig] = {}
     exec: ExecConfig = ExecConfig.model_construct()
+    elevated: ElevatedConfig = ElevatedConfig.model_construct()
     fs: FileToolsConfig = FileToolsConfig.model_construct()
     loop_detection: LoopDetectionConfig = LoopDetectionConfig.model_construct()
+
+
+class AgentToolsConfig(ToolsConfig):
+    """The tool settings of one agent; `policy` is one more filter, or the name of a profile."""
+
+    policy: ToolProfileConfig | None = None
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _from_profile_name(cls, value: Any) -> Any:
+        return {"profile": value} if isinstance(value, str) else value
 
 
 class SubagentToolsConfig(ConfigSection):
@@ -309,8 +356,39 @@ class SubagentToolsConfig(ConfigSection):
     tools: ToolFilterConfig = ToolFilterConfig.model_construct()
 
 
+class SsrfPolicyConfig(ConfigSection):
+    """What URLs that a model or a message names may reach besides the public internet.
+
+    `allowedHostnames` may have private addresses; `blockedHostnames` are refused with all names
+    beneath them.
+    """
+
+    dangerously_allow_private_network: bool = False
+    allow_rfc2544_benchmark_range: bool = False
+    allow_ipv6_unique_local_range: bool = False
+    allowed_hostnames: HostNames = ()
+    blocked_hostnames: HostNames = ()
+
+
+class WebFetchConfig(ConfigSection):
+    """Fetches of URLs that a model or a message names."""
+
+    enabled: bool = True
+    timeout_seconds: PositiveInt = 30
+    max_redirects: NonNegativeInt = 3
+    ssrf_policy: SsrfPolicyConfig = SsrfPolicyConfig.model_construct()
+
+
+class WebToolsConfig(ConfigSection):
+    """What reaches the web."""
+
+    fetch: WebFetchConfig = WebFetchConfig.model_construct()
+
+
 class GlobalToolsConfig(ToolsConfig):
     """The tool settings of all agents."""
+
+    web: WebToolsConfig = WebToolsConfig.model_construct()
 
     subagents: SubagentToolsConfig = SubagentToolsConfig.model_construct()
     message: MessageToolConfig = MessageToolConfig.model_construct()
@@ -336,7 +414,7 @@ class AgentEntry(ConfigSection):
     identity: IdentityConfig = IdentityConfig.model_construct()
     group_chat: GroupChatConfig = GroupChatConfig.model_construct()
     sandbox: SandboxConfig = SandboxConfig.model_construct()
-    tools: ToolsConfig | None = None
+    tools: AgentToolsConfig | None = None
     memory_search: Mapping[str, Any] = {}
 
 

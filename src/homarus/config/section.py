@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from homarus.config.backend_names import PROVIDER_APIS
-from homarus.core.errors import UserError
+from homarus.core.errors import BlockedUrlError, UserError
 from homarus.core.units import parse_byte_size, parse_duration_ms
 
 _V = TypeVar("_V")
@@ -48,8 +48,22 @@ Ids: TypeAlias = Annotated[
     BeforeValidator(lambda ids: [_id_text(each) for each in ids] if isinstance(ids, list) else ids),
     Strict(strict=False),
 ]
+HostNames: TypeAlias = Annotated[
+    StrTuple, AfterValidator(lambda hosts: _host_names(hosts) if hosts else ())
+]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Usd: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _host_names(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return hosts as URLs have them; a pattern, a port or a URL is refused."""
+    from homarus.net.guard import normalize_host  # only for configs that have such a list
+
+    try:
+        return tuple(map(normalize_host, hosts))
+    except BlockedUrlError as exc:
+        message = f"{exc.message.partition(' is not fetched')[0]} is not a host name or an address"
+        raise PydanticCustomError("host", "{message}", {"message": message}) from None
 
 
 def _id_text(value: Any) -> Any:

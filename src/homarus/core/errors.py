@@ -28,7 +28,9 @@ HomarusError
 │   └── AllAttemptsFailedError   → report: every model and credential was tried
 ├── ToolError                    its text is sent to the model
 │   ├── ToolDeniedError
-│   └── ToolTimeoutError
+│   │   └── BlockedUrlError      the network guard refuses where a URL leads
+│   ├── ToolTimeoutError
+│   └── FetchError               a server of the internet could not be reached, or misbehaves
 ├── ChannelError                 a chat service failed
 │   ├── SendError                → retry when `retryable`
 │   ├── MediaTooLargeError       → report, continue without the file
@@ -245,6 +247,18 @@ class ToolTimeoutError(ToolError):
     """A tool call exceeded its timeout."""
 
     code = "tool.timeout"
+
+
+class BlockedUrlError(ToolDeniedError):
+    """A URL leads to a place that the network guard refuses."""
+
+    code = "tool.blocked_url"
+
+
+class FetchError(ToolError):
+    """A server of the internet could not be reached, or its answer is refused."""
+
+    code = "tool.fetch"
 
 
 class ChannelError(HomarusError):

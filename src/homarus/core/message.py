@@ -195,6 +195,11 @@ class RunOptions:
     deliver_to: tuple[str, ...] = ()
     extra_system_prompt: str = ""  # is added to the system prompt of this run
     provenance: InputProvenance | None = None
+    # How the commands of the run are judged: `/exec` and `/elevated` of the owner's message.
+    exec_host: str | None = None
+    exec_security: str | None = None
+    exec_ask: str | None = None
+    elevated: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

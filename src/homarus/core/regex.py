@@ -15,6 +15,7 @@ from homarus.core.errors import UserError
 from homarus.core.text import repair_surrogates
 
 MAX_PATTERN_CHARS: Final = 500
+MAX_LINE_PATTERN_CHARS: Final = 1_000
 MAX_TEXT_CHARS: Final = 2_000
 MAX_BYTES: Final = 1_000_000  # memory that one pattern may use
 
@@ -30,6 +31,12 @@ def compile_search(pattern: str) -> Search:
     """
     compiled = _compile(pattern, case_sensitive=False)
     return lambda text: compiled.search(repair_surrogates(text[:MAX_TEXT_CHARS])) is not None
+
+
+def compile_line_search(pattern: str, *, ignore_case: bool) -> Search:
+    """Return a function that searches a line of any length; UserError for an invalid pattern."""
+    compiled = _compile(pattern, case_sensitive=not ignore_case, max_chars=MAX_LINE_PATTERN_CHARS)
+    return lambda line: compiled.search(repair_surrogates(line)) is not None
 
 
 def compile_redactions(patterns: Sequence[str]) -> Callable[[str], str]:
@@ -66,9 +73,9 @@ def _compile_delimited(pattern: str) -> Any:
     return _compile(body, case_sensitive="i" not in flags)
 
 
-def _compile(pattern: str, *, case_sensitive: bool) -> Any:
-    if len(pattern) > MAX_PATTERN_CHARS:
-        raise UserError(f"the pattern is longer than {MAX_PATTERN_CHARS} characters")
+def _compile(pattern: str, *, case_sensitive: bool, max_chars: int = MAX_PATTERN_CHARS) -> Any:
+    if len(pattern) > max_chars:
+        raise UserError(f"the pattern is longer than {max_chars} characters")
     import re2  # 3 MB: only imported for configs with patterns
 
     options = re2.Options()

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from homarus.config.log_setup import redact
+from homarus.config.redaction import redact
 from homarus.config.schema import Config
 from homarus.core.errors import HomarusError
 from homarus.core.message import Json

@@ -9,7 +9,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from homarus.config.log_setup import redact
+from homarus.config.redaction import redact
 from homarus.core.envelope import strip_envelope
 from homarus.core.silent_reply import ACK_WORD, SILENT_WORD, is_silent_text, strip_heartbeat_ack
 

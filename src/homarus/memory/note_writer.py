@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from homarus.config.log_setup import redact
+from homarus.config.redaction import redact
 from homarus.config.timezone import local_date
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.file_lock import wait_for_lock

@@ -101,9 +101,11 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
-        """Start TLS through a proxy that answered CONNECT."""
+    async def start_tunnel(self, context: ssl.SSLContext | None, host: str) -> None:
+        """Use a proxy's connection to the host after CONNECT, with TLS if there is a context."""
         self._http = _new_h11()
+        if context is None:
+            return
         assert self._transport is not None  # noqa: S101 - CONNECT was sent over it
         transport = await self._loop.start_tls(self._transport, self, context, server_hostname=host)
         self._transport = transport

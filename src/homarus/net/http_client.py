@@ -12,8 +12,8 @@ import os
 import ssl
 import sys
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -69,7 +69,11 @@ class HttpResponse:
 
 
 class HttpClient:
-    """An HTTP client for one host, directly or through a proxy."""
+    """An HTTP client for one host, directly or through a proxy.
+
+    With `addresses`, the name of the host is not resolved: connections are made to these, and a
+    proxy is told to connect to the first of them.
+    """
 
     def __init__(
         self,
@@ -79,6 +83,7 @@ class HttpClient:
         idle_s: float,
         proxy: str,
         tries_in_parallel: bool = True,
+        addresses: Sequence[str] = (),
     ) -> None:
         self._scheme, self._port = url.scheme, url.port or _PORTS[url.scheme]
         host = url.hostname or ""
@@ -86,6 +91,8 @@ class HttpClient:
         self._connect_s, self._idle_s = connect_s, idle_s
         self._tries_in_parallel = tries_in_parallel  # the addresses of a host, by both families
         self._proxy = _split_proxy(proxy) if proxy else None
+        self._addresses = tuple(addresses)
+        self._is_forwarded = self._proxy is not None and self._scheme == "http" and not addresses
         self._own = [
             ("Host", _host_header(self._host, url.port, url.scheme)),
             *_basic(url, "Authorization"),
@@ -143,14 +150,14 @@ class HttpClient:
         return None
 
     def _target(self, target: str) -> str:
-        if self._proxy is None or self._scheme == "https":
+        if not self._is_forwarded:
             return target
         return f"http://{self._own[0][1]}{target}"  # a proxy for plain HTTP needs the absolute URL
 
     def _all(self, headers: Mapping[str, str]) -> Headers:
         headers_by_name = {name.lower(): (name, value) for name, value in headers.items()}
         headers_by_name |= {name.lower(): (name, value) for name, value in self._own}
-        if self._proxy is not None and self._scheme == "http":
+        if self._proxy is not None and self._is_forwarded:
             headers_by_name |= {
                 name: (name, value) for name, value in _basic(self._proxy, _PROXY_KEY)
             }
@@ -163,7 +170,7 @@ class HttpClient:
                 self._context = await asyncio.to_thread(tls_context)
             async with asyncio.timeout(self._connect_s):
                 if self._proxy is None:
-                    return await self._open(self._host, self._port, self._context)
+                    return await self._connect_directly()
                 return await self._connect_through(self._proxy)
         except TimeoutError as exc:
             reason = f"nobody answered within {self._connect_s:g} s"
@@ -175,13 +182,23 @@ class HttpClient:
         except ExchangeError as exc:  # from the proxy: the request was not sent yet
             raise ExchangeError("unreachable", str(exc)) from exc
 
-    async def _open(self, host: str, port: int, context: ssl.SSLContext | None) -> HttpConnection:
+    async def _connect_directly(self) -> HttpConnection:
+        *firsts, last = self._addresses or (self._host,)
+        for address in firsts:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(self._connect_s / 3):
+                    return await self._open(address, self._port, self._context)
+        return await self._open(last, self._port, self._context)
+
+    async def _open(
+        self, host: str, port: int, context: ssl.SSLContext | None, name: str = ""
+    ) -> HttpConnection:
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: HttpConnection(self._idle_s, self._connections.discard),
             host,
             port,
             ssl=context,
-            server_hostname=host if context else None,
+            server_hostname=(name or self._host) if context else None,
             # Not for localhost, where it gains nothing: CPython's staggered_race leaks the socket
             # when it is cancelled just after one attempt succeeded.
             happy_eyeballs_delay=_HAPPY_EYEBALLS_S
@@ -198,18 +215,18 @@ class HttpClient:
             raise ExchangeError("unreachable", f"a {proxy.scheme} proxy cannot be used")
         context = await asyncio.to_thread(tls_context) if proxy.scheme == "https" else None
         port = proxy.port or _PORTS[proxy.scheme]
-        connection = await self._open(proxy.hostname, port, context)
-        if self._context is None:
+        connection = await self._open(proxy.hostname, port, context, proxy.hostname)
+        if self._is_forwarded:
             return connection
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        target = f"{host}:{self._port}"
+        host = self._addresses[0] if self._addresses else self._host
+        target = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
         headers = [("Host", target), *_basic(proxy, _PROXY_KEY)]
         try:
             encoded = [(name.encode(), value.encode()) for name, value in headers]
             response = await connection.send_request("CONNECT", target, encoded, b"")
             if not 200 <= response.status_code < 300:
                 raise ExchangeError("unreachable", f"the proxy answered {response.status_code}")
-            await connection.start_tls(self._context, self._host)
+            await connection.start_tunnel(self._context, self._host)
         except BaseException:
             connection.abort()
             raise

@@ -9,7 +9,6 @@ from homarus.core.channel_traits import FindTraits
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address
 from homarus.policy import access
-from homarus.policy.tool_groups import expand_tool_names
 from homarus.policy.tool_policy import ToolRules
 
 if TYPE_CHECKING:  # the settings of channels are not imported without channels
@@ -28,6 +27,7 @@ class ResolvedGroup:
     group: "GroupSettings | None"  # by its id
     wildcard: "GroupSettings | None"  # by `*`
     topic: "TopicSettings | None"
+    name: str = ""  # as the config has it
 
     @property
     def match_kind(self) -> Literal["", "by-id", "by-star"]:
@@ -52,11 +52,12 @@ def resolve_group(
 
     wanted = {normalize(each): None for each in (address.chat, parent) if each}
     by_id = {normalize(name): one for name, one in groups.items()}
-    group = next((by_id[each] for each in wanted if each in by_id and each != "*"), None)
+    found = next((each for each in wanted if each in by_id and each != "*"), "")
+    group = by_id[found] if found else None
     wildcard, thread = groups.get("*"), address.thread
     topics = [one.topics for one in (group, wildcard) if one]
     topic = next((each[thread] for each in topics if thread and thread in each), None)
-    return ResolvedGroup(group, wildcard, topic)
+    return ResolvedGroup(group, wildcard, topic, found)
 
 
 def tool_rules(
@@ -67,6 +68,7 @@ def tool_rules(
     Rules of the sender win, else those of `*`, else those of the group; a group without tool rules
     uses those of the `*` group.
     """
+    place = f"group {group.name} on {channel}" if group.name else f"the groups on {channel}"
     for layer in (group.group, group.wildcard):
         if layer is None:
             continue
@@ -80,11 +82,10 @@ def tool_rules(
         if tools is None and "tools" in layer.model_fields_set:
             tools = layer.tools
         if tools is not None:
-            return _rules(tools)
+            return _rules(tools, place)
     return None
 
 
-def _rules(tools: "GroupToolSettings") -> ToolRules:
-    """Make rules of the settings; `alsoAllow` only extends a non-empty `allow`."""
-    allow = (*tools.allow, *tools.also_allow) if tools.allow else ()
-    return ToolRules(allow=expand_tool_names(allow), deny=expand_tool_names(tools.deny))
+def _rules(tools: "GroupToolSettings", origin: str) -> ToolRules:
+    """Make rules of the settings. `alsoAllow` extends a profile, and a group has none."""
+    return ToolRules(allow=tools.allow, deny=tools.deny, origin=origin)

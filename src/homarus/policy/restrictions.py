@@ -6,16 +6,16 @@ setting of OpenClaw without an effect is in config/ignored_settings.py. A channe
 receives nothing, so its settings refuse nothing. Pure.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
 from homarus.config.agent_settings import agent_entry
-from homarus.config.schema import Config, ExecConfig, ToolFilterConfig
+from homarus.config.schema import Config, ExecConfig, ToolFilterConfig, ToolsConfig
 from homarus.core.errors import ConfigError, UserError
 from homarus.core.message import Json
 from homarus.core.session_keys import main_key, normalize_agent_id
 from homarus.core.text import closest_names
-from homarus.policy.tool_groups import GROUPS
+from homarus.policy.tool_policy import GROUP_PREFIX, normalize_tool_name
 
 SandboxMode: TypeAlias = Literal["off", "non-main", "all"]
 
@@ -39,8 +39,13 @@ def start_refusals(config: Config) -> Iterator[ConfigError]:
         )
 
 
-def check_run_allowed(config: Config, agent_id: str, session_key: str) -> None:
-    """Raise UserError when a setting forbids runs of this session as this version would do them."""
+def check_run_allowed(
+    config: Config, agent_id: str, session_key: str, groups: Collection[str]
+) -> None:
+    """Raise UserError when a setting forbids runs of this session as this version would do them.
+
+    `groups` are the groups that tools say they belong to, as `group:fs`.
+    """
     mode = sandbox_mode(config, agent_id)
     if mode == "all" or (mode == "non-main" and session_key != main_key(agent_id)):
         raise UserError(
@@ -48,7 +53,7 @@ def check_run_allowed(config: Config, agent_id: str, session_key: str) -> None:
             " and this version has none",
             fix=f"sandbox.mode off runs it without one; {_OWNER}",
         )
-    for refusal in tool_list_refusals(config, agent_id):
+    for refusal in tool_list_refusals(config, agent_id, groups):
         raise refusal
 
 
@@ -58,23 +63,31 @@ def sandbox_mode(config: Config, agent_id: str) -> SandboxMode:
     return next((each for each in modes if each), "off")
 
 
-def tool_list_refusals(config: Config, agent_id: str) -> Iterator[UserError]:
+def tool_lists(config: Config, agent_id: str) -> Iterator[tuple[str, ToolFilterConfig]]:
+    """Yield the lists of tools that hold for an agent, with where they are in the config."""
+    yield "tools", config.tools
+    yield "tools.subagents.tools", config.tools.subagents.tools
+    yield from _provider_lists("tools", config.tools)
+    if own := agent_entry(config, agent_id).tools:
+        place = f"tools of agent {agent_id}"
+        yield place, own
+        yield from _provider_lists(place, own)
+        if own.policy:
+            yield f"tools.policy of agent {agent_id}", own.policy
+
+
+def _provider_lists(place: str, tools: ToolsConfig) -> Iterator[tuple[str, ToolFilterConfig]]:
+    yield from ((f"{place}.byProvider.{name}", one) for name, one in tools.by_provider.items())
+
+
+def tool_list_refusals(
+    config: Config, agent_id: str, groups: Collection[str]
+) -> Iterator[UserError]:
     """Yield the groups in lists of denied tools that do not exist: nothing would be denied."""
-    own = agent_entry(config, agent_id).tools
-    lists: dict[str, ToolFilterConfig] = {"tools": config.tools}
-    lists["tools.subagents.tools"] = config.tools.subagents.tools
-    if own:
-        lists[f"tools of agent {agent_id}"] = own
-    for tools in (config.tools, own):
-        lists |= (
-            {f"tools.byProvider.{name}": one for name, one in tools.by_provider.items()}
-            if tools
-            else {}
-        )
-    for path, section in lists.items():
-        for name in (each.strip().lower() for each in section.deny):
-            if name.startswith("group:") and name not in {*GROUPS, "group:plugins"}:
-                close = closest_names(name, GROUPS)
+    for path, section in tool_lists(config, agent_id):
+        for name in map(normalize_tool_name, section.deny):
+            if name.startswith(GROUP_PREFIX) and name not in groups:
+                close = closest_names(name, groups)
                 yield UserError(
                     f"{path} denies {name}, and there is no such group of tools",
                     fix=f"did you mean {' or '.join(close)}?" if close else _OWNER,

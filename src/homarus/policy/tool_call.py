@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
@@ -11,6 +11,7 @@ from homarus.policy.exec_settings import ExecSettings
 ToolAction: TypeAlias = Literal["allow", "ask", "deny"]
 # What a call would change outside the conversation. Rules about untrusted content name these.
 Effect: TypeAlias = Literal["exec", "send", "identity", "config", "schedule"]
+BUILTIN: Final = "builtin"  # the source of the program's own tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +20,15 @@ class ToolDeclaration:
 
     `groups` are the names without the prefix, as `fs` for `group:fs`. `source` is `builtin`, or
     the plugin, skill or server that the tool comes from. `is_owner_only` tools are only for
-    messages of the owner.
+    messages of the owner. A list that allows a name or group of `implied_by` allows the tool too.
     """
 
     name: str
     groups: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
-    source: str = "builtin"
+    source: str = BUILTIN
     is_owner_only: bool = False
+    implied_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,17 @@ class ExecEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallFacts:
-    """One call of a tool, with what its preparation found out."""
+    """One call of a tool, with what its preparation found out.
+
+    `own_verdict` is what a setting of the tool itself says about the call, as `tools.message` about
+    a chat that is new; it is one layer among the others.
+    """
 
     tool: ToolDeclaration
     args: Mapping[str, Json] = field(default_factory=dict)
     effects: frozenset[Effect] = frozenset()
     exec: ExecEvaluation | None = None
+    own_verdict: "LayerVerdict | None" = None
 
 
 @dataclass(frozen=True, slots=True)

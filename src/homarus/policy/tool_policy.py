@@ -1,81 +1,224 @@
-"""Decide whether a tool call may run, by the tool's name and the rules.
+"""The rules about tools, made from the config: profiles, lists, and those of providers and chats.
 
-The rules of a config are layers, each of which can only remove tools: the profile, the lists of all
-agents and of the agent, then those for the provider or the model that makes the call.
+A rule is matched against what a tool says about itself (`ToolDeclaration`): its name, its other
+names, its groups and its source. `file_*` so matches a tool that has the other name `file_write`,
+and `group:fs` one that says that it belongs to that group.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Final
 
-from homarus.config.schema import ToolFilterConfig, ToolProfileConfig, ToolsConfig
+from homarus.config.schema import (
+    AgentToolsConfig,
+    GlobalToolsConfig,
+    ToolFilterConfig,
+    ToolProfileConfig,
+    ToolsConfig,
+)
 from homarus.core.fast_dataclass import dataclass
-from homarus.policy.tool_call import ToolDecision
-from homarus.policy.tool_groups import PROFILES, expand_tool_names
+from homarus.policy.tool_call import BUILTIN, ToolDeclaration
+
+GROUP_PREFIX: Final = "group:"
+ALL_PLUGINS: Final = "group:plugins"
+_NATIVE: Final = "group:openclaw"
+# OpenClaw's runtime has these groups of tools of its own, and does not count them as native.
+_NOT_NATIVE: Final = frozenset({"fs", "runtime"})
+PROFILES: Final[dict[str, tuple[str, ...]]] = {
+    "minimal": ("group:memory", "session_status"),
+    "coding": ("group:memory", "group:fs", "group:runtime", "group:sessions", "image"),
+    "messaging": (
+        "group:memory", "group:messaging",
+        "sessions_list", "sessions_history", "sessions_send", "session_status",
+    ),
+    "full": ("*",),
+}  # fmt: skip
+# Tools that a sub-agent never has, and those that one that starts no others does not need.
+SUBAGENT_DENY: Final = (
+    "gateway", "agents_list", "whatsapp_login", "session_status", "cron", "memory_search",
+    "memory_get", "sessions_send",
+)  # fmt: skip
+LEAF_DENY: Final = ("sessions_list", "sessions_history", "sessions_spawn")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRules:
-    """Globs of tool names; deny wins over ask, ask over allow. An empty allow list allows all."""
+    """Names, groups and globs of tools; deny wins over ask, ask over allow.
+
+    An empty allow list allows all. `origin` says where the rules are set.
+    """
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    origin: str = field(default="", compare=False)
 
 
-def decide_tool_call(tool: str, *layers: ToolRules) -> ToolDecision:
-    """Decide by several sets of rules: each must allow, and any may deny or ask."""
-    ask_glob = ""
-    for rules in layers:
-        if glob := _match(tool, rules.deny):
-            return ToolDecision("deny", f"{tool} is denied by {glob!r}")
-        if rules.allow and not _match(tool, rules.allow):
-            return ToolDecision("deny", f"{tool} is not on the allow list")
-        ask_glob = ask_glob or _match(tool, rules.ask)
-    return (
-        ToolDecision("ask", f"{tool} asks first") if ask_glob else ToolDecision("allow", "allowed")
+def _no_model_rules(_provider: str, _model: str) -> tuple[ToolRules, ...]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRules:
+    """All rules about the tools of one agent; `chat` are those of the chat that is answered.
+
+    `get_model_rules` returns the rules of `byProvider` for a provider and a model.
+    """
+
+    profile: ToolRules | None = None
+    lists: tuple[ToolRules, ...] = ()
+    get_model_rules: Callable[[str, str], tuple[ToolRules, ...]] = _no_model_rules
+    subagents: ToolRules = ToolRules()
+    max_spawn_depth: int = 1
+    chat: tuple[ToolRules, ...] = ()
+
+    def for_chat(self, rules: tuple[ToolRules, ...]) -> "PolicyRules":
+        """Return the rules of the agent with those of a chat."""
+        return replace(self, chat=rules) if rules else self
+
+
+def normalize_tool_name(name: str) -> str:
+    """Return a tool's name as it is compared."""
+    return name.strip().lower().replace("-", "_")
+
+
+@lru_cache(1024)
+def declaration_keys(tool: ToolDeclaration) -> tuple[str, ...]:
+    """Return every name that stands for a tool in a rule: its own first, then groups and source."""
+    names = map(normalize_tool_name, (tool.name, *tool.aliases))
+    keys = [*names, *(f"{GROUP_PREFIX}{normalize_tool_name(each)}" for each in tool.groups)]
+    if tool.source != BUILTIN:
+        keys += [normalize_tool_name(tool.source), ALL_PLUGINS]
+    elif not _NOT_NATIVE.intersection(tool.groups):
+        keys.append(_NATIVE)
+    return tuple(dict.fromkeys(keys))
+
+
+def declared_groups(tools: Iterable[ToolDeclaration]) -> frozenset[str]:
+    """Return the groups that tools say they belong to, and those of all sources."""
+    keys = (key for tool in tools for key in declaration_keys(tool))
+    return frozenset({ALL_PLUGINS, *(key for key in keys if key.startswith(GROUP_PREFIX))})
+
+
+@lru_cache(1024)
+def _compile(entries: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the exact entries of a list, and its globs."""
+    names = [normalize_tool_name(each) for each in entries]
+    globs = tuple(each for each in names if "*" in each or "?" in each or "[" in each)
+    return frozenset(names).difference(globs), globs
+
+
+def find_match(tool: ToolDeclaration, entries: tuple[str, ...]) -> str:
+    """Return the entry of a list that matches a tool, "" without one."""
+    return _match(declaration_keys(tool), entries) if entries else ""
+
+
+def _match(keys: tuple[str, ...], entries: tuple[str, ...]) -> str:
+    exact, globs = _compile(entries)
+    for key in keys:
+        if key in exact:
+            return key
+    for glob in globs:
+        for key in keys:
+            if not key.startswith(GROUP_PREFIX) and fnmatchcase(key, glob):
+                return glob
+    return ""
+
+
+def find_allow(tool: ToolDeclaration, entries: tuple[str, ...]) -> str:
+    """Return the entry of an allow list that allows a tool, "" without one."""
+    return find_match(tool, entries) or (
+        _match(tool.implied_by, entries) if tool.implied_by and entries else ""
     )
 
 
-def _match(tool: str, globs: tuple[str, ...]) -> str:
-    return next((glob for glob in globs if fnmatchcase(tool, glob)), "")
-
-
-def filter_rules(section: ToolFilterConfig) -> ToolRules:
+def filter_rules(section: ToolFilterConfig, origin: str = "") -> ToolRules:
     """Return the rules of the lists of one section."""
-    return ToolRules(
-        allow=expand_tool_names(section.allow or ()), deny=expand_tool_names(section.deny)
+    return ToolRules(allow=tuple(section.allow or ()), deny=tuple(section.deny), origin=origin)
+
+
+def make_policy_rules(
+    common: ToolsConfig, own: ToolsConfig | None = None, plugins: frozenset[str] = frozenset()
+) -> PolicyRules:
+    """Return the rules of the config for an agent with its own section.
+
+    `plugins` are the names of plugins and of their tools: a list that allows nothing else does not
+    restrict the other tools.
+    """
+    sections = list(_named_sections(common, own))
+    lists = (_without_plugin_lists(filter_rules(one, name), plugins) for name, one in sections)
+    subagents = common.subagents.tools if isinstance(common, GlobalToolsConfig) else None
+
+    @lru_cache(64)
+    def get_model_rules(provider: str, model: str) -> tuple[ToolRules, ...]:
+        found = list(_provider_sections(common, own, provider, model))
+        rules = (_without_plugin_lists(filter_rules(one, name), plugins) for name, one in found)
+        profile = _profile_rules([one for _, one in found])
+        return (*((profile,) if profile else ()), *(each for each in rules if each != ToolRules()))
+
+    return PolicyRules(
+        profile=_profile_rules([one for _, one in sections]),
+        lists=tuple(each for each in lists if each != ToolRules()),
+        get_model_rules=get_model_rules,
+        subagents=filter_rules(subagents or ToolFilterConfig(), "tools.subagents.tools"),
     )
 
 
-def tool_layers(common: ToolProfileConfig, own: ToolProfileConfig | None) -> tuple[ToolRules, ...]:
-    """Return the rules of a section for all agents and of one agent's own, whose profile wins."""
-    sections = (common,) if own is None else (common, own)
-    return (*_profile_rules(sections), *map(filter_rules, sections))
+def _named_sections(
+    common: ToolsConfig, own: ToolsConfig | None
+) -> Iterator[tuple[str, ToolProfileConfig]]:
+    """Yield the sections that hold for every call, with where they are in the config."""
+    yield "tools", common
+    if own is not None:
+        yield "the agent's tools", own
+        if isinstance(own, AgentToolsConfig) and own.policy:
+            yield "the agent's tools.policy", own.policy
 
 
-def model_layers(
+def _provider_sections(
     common: ToolsConfig, own: ToolsConfig | None, provider: str, model: str
-) -> tuple[ToolRules, ...]:
-    """Return the rules of `byProvider` for a model: its own entry, else that of its provider."""
+) -> Iterator[tuple[str, ToolProfileConfig]]:
+    """Yield the sections of `byProvider` for a model: its own entry, else that of its provider."""
     names = (f"{provider}/{model}".lower(), provider.lower())
-    sections = [
-        found
-        for tools in (common, own)
-        if tools and (found := _find_section(tools, names)) is not None
-    ]
-    return (*_profile_rules(sections), *map(filter_rules, sections))
+    for place, tools in (("tools", common), ("the agent's tools", own)):
+        if tools is None:
+            continue
+        sections = {name.strip().lower(): each for name, each in tools.by_provider.items()}
+        found = next((name for name in names if name in sections), None)
+        if found is not None:
+            yield f"{place}.byProvider.{found}", sections[found]
 
 
-def _find_section(tools: ToolsConfig, names: tuple[str, ...]) -> ToolProfileConfig | None:
-    sections = {name.strip().lower(): section for name, section in tools.by_provider.items()}
-    return next((sections[name] for name in names if name in sections), None)
-
-
-def _profile_rules(sections: Sequence[ToolProfileConfig]) -> Iterator[ToolRules]:
-    """Yield the rules of the last profile that is set, extended by the last `alsoAllow`."""
+def _profile_rules(sections: Sequence[ToolProfileConfig]) -> ToolRules | None:
+    """Return the rules of the last profile that is set, extended by the last `alsoAllow`."""
     profiles = [section.profile for section in sections if section.profile]
     if not profiles:
-        return
+        return None
     added = [each.also_allow for each in sections if "also_allow" in each.model_fields_set]
-    names = (*PROFILES[profiles[-1]], *(added[-1] if added else ()))
-    yield ToolRules(allow=expand_tool_names(names))
+    rules = ToolRules(allow=PROFILES[profiles[-1]], origin=f"profile {profiles[-1]}")
+    return merge_also_allow(rules, added[-1] if added else ())
+
+
+def merge_also_allow(rules: ToolRules, added: tuple[str, ...]) -> ToolRules:
+    """Return rules that allow more; those that allow everything stay as they are."""
+    return replace(rules, allow=(*rules.allow, *added)) if rules.allow and added else rules
+
+
+def _without_plugin_lists(rules: ToolRules, plugins: frozenset[str]) -> ToolRules:
+    """Return rules whose allow list does not name plugin tools alone: it is ignored, as there."""
+    if not rules.allow or not names_only_plugins(rules.allow, plugins):
+        return rules
+    return replace(rules, allow=())
+
+
+def names_only_plugins(entries: Iterable[str], plugins: frozenset[str]) -> bool:
+    """Return whether every entry of a list stands for tools of plugins."""
+    known = {ALL_PLUGINS, *map(normalize_tool_name, plugins)}
+    return all(normalize_tool_name(entry) in known for entry in entries)
+
+
+def subagent_deny(depth: int, max_spawn_depth: int) -> tuple[str, ...]:
+    """Return the tools that a sub-agent does not have at its depth."""
+    return (*SUBAGENT_DENY, *LEAF_DENY) if depth >= max(max_spawn_depth, 1) else SUBAGENT_DENY

@@ -7,8 +7,10 @@ exported conversations and the history in `.git`, which has all versions of all 
 compared as the most lenient file system does: `agents.MD` is protected like `AGENTS.md`.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Final, Protocol
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import fold_name
@@ -42,18 +44,46 @@ _COMMON: Final = frozenset({("memory",), ("memory", "chats"), ("memory", "shared
 
 
 @dataclass(frozen=True, slots=True)
+class FileScope:
+    """Where the file tools of an agent reach besides its workspace.
+
+    `read_only` are folders that are read and never written. `protected` is None where the tools
+    stay there; else the owner's conversations reach the whole machine except these folders.
+    """
+
+    read_only: tuple[Path, ...] = ()
+    protected: tuple[Path, ...] | None = None
+
+
+class FileAccess(Protocol):
+    """What may be done with the files of a folder, each given by its names from the root."""
+
+    @property
+    def is_full(self) -> bool: ...
+    def shows(self, parts: Sequence[str]) -> bool: ...
+    def can_write(self, parts: Sequence[str]) -> bool: ...
+    def can_create_folder(self, parts: Sequence[str]) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
 class WorkspaceAccess:
     """What one conversation may do with the files of its agent's workspace.
 
     `audiences` are those whose memory files it sees, None for all; `own` is its own, whose notes it
     may write. `can_write_prompts`: also bootstrap files, skills and the notes of others.
     `can_attach` is False where the `read` tool is denied: then no file is sent or shown either.
+    `is_owner`: only the owner writes to it, so that it may leave the workspace where the config
+    allows that. `get_media` returns the paths of the files that were sent to it, which it reads.
+    `can_fetch`: files that it sends may be named by URL.
     """
 
     audiences: frozenset[str] | None = None
     own: str = ""
     can_write_prompts: bool = True
     can_attach: bool = True
+    is_owner: bool = False
+    can_fetch: bool = False
+    get_media: Callable[[], frozenset[str]] = field(default=frozenset, compare=False)
 
     @property
     def is_full(self) -> bool:
@@ -78,7 +108,8 @@ class WorkspaceAccess:
         return self.can_write(parts) or (self.shows(parts) and _is_common(parts))
 
 
-FULL_ACCESS: Final = WorkspaceAccess()
+WORKSPACE_SCOPE: Final = FileScope()
+FULL_ACCESS: Final = WorkspaceAccess(is_owner=True, can_fetch=True)
 NO_ACCESS: Final = WorkspaceAccess(frozenset(), can_write_prompts=False, can_attach=False)
 
 
@@ -89,9 +120,10 @@ def session_access(
     is_owned = is_owner and session_readers(session_key) != "others"
     audiences = visible_audiences(session_key)
     can_write = is_owned or can_everyone_write
-    if audiences is None and can_write:
+    if audiences is None and is_owned:
         return FULL_ACCESS
-    return WorkspaceAccess(audiences, chat_of(session_key), can_write)
+    own = "" if audiences is None and can_write else chat_of(session_key)
+    return WorkspaceAccess(audiences, own, can_write, is_owner=is_owned)
 
 
 def _is_common(parts: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ What every store guarantees (tests/contract/test_store.py):
 - `put_session` with `if_version` raises ConflictError when the stored version differs (0: there
   is none yet); every put adds one to the version, a change made from outside at least one;
 - two holders never have the same lease at once, and a later token is a larger number;
+- entries of the audit log are chained by their hashes, in the order of their transactions;
 - a full disk raises DiskFullError and loses nothing that was committed before.
 
 Every row carries a principal; `scoped` narrows a store to one of them.
@@ -22,6 +23,7 @@ from typing import Literal, Protocol
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Usage
 from homarus.core.principal import Principal
+from homarus.store.audit import AuditAnchor, AuditCheck, AuditEntry
 from homarus.store.journal import Journal, JournalTransaction, Lease
 
 SEARCHED = ("label", "displayName", "subject", "origin.label")
@@ -118,6 +120,10 @@ class Transaction(JournalTransaction, Protocol):
         """Record the usage of model calls. These records are never changed."""
         ...
 
+    def add_audit(self, *entries: AuditEntry) -> None:
+        """Append entries to the audit log. They are never changed or deleted."""
+        ...
+
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None: ...  # noqa: A002 - the word for it
 
     def delete_record(self, kind: str, id: str) -> None: ...  # noqa: A002 - the word for it
@@ -164,6 +170,25 @@ class Store(Protocol):
         self, *, since_ms: int = 0, session: str | None = None
     ) -> Sequence[UsageRecord]:
         """Return usage records since a time, in the order they were added."""
+        ...
+
+    async def audit_entries(
+        self,
+        *,
+        since_ms: int = 0,
+        agent: str | None = None,
+        tool: str | None = None,
+        kind: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[AuditEntry]:
+        """Return the newest entries of the audit log that match, oldest first."""
+        ...
+
+    async def check_audit(self, **anchors: AuditAnchor) -> AuditCheck:
+        """Check that no entry of the audit log was changed, removed or moved.
+
+        `anchors` are rows that the log must have, by the name of the place that they come from.
+        """
         ...
 
     async def header(self, session_id: str) -> TranscriptHeader | None: ...

@@ -43,6 +43,10 @@ _OPTION_KEYS: Final = {
     "deliver_to": "deliver_to",
     "extra_system_prompt": "extra_system_prompt",
     "provenance": "provenance",
+    "exec_host": "exec_host",
+    "exec_security": "exec_security",
+    "exec_ask": "exec_ask",
+    "elevated": "elevated",
 }
 _PROVENANCE_KEYS: Final = {
     "kind": "kind",

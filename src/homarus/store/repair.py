@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 DAMAGED: Final = "state.sqlite.damaged-"
 _ROWID_TABLES: Final = (
     "sessions", "transcripts", "entries", "accepted", "parcels", "spent", "approvals",
+    "audit",
 )  # fmt: skip
 _KEYED_TABLES: Final = ("records", "calls")  # `indexes` only says what the files have
 # Without an index that lists the rows, their ids are tried until so many in a row are not there.
@@ -196,6 +197,7 @@ def _salvage(source: Path, new: apsw.Connection, report: RepairReport) -> dict[s
             log.debug("%s cannot be read: %s", source, exc)
         finally:
             db.close()
+        new.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)  # rows of the audit log are guarded
         for table in (*_ROWID_TABLES, *_KEYED_TABLES):
             new.execute(f"DELETE FROM {table}")  # noqa: S608 - our names
     return {}
@@ -483,3 +485,6 @@ def _repair_numbers(new: apsw.Connection, meta: Mapping[str, Any]) -> None:
     change = max(newest, change) if isinstance(change, int) else newest
     new.execute("DELETE FROM meta WHERE key IN ('change', 'epoch', 'clock')")
     new.execute("INSERT INTO meta VALUES ('change', ?), ('epoch', ?)", (change, epoch))
+    for key, value in meta.items():
+        if key.startswith("audit:"):  # so that lost rows of the audit log stay missing
+            new.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))

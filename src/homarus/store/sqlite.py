@@ -34,7 +34,8 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.message import Json
 from homarus.core.principal import OWNER, Principal
-from homarus.store import sqlite_sql
+from homarus.store import sqlite_audit, sqlite_sql
+from homarus.store.audit import AuditAnchor, AuditCheck, AuditEntry
 from homarus.store.base import (
     SessionRecord,
     Transaction,
@@ -380,6 +381,10 @@ class _SqliteTransaction(SqliteJournalTransaction):
         if calls:
             self.steps.append(lambda db: sqlite_sql.add_usage(db, self.principal, calls))
 
+    def add_audit(self, *entries: AuditEntry) -> None:
+        if entries:
+            self.steps.append(lambda db: sqlite_audit.add_audit(db, self.principal, entries))
+
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
         text = dump_json(data)
         self.steps.append(lambda db: sqlite_sql.put_record(db, self.principal, kind, id, text))
@@ -517,6 +522,30 @@ class SqliteStore:
         return await asyncio.to_thread(
             self._bulk, lambda db: sqlite_sql.usage_records(db, self._principal, since_ms, session)
         )
+
+    @repairing
+    async def audit_entries(
+        self,
+        *,
+        since_ms: int = 0,
+        agent: str | None = None,
+        tool: str | None = None,
+        kind: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[AuditEntry]:
+        wanted = {"agent": agent, "tool": tool, "kind": kind}
+        return await asyncio.to_thread(
+            self._bulk,
+            lambda db: sqlite_audit.audit_entries(
+                db, self._principal, since_ms=since_ms, limit=limit, **wanted
+            ),
+        )
+
+    async def check_audit(self, **anchors: AuditAnchor) -> AuditCheck:
+        found = await asyncio.to_thread(
+            self._bulk, lambda db: [sqlite_audit.check_audit(db, self._principal, anchors)]
+        )
+        return found[0]
 
     @repairing
     async def header(self, session_id: str) -> TranscriptHeader | None:

@@ -12,6 +12,14 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.message import Json
 from homarus.core.principal import OWNER, Principal
+from homarus.store.audit import (
+    AuditAnchor,
+    AuditCheck,
+    AuditEntry,
+    AuditRow,
+    check_audit_rows,
+    make_audit_row,
+)
 from homarus.store.base import (
     SEARCHED,
     SessionRecord,
@@ -48,6 +56,7 @@ class _Rows:
     records: dict[tuple[str, str], Mapping[str, Json]] = field(default_factory=dict)
     journal: MemoryJournalRows = field(default_factory=MemoryJournalRows)
     usage: list[UsageRecord] = field(default_factory=list)
+    audit: list[AuditRow] = field(default_factory=list)
 
     def copy(self) -> "_Rows":
         transcripts = {
@@ -55,8 +64,9 @@ class _Rows:
             for session_id, transcript in self.transcripts.items()
         }
         return _Rows(
-            dict(self.sessions), transcripts, dict(self.records), self.journal.copy(), [*self.usage]
-        )
+            dict(self.sessions), transcripts, dict(self.records), self.journal.copy(),
+            [*self.usage], [*self.audit],
+        )  # fmt: skip
 
     def transcript(self, session_id: str) -> _Transcript:
         if session_id not in self.transcripts:
@@ -67,7 +77,8 @@ class _Rows:
 class _MemoryTransaction(MemoryJournalTransaction):
     """Steps that run when the block ends, on a copy of the rows, which then replaces them."""
 
-    def __init__(self) -> None:
+    def __init__(self, principal: Principal) -> None:
+        self._principal = principal
         self._steps: list[Callable[[_Rows], None]] = []
         super().__init__(lambda step: self._steps.append(lambda rows: step(rows.journal)))
 
@@ -128,6 +139,15 @@ class _MemoryTransaction(MemoryJournalTransaction):
 
     def add_usage(self, *calls: UsageRecord) -> None:
         self._steps.append(lambda rows: rows.usage.extend(calls))
+
+    def add_audit(self, *entries: AuditEntry) -> None:
+        def step(rows: _Rows) -> None:
+            for entry in entries:
+                last = rows.audit[-1] if rows.audit else None
+                anchor = AuditAnchor(last.seq, last.hash) if last else AuditAnchor()
+                rows.audit.append(make_audit_row(self._principal, entry, anchor))
+
+        self._steps.append(step)
 
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
         stored = _deep_copy(data)
@@ -208,7 +228,7 @@ class MemoryStore:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        transaction = _MemoryTransaction()
+        transaction = _MemoryTransaction(self._principal)
         yield transaction
         rows = self._rows.copy()
         transaction.run(rows)
@@ -258,6 +278,28 @@ class MemoryStore:
             for call in self._rows.usage
             if call.at_ms >= since_ms and session in {None, call.session}
         ]
+
+    async def audit_entries(
+        self,
+        *,
+        since_ms: int = 0,
+        agent: str | None = None,
+        tool: str | None = None,
+        kind: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[AuditEntry]:
+        matching = [
+            row.to_entry()
+            for row in self._rows.audit
+            if row.at_ms >= since_ms
+            and agent in {None, row.agent}
+            and tool in {None, row.tool}
+            and kind in {None, row.kind}
+        ]
+        return matching if limit is None else matching[max(0, len(matching) - limit) :]
+
+    async def check_audit(self, **anchors: AuditAnchor) -> AuditCheck:
+        return check_audit_rows(self._principal, self._rows.audit, anchors)
 
     async def header(self, session_id: str) -> TranscriptHeader | None:
         transcript = self._rows.transcripts.get(session_id)

@@ -6,7 +6,7 @@ Secrets are redacted, because these lines are sent to chats and screens.
 import re
 from collections.abc import Callable
 
-from homarus.config.log_setup import redact
+from homarus.config.redaction import redact
 from homarus.core.message import Json, ToolCall, ToolResult
 from homarus.core.text import clip_middle, escape_controls, escape_invisible, one_line
 

@@ -18,7 +18,6 @@ from homarus.core.errors import (
     HomarusError,
     LeaseLostError,
     RunSuspendedError,
-    ToolDeniedError,
     ToolError,
     ToolTimeoutError,
 )
@@ -32,7 +31,7 @@ from homarus.core.text import (
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput
+from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, check_decision
 
 log = logging.getLogger(__name__)
 
@@ -97,18 +96,8 @@ async def _answer(
     prepared = await prepare_call(tool, ctx, call, values)
     try:
         verdict = await judge(prepared.facts)
-        if verdict.action == "deny":
-            raise ToolDeniedError(verdict.reason)
-        if verdict.action == "ask" and not tool.asks:
-            question = replace(
-                prepared.question,
-                reason=prepared.question.reason or verdict.reason,
-                is_allowed_by_fallback=verdict.is_allowed_by_fallback,
-            )
-            answer = await ctx.approvals.request(call.id, question)
-            if not answer.is_allowed:
-                why = answer.why or f"{tool.name} needs a person's approval and did not get it"
-                raise ToolDeniedError(why)
+        if verdict.action != "ask" or not tool.asks:
+            await check_decision(replace(ctx, call_id=call.id), prepared, verdict)
         await begin(tool)
         result = await _run(tool, prepared)
     finally:
@@ -121,12 +110,15 @@ async def prepare_call(
 ) -> PreparedCall:
     """Return what is decided on and then run: by the tool itself, or its arguments."""
     if tool.prepare:
-        return await tool.prepare(ctx, **values)
+        prepared = await tool.prepare(ctx, **values)
+        facts = prepared.facts if prepared.facts.args else replace(prepared.facts, args=call.args)
+        return replace(prepared, facts=facts)
     args = json.dumps(dict(call.args), ensure_ascii=False, indent=2, sort_keys=True)
     digest = hashlib.sha256(f"{tool.name}\n{args}".encode("utf-8", "surrogatepass")).hexdigest()
     title = f"May the agent use {tool.name}?"
     question = ApprovalQuestion(tool.name, title, escape_invisible(args), digest)
-    facts = ToolCallFacts(tool.declaration, call.args)
+    effects = await tool.find_effects(ctx, **values) if tool.find_effects else tool.effects
+    facts = ToolCallFacts(tool.declaration, call.args, effects)
     return PreparedCall(facts, question, partial(tool.run, ctx, **values))
 
 

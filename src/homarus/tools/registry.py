@@ -10,18 +10,25 @@ from types import ModuleType
 from homarus.core.errors import ToolError, UserError
 from homarus.core.message import ToolCall
 from homarus.core.text import closest_names, one_line
+from homarus.policy.planned_tools import PLANNED_TOOLS
+from homarus.policy.tool_policy import declared_groups, normalize_tool_name
 from homarus.providers.base import ToolSpec
 from homarus.tools.tool import Tool
 
 
 class ToolRegistry:
-    """Tools by name and alias, always in the same order."""
+    """Tools by name and alias, always in the same order.
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    `known_groups` are the groups of all tools, also of those that were filtered out, as `group:fs`.
+    """
+
+    def __init__(self, tools: Iterable[Tool], known_groups: Iterable[str] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         for tool in sorted(tools, key=lambda each: each.name):
             if self._tools.setdefault(tool.name, tool) is not tool:
                 raise UserError(f"two tools are named {tool.name!r}", fix="rename one of them")
+        declared = (*(tool.declaration for tool in self._tools.values()), *PLANNED_TOOLS)
+        self.known_groups = frozenset(known_groups) or declared_groups(declared)
         aliased = {alias: tool for tool in self._tools.values() for alias in tool.aliases}
         self._by_name = {
             normalize_tool_name(name): tool for name, tool in (aliased | self._tools).items()
@@ -34,8 +41,9 @@ class ToolRegistry:
         return cls({id(each): each for each in found if isinstance(each, Tool)}.values())
 
     def filter(self, keep: Callable[[Tool], bool]) -> "ToolRegistry":
-        """Return a registry of the tools that pass the test."""
-        return ToolRegistry(tool for tool in self if keep(tool))
+        """Return a registry of the tools that pass the test; itself when all do."""
+        kept = [tool for tool in self if keep(tool)]
+        return self if len(kept) == len(self) else ToolRegistry(kept, self.known_groups)
 
     def get(self, name: str) -> Tool:
         """Return the tool a model means.
@@ -69,8 +77,3 @@ class ToolRegistry:
 
     def __contains__(self, name: str) -> bool:
         return normalize_tool_name(name) in self._by_name
-
-
-def normalize_tool_name(name: str) -> str:
-    """Return a tool's name as it is compared."""
-    return name.strip().lower().replace("-", "_")

@@ -25,7 +25,7 @@ from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.private_files import FILE_MODE
 from homarus.core.text import fold_name
-from homarus.policy.workspace_access import FULL_ACCESS, PROTECTED, WorkspaceAccess
+from homarus.policy.workspace_access import FULL_ACCESS, PROTECTED, FileAccess, WorkspaceAccess
 from homarus.tools.folder import DirEntry, EntryKind, Folder, open_folder
 from homarus.tools.pathname import MAX_DEPTH, PRIVATE, check_name, format_path, split_path
 
@@ -101,7 +101,7 @@ class RootedFs:
         *,
         links: bool = True,
         hard_links: bool = False,
-        access: WorkspaceAccess = FULL_ACCESS,
+        access: FileAccess = FULL_ACCESS,
     ) -> None:
         self.root = root
         self._open_root, self._links, self._hard_links = open_root, links, hard_links
@@ -205,9 +205,10 @@ class _AccessCheck:
     A protected name may be a link to another file of the workspace: that file is protected too.
     """
 
-    def __init__(self, root: Path, access: WorkspaceAccess) -> None:
+    def __init__(self, root: Path, access: FileAccess) -> None:
         self._root, self._access = root, access
-        self._links: dict[tuple[str, ...], str] | None = None
+        is_workspace = isinstance(access, WorkspaceAccess)
+        self._links: dict[tuple[str, ...], str] | None = None if is_workspace else {}
 
     def check_visible(self, parts: Sequence[str]) -> None:
         """Raise FileNotFoundError for a file that the conversation does not see."""

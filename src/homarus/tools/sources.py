@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import homarus
 from homarus.config.schema import Config, ToolsConfig
@@ -19,6 +19,9 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.tools import builtin
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import Tool
+
+if TYPE_CHECKING:  # imported by the first command
+    from homarus.tools.exec.process_table import ProcessTable
 
 # Returns the `tools` section that holds for one key: the agent's own where it sets the key.
 GetToolsConfig: TypeAlias = Callable[[str], ToolsConfig]
@@ -29,7 +32,8 @@ class ToolSourceContext:
     """The agent that tools are made for.
 
     `has_chats`: it can send messages to chats. `memory` returns its memory; None when it has none
-    (the type belongs to `homarus.memory`, which this package cannot import).
+    (the type belongs to `homarus.memory`, which this package cannot import). `get_processes`
+    returns the table of running commands; None where commands end with their calls.
     """
 
     agent_id: str
@@ -38,6 +42,7 @@ class ToolSourceContext:
     has_chats: bool = False
     memory: Callable[[], Any] | None = None
     state: Path | None = None  # the state directory
+    get_processes: "Callable[[], ProcessTable] | None" = None
 
 
 class ToolSource(Protocol):

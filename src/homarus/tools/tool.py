@@ -10,7 +10,7 @@ when it returns images or details.
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -25,12 +25,25 @@ from typing import (
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from homarus.core.errors import ToolError
+from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Extras, Image, Json, Media, Text
 from homarus.policy.approvals import ApprovalAnswer, ApprovalQuestion, Approvals
-from homarus.policy.tool_call import ToolCallFacts, ToolDeclaration
-from homarus.policy.workspace_access import WorkspaceAccess, session_access
+from homarus.policy.decision import decide_tool_call
+from homarus.policy.tool_call import (
+    CallerFacts,
+    Effect,
+    TaintSource,
+    ToolCallFacts,
+    ToolDecision,
+    ToolDeclaration,
+)
+from homarus.policy.workspace_access import (
+    WORKSPACE_SCOPE,
+    FileScope,
+    WorkspaceAccess,
+    session_access,
+)
 from homarus.providers.base import ToolSpec
 
 if TYPE_CHECKING:
@@ -153,6 +166,13 @@ class ToolContext:
     docs: Path | None = None
     session_name: str = ""
     run_approvals: Approvals | None = None
+    scope: FileScope = WORKSPACE_SCOPE
+    get_caller: Callable[[], CallerFacts] | None = None
+
+    @property
+    def caller(self) -> CallerFacts:
+        """Return who makes the call, with the settings for commands that hold for it."""
+        return self.get_caller() if self.get_caller else CallerFacts(self.agent, self.session_key)
 
     @property
     def approvals(self) -> Approvals:
@@ -172,23 +192,31 @@ class ToolContext:
     def folder_to_read(self, path: str) -> "tuple[RootedFs, str]":
         """Return the folder that a path is read from, and what its paths start with in results.
 
-        It is the workspace, or for an absolute path in it the documentation of the program.
+        It is the workspace, or for an absolute path what the scope and the access add to it.
         """
-        if self.docs is None or not f"{path}/".startswith(f"{self.docs}/"):
-            return self.files, ""
-        from homarus.tools.rooted_fs import RootedFs
+        from homarus.tools.file_scope import folder_to_read
 
-        # Installers link the files of a package to those of their cache.
-        return RootedFs(self.docs, links=False, hard_links=True), f"{self.docs}/"
+        return folder_to_read(self, path)
+
+    def folder_to_write(self, path: str) -> "RootedFs":
+        """Return the folder that a path is written in."""
+        from homarus.tools.file_scope import folder_to_write
+
+        return folder_to_write(self, path)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A tool's output with images for the model and details for people and programs."""
+    """A tool's output with images for the model and details for people and programs.
+
+    `untrusted` is where the content comes from, if others wrote it: then the model gets it between
+    markers, and the run is marked.
+    """
 
     content: tuple[Text | Image, ...]
     details: Mapping[str, Json] | None = None
     is_error: bool = False
+    untrusted: TaintSource | None = None
 
 
 Run: TypeAlias = Callable[..., Awaitable[str | ToolOutput]]
@@ -210,44 +238,58 @@ class PreparedCall:
 
 # Prepares a call from its parsed arguments. Raises ToolError when it cannot be run at all.
 PrepareCall: TypeAlias = Callable[..., Awaitable[PreparedCall]]
+# Returns what a call with these parsed arguments would change outside the conversation.
+FindEffects: TypeAlias = Callable[..., Awaitable[frozenset[Effect]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A callable with a schema.
 
-    `serial` tools run alone and in order; the others may run in parallel. An `idempotent` tool
-    may be run again when its outcome is unknown. A tool that `asks` requests approval itself, so
-    the pipeline does not. `timeout_s` is the pipeline's timeout; None: the tool has its own.
+    `declaration` is what rules are matched against. `serial` tools run alone and in order; the
+    others may run in parallel. An `idempotent` tool may be run again when its outcome is unknown.
+    `params` is None for a tool whose arguments are described by a JSON schema alone. `effects` are
+    those that every call has; `find_effects` returns those of one call. A tool that `asks` requests
+    approval itself, so the pipeline does not. `timeout_s` is the pipeline's timeout; None: the tool
+    has its own. `output` is untrusted when others write what the tool returns.
     """
 
     spec: ToolSpec
-    group: str
+    declaration: ToolDeclaration
     serial: bool
     idempotent: bool
-    aliases: tuple[str, ...]
-    params: type[BaseModel]
+    params: type[BaseModel] | None
     run: Run
     asks: bool = False
     timeout_s: float | None = TIMEOUT_S
     prepare: PrepareCall | None = None
+    effects: frozenset[Effect] = frozenset()
+    find_effects: FindEffects | None = None
+    output: Literal["trusted", "untrusted"] = "trusted"
 
     @property
     def name(self) -> str:
         return self.spec.name
 
     @property
-    def declaration(self) -> ToolDeclaration:
-        """What rules are matched against."""
-        return ToolDeclaration(self.name, (self.group,), self.aliases)
+    def group(self) -> str:
+        return next(iter(self.declaration.groups), "")
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return self.declaration.aliases
 
     def parse(self, args: Mapping[str, Json]) -> dict[str, Any]:
         """Return the arguments by their Python names. Raises ToolError with what is expected."""
+        if self.params is None:
+            from homarus.tools.json_schema import check_arguments
+
+            return {"args": check_arguments(self.spec, args)}
         try:
             params = self.params.model_validate(args)
         except ValidationError as exc:
             raise ToolError(
-                f"{self.name}: {_format_errors(exc)}", fix=_signature(self.spec)
+                f"{self.name}: {_format_errors(exc)}", fix=format_signature(self.spec)
             ) from exc
         return {name: getattr(params, name) for name in type(params).model_fields}
 
@@ -256,6 +298,7 @@ class Tool:
 
 
 P = ParamSpec("P")
+_Returned: TypeAlias = str | ToolOutput | PreparedCall
 
 
 class _Params(BaseModel):
@@ -273,21 +316,101 @@ def tool(
     aliases: tuple[str, ...] = (),
     asks: bool = False,
     timeout_s: float | None = TIMEOUT_S,
-) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[str | ToolOutput]]], Tool]:
-    """Turn `async def name(ctx, …) -> str | ToolOutput` into a Tool."""
+    owner_only: bool = False,
+    effects: tuple[Effect, ...] | FindEffects = (),
+    output: Literal["trusted", "untrusted"] = "trusted",
+) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[_Returned]]], Tool]:
+    """Turn `async def name(ctx, …) -> str | ToolOutput` into a Tool.
 
-    def wrap(run: Callable[Concatenate[ToolContext, P], Awaitable[str | ToolOutput]]) -> Tool:
-        called = name or run.__name__
-        hints = get_type_hints(run, include_extras=True)
+    `aliases` are its other names, in rules and in calls of models. An `owner_only` tool is for
+    messages of the owner alone. `effects` are what every call of it changes outside the
+    conversation, or a function that returns them for the arguments of one call. A function that
+    returns a PreparedCall prepares a call, which is run after it was decided.
+    """
+
+    def wrap(function: Callable[Concatenate[ToolContext, P], Awaitable[_Returned]]) -> Tool:
+        called = name or function.__name__
+        hints = get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {
             p.name: (hints[p.name], ... if p.default is p.empty else p.default)
-            for p in list(inspect.signature(run).parameters.values())[1:]
+            for p in list(inspect.signature(function).parameters.values())[1:]
         }
         params: type[BaseModel] = create_model(called, __base__=_Params, **fields)
-        spec = ToolSpec(called, inspect.getdoc(run) or "", _schema(params))
-        return Tool(spec, group, serial, idempotent, aliases, params, run, asks, timeout_s)
+        run: Any = function
+        prepare = run if hints.get("return") is PreparedCall else None
+        return Tool(
+            ToolSpec(called, inspect.getdoc(function) or "", _schema(params)),
+            ToolDeclaration(called, (group,), aliases, is_owner_only=owner_only),
+            serial,
+            idempotent,
+            params,
+            _run_prepared(run) if prepare else run,
+            asks,
+            timeout_s,
+            prepare,
+            effects=frozenset() if callable(effects) else frozenset(effects),
+            find_effects=effects if callable(effects) else None,
+            output=output,
+        )
 
     return wrap
+
+
+def _run_prepared(prepare: PrepareCall) -> Run:
+    """Return a function that prepares a call and runs it when the tool's own rules allow it."""
+
+    async def run(ctx: ToolContext, **values: Any) -> str | ToolOutput:
+        prepared = await prepare(ctx, **values)
+        try:
+            await check_decision(ctx, prepared, decide_tool_call(prepared.facts, ctx.caller))
+            return await prepared.run()
+        finally:
+            prepared.close()
+
+    return run
+
+
+async def check_decision(ctx: ToolContext, prepared: PreparedCall, decision: ToolDecision) -> None:
+    """Ask for approval where the decision needs it. Raises ToolDeniedError without permission."""
+    if decision.action == "deny":
+        raise ToolDeniedError(decision.reason)
+    if decision.action == "ask":
+        question = prepared.question
+        question = replace(
+            question,
+            reason=question.reason or decision.reason,
+            is_allowed_by_fallback=decision.is_allowed_by_fallback,
+        )
+        answer = await ctx.approvals.request(ctx.call_id, question)
+        if not answer.is_allowed:
+            name = prepared.facts.tool.name
+            why = f"{name} needs a person's approval and did not get it: {decision.reason}"
+            raise ToolDeniedError(answer.why or why)
+
+
+def json_tool(
+    spec: ToolSpec,
+    run: Callable[[ToolContext, Mapping[str, Json]], Awaitable[str | ToolOutput]],
+    *,
+    groups: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+    serial: bool = True,
+    idempotent: bool = False,
+    timeout_s: float | None = TIMEOUT_S,
+    owner_only: bool = False,
+    effects: tuple[Effect, ...] = (),
+) -> Tool:
+    """Return a tool whose arguments are described by a JSON schema, as servers and plugins do.
+
+    `run(ctx, args)` gets the arguments as they were sent, after they were checked.
+    """
+
+    async def call(ctx: ToolContext, args: Mapping[str, Json]) -> str | ToolOutput:
+        return await run(ctx, args)
+
+    declaration = ToolDeclaration(spec.name, groups, aliases, is_owner_only=owner_only)
+    flags = serial, idempotent, None, call, False, timeout_s, None, frozenset(effects)
+    return Tool(spec, declaration, *flags)
 
 
 def _schema(params: type[BaseModel]) -> dict[str, Json]:
@@ -313,7 +436,8 @@ def _format_errors(exc: ValidationError) -> str:
     )
 
 
-def _signature(spec: ToolSpec) -> str:
-    required = spec.parameters.get("required", ())
-    names = [n if n in required else f"{n}?" for n in spec.parameters["properties"]]
+def format_signature(spec: ToolSpec) -> str:
+    """Return the arguments of a tool in one line."""
+    required = spec.parameters.get("required") or ()
+    names = [n if n in required else f"{n}?" for n in spec.parameters.get("properties") or ()]
     return f"arguments are {{{', '.join(names)}}}"

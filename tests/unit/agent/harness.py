@@ -45,7 +45,6 @@ from homarus.testing.fakes import Hang, ScriptedProvider
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.builtin import files
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import deny_approval
 from tests.approval_harness import make_approval_service
 
 KEY = "agent:main:main"
@@ -107,7 +106,6 @@ class Harness:
             get_agent=lambda _id: self.agent,
             get_tools=lambda _agent: ToolRegistry.from_modules(files),
             connect=self.connect,
-            get_approver=lambda _inbound: deny_approval,
             get_approvals=lambda: self.approvals,
             pop_steering=self.steer,
             format_message=lambda _key, inbound: inbound.text,

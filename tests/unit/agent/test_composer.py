@@ -27,7 +27,9 @@ from homarus.config.schema import Config
 from homarus.core.errors import UserError
 from homarus.core.installation import find_docs
 from homarus.core.message import Address
-from homarus.policy.tool_policy import decide_tool_call
+from homarus.policy.decision import decide_tool_call
+from homarus.policy.tool_call import ToolCallFacts, ToolDeclaration
+from homarus.policy.tool_policy import PolicyRules
 from homarus.policy.workspace_access import FULL_ACCESS
 from homarus.providers.base import ToolSpec
 from homarus.providers.catalog import ModelInfo
@@ -326,8 +328,13 @@ def there(key: str, *, group: bool = False, channel: str = "", **memory: Any) ->
     """Return whether a session has memory tools, and its citation mode."""
     config = Config.model_validate({"memory": memory})
     chat = with_memory(NO_CHAT, config, key, channel, group=group)
-    judged = {decide_tool_call(spec.name, *chat.rules).action for spec in REMEMBERING}
-    assert len(judged) == 1 and decide_tool_call("read", *chat.rules).action == "allow"
+    rules = PolicyRules().for_chat(chat.rules)
+
+    def judge(name: str) -> str:
+        return decide_tool_call(ToolCallFacts(ToolDeclaration(name)), chat.caller, rules).action
+
+    judged = {judge(spec.name) for spec in REMEMBERING}
+    assert len(judged) == 1 and judge("read") == "allow"
     return judged == {"allow"}, chat.citations
 
 

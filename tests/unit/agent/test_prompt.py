@@ -32,13 +32,13 @@ from homarus.agent.prompt.sections import SECTIONS, TOOL_ORDER, sort_tools
 from homarus.providers.base import ToolSpec
 from homarus.tools.builtin import files as file_tools
 from homarus.tools.builtin import search as search_tools
-from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.registry import ToolRegistry
+from tests.unit.tools.exec_builders import make_exec_tool
 
 GOLDEN = Path(__file__).parent / "golden"
 TEMPLATES = Path(__file__).parents[3] / "src" / "homarus" / "agent" / "templates"
 BUILT = ToolRegistry(
-    [*ToolRegistry.from_modules(file_tools, search_tools), exec_tool(60.0)]
+    [*ToolRegistry.from_modules(file_tools, search_tools), make_exec_tool()]
 ).specs()
 READ = ToolSpec("read", "Read a file.\nMore.", {"type": "object", "properties": {"path": {}}})
 FULL = "agent:main:main"

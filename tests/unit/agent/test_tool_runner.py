@@ -19,7 +19,7 @@ from homarus.policy.tool_policy import ToolRules
 from homarus.sessions.transcript import interrupted_result
 from homarus.store.approvals import ApprovalRecord
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import ToolContext, deny_approval, tool
+from homarus.tools.tool import ToolContext, tool
 from tests.approval_harness import make_run_approvals
 
 CALL = ToolCall("c1", "count", {"step": "one"})
@@ -65,7 +65,6 @@ class RunnerHarness:
             repeats=changes.get("repeats") or LoopDetector(LoopDetectionConfig()),
             interrupted_calls=changes.get("interrupted_calls", frozenset()),
             get_chat=lambda: ChatContext(rules=tuple(rules)),
-            ask=deny_approval,
             get_approvals=make_run_approvals,
             messenger=None,
             hooks=self.hooks,

@@ -6,12 +6,12 @@ from homarus.config.json_schema import config_json_schema
 NAMES = """
 AgentDefaults AgentEntry Agents AllTools Auth AuthProfile Binding BindingMatch BlockChunk
 BlockCoalesce Broadcast Commands Compaction Compat ContextPruning ControlUi Cooldowns Cost
-CrossContext Detectors Endpoint Endpoints Env Exec FileTools Gateway GatewayAuth GroupChat
+CrossContext Detectors Elevated Endpoint Endpoints Env Exec FileTools Gateway GatewayAuth GroupChat
 HardClear Http HumanDelay Identity InboundWait Logging LoginClient LoopDetection Maintenance
 Marker MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry Models Peer ProviderEntry
 ProviderModel Queue QueueByChannel RateLimit Reload Remote Reset ResetByType Sandbox SecretSource
-SendMatch SendPolicy SendRule Session ShellEnv SoftTrim Spend SubagentTools Tls ToolFilter ToolNames
-ToolProfile Tools TrustedProxy
+SendMatch SendPolicy SendRule Session ShellEnv SoftTrim Spend SsrfPolicy SubagentTools Tls
+ToolFilter ToolNames ToolProfile Tools TrustedProxy WebFetch WebTools
 """
 
 

@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config import log_setup
+from homarus.config import redaction
 from homarus.config.check import check_config
 from homarus.config.log_files import log_file
-from homarus.config.log_setup import MAX_CHARS, ConsoleFormatter, configure_logging, redact
+from homarus.config.log_setup import MAX_CHARS, ConsoleFormatter, configure_logging
+from homarus.config.redaction import redact
 from homarus.config.schema import Config
 
 
 @pytest.fixture(autouse=True)
 def _leave_no_handlers() -> object:
     yield
-    log_setup._own_patterns.clear()  # they hold for the whole process
+    redaction.set_patterns(())  # they hold for the whole process
     root = logging.getLogger("homarus")
     for handler in root.handlers:
         handler.close()

@@ -12,7 +12,7 @@ from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
 from homarus.providers.credentials import profile_file
 from homarus.store.openclaw_database import read_exec_approvals
-from homarus.tools.builtin.exec import _read_rules
+from homarus.tools.exec.exec_rules import read_exec_rules
 from tests.openclaw_databases import make_state_database
 
 
@@ -62,7 +62,7 @@ def test_rules_for_commands_of_openclaw_are_read(
 ) -> None:
     make_state_database(state, {}, approvals=[json.dumps(each) for each in rows])
     assert read_exec_approvals(state) == expected
-    assert _read_rules(state) == [{}, expected]
+    assert read_exec_rules(state) == [{}, expected]
 
 
 def test_rules_for_commands_that_cannot_be_read_deny_all(state: Path) -> None:

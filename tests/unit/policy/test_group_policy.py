@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from homarus.channels.registry import find_traits
 from homarus.config.channels import AccountSettings
@@ -50,7 +51,7 @@ def test_group_rules_group_without_tools_uses_star() -> None:
 def test_group_rules_of_sender_win_over_star(sender: str, found: ToolRules) -> None:
     people = {
         "tg:7": {},
-        "42": {"deny": ["bash"]},
+        "42": {"deny": ["exec"]},
         "@ann": {},
         "*": {"allow": ["read"]},
     }
@@ -70,13 +71,22 @@ def test_group_rules_senders_of_star_group_count_for_silent_group() -> None:
 @pytest.mark.parametrize(
     ("tools", "found"),
     [
-        ({"allow": ["group:web"], "alsoAllow": ["read"]},
-         ToolRules(allow=("web_search", "web_fetch", "read"))),
+        ({"allow": ["group:web", "read"]}, ToolRules(allow=("group:web", "read"))),
         ({"alsoAllow": ["read"]}, ToolRules()),
-        ({"alsoAllow": ["read"], "deny": ["Bash "]}, NO_EXEC),
+        ({"alsoAllow": ["read"], "deny": ["exec"]}, NO_EXEC),
     ],
-)  # fmt: skip
-def test_group_rules_also_allow_adds_to_allowlist_only(
-    tools: Mapping[str, Any], found: ToolRules
-) -> None:
+)
+def test_group_rules_also_allow_removes_nothing(tools: Mapping[str, Any], found: ToolRules) -> None:
     assert rules({"-1": {"tools": tools}}) == found
+
+
+def test_group_rules_allow_with_also_allow_is_rejected() -> None:
+    both = {"allow": ["read"], "alsoAllow": ["exec"]}
+    for group in ({"tools": both}, {"toolsBySender": {"7": both}}):
+        with pytest.raises(ValidationError, match="exclude each other"):
+            rules({"-1": group})
+
+
+def test_group_rules_name_the_group_they_are_of() -> None:
+    found = rules({"-1": {"tools": {"deny": ["exec"]}}})
+    assert found and "group -1 on telegram" in found.origin

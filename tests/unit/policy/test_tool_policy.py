@@ -1,42 +1,84 @@
-from hypothesis import given
-from hypothesis import strategies as st
+"""Which tools a rule matches: by name, other names, group, source and glob."""
 
-from homarus.policy.tool_groups import GROUPS, expand_tool_names
-from homarus.policy.tool_policy import ToolRules, decide_tool_call
+import pytest
 
-NAMES = st.sampled_from(["read", "write", "exec", "memory_get", "web_fetch"])
-GLOBS = st.lists(st.sampled_from(["*", "read", "w*", "exec", "memory_?et"]), max_size=3).map(tuple)
-RULES = st.builds(ToolRules, allow=GLOBS, ask=GLOBS, deny=GLOBS)
+from homarus.config.schema import GlobalToolsConfig
+from homarus.policy.tool_call import ToolDeclaration
+from homarus.policy.tool_policy import (
+    PROFILES,
+    PolicyRules,
+    ToolRules,
+    declared_groups,
+    find_allow,
+    find_match,
+    make_policy_rules,
+    subagent_deny,
+)
 
-
-def test_decide_without_rules_allows() -> None:
-    assert decide_tool_call("read").action == "allow"
-    assert decide_tool_call("read", ToolRules()).action == "allow"
-
-
-def test_decide_deny_wins_over_ask_over_allow() -> None:
-    assert (
-        decide_tool_call("exec", ToolRules(allow=("*",), ask=("exec",), deny=("ex*",))).action
-        == "deny"
-    )
-    assert decide_tool_call("exec", ToolRules(allow=("exec",), ask=("*",))).action == "ask"
-
-
-def test_decide_tool_not_on_allow_list_is_denied() -> None:
-    verdict = decide_tool_call("exec", ToolRules(allow=("read",)))
-    assert verdict.action == "deny" and "allow list" in verdict.reason
+EXEC = ToolDeclaration("exec", ("runtime",), ("bash", "shell", "code_run"))
+WRITE = ToolDeclaration("write", ("fs",), ("file_write",))
+PATCH = ToolDeclaration("apply_patch", ("fs",), implied_by=("exec", "bash", "group:runtime"))
+MEMORY = ToolDeclaration("memory_get", ("memory",))
+PLUGIN = ToolDeclaration("llm-task", ("text",), source="Lobster-Kit")
 
 
-@given(NAMES, st.lists(RULES, max_size=3), RULES)
-def test_decide_more_rules_never_allow_more(
-    name: str, layers: list[ToolRules], more: ToolRules
-) -> None:
-    strictness = ["allow", "ask", "deny"]
-    before, after = decide_tool_call(name, *layers), decide_tool_call(name, *layers, more)
-    assert strictness.index(after.action) >= strictness.index(before.action)
+@pytest.mark.parametrize(
+    ("tool", "entry"),
+    [
+        (EXEC, "exec"), (EXEC, " Bash "), (EXEC, "SHELL"), (EXEC, "code_*"),
+        (EXEC, "group:runtime"),
+        (WRITE, "file_*"), (WRITE, "w?ite"), (WRITE, " Group:FS "), (PATCH, "apply-patch"),
+        (MEMORY, "group:openclaw"), (MEMORY, "*"),
+        (PLUGIN, "llm_task"), (PLUGIN, "lobster-kit"), (PLUGIN, "group:plugins"),
+        (PLUGIN, "group:text"),
+    ],
+)  # fmt: skip
+def test_rule_matches_tool_by_any_of_its_names(tool: ToolDeclaration, entry: str) -> None:
+    assert find_match(tool, ("other", entry))
 
 
-def test_expand_tool_names_resolves_groups_and_aliases() -> None:
-    assert expand_tool_names(["group:runtime", " Bash ", "x*"]) == ("exec", "process", "x*")
-    assert expand_tool_names(["group:unknown"]) == ("group:unknown",)
-    assert all(name not in GROUPS for names in GROUPS.values() for name in names)
+@pytest.mark.parametrize(
+    ("tool", "entry"),
+    [
+        (EXEC, "exe"), (EXEC, "group:openclaw"), (WRITE, "group:openclaw"), (EXEC, "group:*"),
+        (MEMORY, "group:plugins"), (PLUGIN, "group:openclaw"), (PATCH, "exec"), (EXEC, ""),
+    ],
+)  # fmt: skip
+def test_rule_of_another_name_does_not_match(tool: ToolDeclaration, entry: str) -> None:
+    assert not find_match(tool, (entry,))
+
+
+@pytest.mark.parametrize("entry", ["exec", "bash", "group:runtime", "ex*"])
+def test_rule_that_allows_exec_allows_apply_patch(entry: str) -> None:
+    assert find_allow(PATCH, (entry,)) and not find_match(PATCH, (entry,))
+
+
+def test_profiles_name_groups_that_tools_declare() -> None:
+    from homarus.tools.catalog import known_declarations
+
+    known = declared_groups(known_declarations())
+    named = {entry for entries in PROFILES.values() for entry in entries if ":" in entry}
+    assert named <= known
+
+
+def test_subagent_deny_depends_on_depth() -> None:
+    assert "sessions_spawn" in subagent_deny(1, 1) and "sessions_spawn" not in subagent_deny(1, 2)
+    assert "cron" in subagent_deny(1, 5)
+
+
+def rules(*, plugins: frozenset[str] = frozenset(), **tools: object) -> PolicyRules:
+    return make_policy_rules(GlobalToolsConfig.model_validate(tools), plugins=plugins)
+
+
+def test_allow_list_of_plugin_tools_alone_restricts_nothing() -> None:
+    plugins = frozenset({"lobster-kit", "llm-task"})
+    assert rules(allow=["Llm_Task", "group:plugins"], plugins=plugins).lists == ()
+    assert rules(allow=["llm-task"]).lists == (ToolRules(allow=("llm-task",)),)  # not known
+
+
+def test_model_rules_use_entry_of_model_before_provider() -> None:
+    by_provider = {"Ollama": {"deny": ["exec"]}, "ollama/Big": {"deny": ["write"]}}
+    found = rules(byProvider=by_provider)
+    assert found.get_model_rules("ollama", "big") == (ToolRules(deny=("write",)),)
+    assert found.get_model_rules("OLLAMA", "small") == (ToolRules(deny=("exec",)),)
+    assert found.get_model_rules("other", "big") == ()

@@ -120,6 +120,7 @@ FULL_INBOUND = Inbound(
         *("openai/gpt-5", "high", 2.5, "on", "off", ("irc", "#room", "default", "")),
         "Be brief.",
         InputProvenance("inter_session", "agent:ops:main", "irc", "sessions_send"),
+        *("gateway", "full", "always", "ask"),
     ),
     "run-1",
     "owner",
@@ -136,12 +137,16 @@ FULL_SOURCE_JSON = (
     ',"extra_system_prompt":"Be brief.","provenance":{"kind":"inter_session",'
     '"session_key":"agent:ops:main","channel":"irc","tool":"sessions_send"}'
 )
+FULL_EXEC_JSON = (
+    ',"exec_host":"gateway","exec_security":"full","exec_ask":"always","elevated":"ask"'
+)
 FULL_INBOUND_JSON = (
     '{"id":"m1","channel":"telegram","account":"work","chat":"42","sender":"ann","text":"hello",'
     '"at":1000,"thread":"7","images":[{"mime":"image/png","data":"AAAA"}],'
     '"wishes":{"model":"openai/gpt-5","thinking":"high","timeout":2.5,"verbose":"on",'
     '"reasoning":"off","deliver_to":["irc","#room","default",""]'
     + FULL_SOURCE_JSON
+    + FULL_EXEC_JSON
     + '},"run":"run-1",'
     '"authority":"owner",'
     '"occasion":{"kind":"group","title":"Team","name":"Ann","handle":"@ann","is_bot":true,'
@@ -151,8 +156,13 @@ FULL_INBOUND_JSON = (
     '"holder":"~ann@home"},'
     f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main"}}'
 )
-FULL_INBOUND_DIGEST = "a15da3dceae0d4dd97a9807424cec65f9d60fe9a2eaec4df731e4d80800b9442"
+FULL_INBOUND_DIGEST = "891deaa23d5b0cc588bcbb59cc38838e5ba36110f2e16bf75eed19f919d69f48"
+BEFORE_EXEC_DIGEST = "a15da3dceae0d4dd97a9807424cec65f9d60fe9a2eaec4df731e4d80800b9442"
 BEFORE_DIGEST = "4e9ca02b572b2b82602ab3885f30bef279963f9e79787da953acedbf19750df3"
+STORED_BEFORE_EXEC = FULL_INBOUND_JSON.replace(FULL_EXEC_JSON, "")
+OPTIONS_BEFORE = replace(
+    FULL_INBOUND.options, exec_host=None, exec_security=None, exec_ask=None, elevated=None
+)
 FULL_EXTRAS = Extras("m1", "m0", (FULL_MEDIA,), True, ((Button("Yes", "y"),),), True, "~ann@home")
 FULL_EXTRAS_JSON = (
     f'{{"reply_to":"m1","replaces":"m0","media":[{FULL_MEDIA_JSON}],"as_voice":true,'
@@ -173,9 +183,15 @@ def test_codec_inbound_stored_without_text_origin_is_read() -> None:
 
 
 def test_codec_inbound_stored_without_source_keeps_digest() -> None:
-    before = decode_inbound(load_json(FULL_INBOUND_JSON.replace(FULL_SOURCE_JSON, "")))
-    assert before.options == replace(FULL_INBOUND.options, extra_system_prompt="", provenance=None)
+    before = decode_inbound(load_json(STORED_BEFORE_EXEC.replace(FULL_SOURCE_JSON, "")))
+    assert before.options == replace(OPTIONS_BEFORE, extra_system_prompt="", provenance=None)
     assert digest_of("agent:main:main", before) == BEFORE_DIGEST
+
+
+def test_codec_inbound_stored_without_exec_options_keeps_digest() -> None:
+    before = decode_inbound(load_json(STORED_BEFORE_EXEC))
+    assert before == replace(FULL_INBOUND, options=OPTIONS_BEFORE)
+    assert digest_of("agent:main:main", before) == BEFORE_EXEC_DIGEST
 
 
 def test_codec_full_extras_matches_stored_json() -> None:

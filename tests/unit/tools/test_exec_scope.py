@@ -8,10 +8,11 @@ import pytest
 from homarus.config.check import check_config
 from homarus.core.message import ToolCall
 from homarus.policy.tool_call import ToolCallFacts, ToolDecision
-from homarus.tools.builtin.exec import UnsandboxedScope, exec_tool, unsandboxed_scope
+from homarus.tools.builtin.exec import unsandboxed_scope
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ApprovalRequest, ToolContext
+from tests.unit.tools.exec_builders import make_exec_tool
 
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-100"
 
@@ -51,16 +52,21 @@ def test_unsandboxed_scope_by_config(tree: Any, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "key", "runs"),
-    [("all", GROUP, True), ("main", MAIN, True), ("main", GROUP, False), ("none", MAIN, False)],
+    ("mode", "key", "runs"),
+    [
+        ("off", GROUP, True),
+        ("non-main", MAIN, True),
+        ("non-main", GROUP, False),
+        ("all", MAIN, False),
+    ],
 )
 async def test_exec_outside_scope_is_denied_without_approval(
-    tmp_path: Path, allowed: UnsandboxedScope, key: str, runs: bool
+    tmp_path: Path, mode: str, key: str, runs: bool
 ) -> None:
     asked = list[ApprovalRequest]()
 
     async def judge(_call: ToolCallFacts) -> ToolDecision:
-        return ToolDecision("allow", "")
+        return ToolDecision("ask", "")
 
     async def ask(question: ApprovalRequest) -> bool:
         asked.append(question)
@@ -68,7 +74,7 @@ async def test_exec_outside_scope_is_denied_without_approval(
 
     ctx = ToolContext(key, "main", tmp_path, ask)
     done = await execute_tool_call(
-        ToolRegistry([exec_tool(unboxed=allowed)]),
+        ToolRegistry([make_exec_tool({"agents": {"defaults": {"sandbox": {"mode": mode}}}})]),
         ctx,
         ToolCall("1", "exec", {"command": "touch canary"}),
         judge,

@@ -20,12 +20,12 @@ import pytest
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Text, ToolCall
 from homarus.policy.tool_call import ToolCallFacts, ToolDecision
-from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ApprovalRequest, AskApproval, ToolContext, ToolOutput, deny_approval
+from tests.unit.tools.exec_builders import make_exec_tool, run_prepared
 
-execute = exec_tool()
+execute = make_exec_tool()
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="exec needs a POSIX system")
 HAS_SETSID = sys.platform == "linux" and shutil.which("setsid") is not None
@@ -46,9 +46,7 @@ def context(
 
 
 async def run(ctx: ToolContext, **args: Any) -> ToolOutput:
-    result = await execute(ctx, args)
-    assert isinstance(result, ToolOutput)
-    return result
+    return await run_prepared(execute, ctx, args)
 
 
 async def use(root: Path, command: str, ask: AskApproval = yes, **args: Any) -> ToolOutput:
@@ -127,7 +125,10 @@ async def test_exec_asks_for_every_command_with_exact_text(tmp_path: Path) -> No
         {"command": "ls", "env": {"PATH": "/evil"}},
         {"command": "ls", "timeout": 0},
         {"command": "ls", "timeout": 1e9},
-        {"command": "ls", "yieldMs": 5},
+        {"command": "ls", "yieldMs": "soon"},
+        {"command": "ls", "host": "sandbox"},
+        {"command": "ls", "host": "node"},
+        {"command": "ls", "node": "laptop"},
     ],
 )
 async def test_exec_invalid_request_is_refused_before_asking(
@@ -211,9 +212,9 @@ async def test_exec_timeout_terminates_before_killing(tmp_path: Path) -> None:
 
 
 async def test_exec_default_timeout_comes_from_config(tmp_path: Path) -> None:
-    made = exec_tool(default_timeout_s=0.2)
-    done = await made(context(tmp_path), {"command": "exec sleep 1000"})
-    assert isinstance(done, ToolOutput) and "not done after 0.2 s" in text(done)
+    made = make_exec_tool({"tools": {"exec": {"timeoutSec": 1}}})
+    done = await run_prepared(made, context(tmp_path), {"command": "exec sleep 1000"})
+    assert "not done after 1 s" in text(done)
 
 
 class Witness:
@@ -283,10 +284,13 @@ async def test_exec_cancelled_before_start_does_not_run(tmp_path: Path) -> None:
 
 KILLED = """
 import asyncio, os, sys
-from homarus.tools.exec.run import run_command
+from homarus.tools.exec.plan import make_plan
+from homarus.tools.exec.run import run_plan
 async def main():
-    await run_command(sys.argv[2], folder_fd=os.open(sys.argv[1], os.O_RDONLY),
-                      env={"PATH": os.environ["PATH"]}, timeout_s=1000, show=lambda text: None)
+    plan = await make_plan(sys.argv[2], folder=sys.argv[1],
+                           folder_fd=os.open(sys.argv[1], os.O_RDONLY), workspace=sys.argv[1],
+                           env={"PATH": os.environ["PATH"]}, requested_env={}, timeout_s=1000)
+    await run_plan(plan)
 asyncio.run(main())
 """
 
@@ -325,4 +329,4 @@ def test_exec_by_alias_is_judged_and_run_as_exec(tmp_path: Path) -> None:
     denied = asyncio.run(
         execute_tool_call(ToolRegistry([execute]), context(tmp_path, deny_approval), asked, judge)
     )
-    assert denied.is_error and denied.text == "exec denied: nobody approved this command"
+    assert denied.is_error and "did not get it" in denied.text

@@ -2,14 +2,13 @@
 
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.core.errors import ToolError, ToolTimeoutError
-from homarus.tools.matcher import LiteralMatcher, Matcher, RegexMatcher, make_matcher
+from homarus.core.errors import ToolError
+from homarus.tools.matcher import Matcher, make_matcher
 
 EVIL = ["(a+)+$", "^(a|aa)+$", "(x+x+)+y", r"^(\w+\s?)*$"]
 
@@ -17,11 +16,6 @@ EVIL = ["(a+)+$", "^(a|aa)+$", "(x+x+)+y", r"^(\w+\s?)*$"]
 def matcher(pattern: str, *, literal: bool = False, ignore_case: bool = False) -> Matcher:
     stop = threading.Event()
     return make_matcher(pattern, literal=literal, ignore_case=ignore_case, stop=stop)
-
-
-def children() -> set[str]:
-    own = Path("/proc/self/task")
-    return {c for task in own.iterdir() for c in (task / "children").read_text().split()}
 
 
 @pytest.mark.parametrize(
@@ -37,19 +31,15 @@ def test_matcher_finds_lines(pattern: str, expected: list[int] | None) -> None:
     found = matcher(pattern)
     assert found.find_lines(text, 10) == expected
     assert found.find_lines(text, 1) == expected[:1]
-    found.close()
 
 
 def test_matcher_ignores_case_on_request() -> None:
     for pattern in ("straSSE", "straSSE.?"):
         found = matcher(pattern, ignore_case=True)
         assert found.find_lines("x\nStrasse\n", 10) == [2]
-        found.close()
 
 
-def test_matcher_plain_text_starts_no_child() -> None:
-    assert isinstance(matcher("plain text"), LiteralMatcher)
-    assert isinstance(matcher("(a+)+$", literal=True), LiteralMatcher)
+def test_matcher_literal_pattern_is_plain_text() -> None:
     assert matcher("(a+)+$", literal=True).find_lines("x\n(a+)+$", 5) == [2]
 
 
@@ -58,47 +48,31 @@ def test_matcher_plain_text_starts_no_child() -> None:
 def test_matcher_plain_and_regex_agree(lines: list[str]) -> None:
     text = "\n".join(lines)
     plain, regular = matcher("ab"), matcher("(ab)")
-    try:
-        assert plain.find_lines(text, 100) == regular.find_lines(text, 100)
-    finally:
-        regular.close()
+    assert plain.find_lines(text, 100) == regular.find_lines(text, 100)
 
 
 @pytest.mark.parametrize("pattern", EVIL)
-def test_matcher_exponential_pattern_times_out(pattern: str) -> None:
-    stop = threading.Event()
-    found = RegexMatcher(pattern, ignore_case=False, stop=stop, per_text_s=0.2)
-    began = time.monotonic()
-    with pytest.raises(ToolTimeoutError):
-        found.find_lines("a" * 50 + "x" * 50 + "!", 10)
-    assert time.monotonic() - began < 5
-    with pytest.raises(ToolTimeoutError):
-        found.find_lines("a", 10)
-    found.close()
+def test_matcher_exponential_pattern_is_searched_at_once(pattern: str) -> None:
+    began_s = time.thread_time()
+    matcher(pattern).find_lines(("a" * 50 + "x" * 50 + "!\n") * 20, 10)
+    assert time.thread_time() - began_s < 1
 
 
-def test_matcher_stopped_search_ends() -> None:
+@pytest.mark.parametrize("pattern", ["hit", "hi+t"])
+def test_matcher_stopped_search_ends(pattern: str) -> None:
     stop = threading.Event()
-    found = RegexMatcher("(a+)+$", ignore_case=False, stop=stop, per_text_s=60)
-    threading.Timer(0.1, stop.set).start()
-    began = time.monotonic()
-    with pytest.raises(ToolTimeoutError):
-        found.find_lines("a" * 50 + "!", 10)
-    assert time.monotonic() - began < 10
-    found.close()
+    stop.set()
+    found = make_matcher(pattern, literal=False, ignore_case=False, stop=stop)
+    assert len(found.find_lines("hit\n" * 5000, 9999)) < 1000
 
 
 def test_matcher_regex_breaking_parser_raises() -> None:
-    for pattern in ("(" * 900, "a{99999999999999999999}", "(?P<x", "*"):
+    for pattern in ("(" * 900, "a{1000}{1000}", "(?P<x", "*"):
         with pytest.raises(ToolError, match="not a regular expression"):
             matcher(pattern)
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-def test_matcher_close_leaves_no_process() -> None:
-    before = children()
-    found = matcher("a+")
-    assert children() - before
-    found.close()
-    found.close()
-    assert children() == before
+@pytest.mark.parametrize("pattern", [r"(a)\1", "(?=a)b", "(?<!a)b"])
+def test_matcher_pattern_without_linear_search_is_refused(pattern: str) -> None:
+    with pytest.raises(ToolError, match="look-arounds and backreferences are not supported"):
+        matcher(pattern)

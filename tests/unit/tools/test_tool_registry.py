@@ -8,11 +8,11 @@ import pytest
 from homarus.core.errors import ToolError, UserError
 from homarus.core.message import ToolCall
 from homarus.tools.builtin import files, search
-from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import Tool, ToolContext, tool
+from tests.unit.tools.exec_builders import make_exec_tool
 
-BUILTIN = ToolRegistry([*ToolRegistry.from_modules(search, files), exec_tool()])
+BUILTIN = ToolRegistry([*ToolRegistry.from_modules(search, files), make_exec_tool()])
 
 
 def make(name: str, *aliases: str) -> Tool:
@@ -31,7 +31,7 @@ def test_registry_has_every_tool_of_module_sorted() -> None:
 
 
 def test_registry_is_independent_of_module_order() -> None:
-    other = ToolRegistry([exec_tool(), *ToolRegistry.from_modules(files, search)])
+    other = ToolRegistry([make_exec_tool(), *ToolRegistry.from_modules(files, search)])
     told = [json.dumps([spec.name, spec.parameters]) for spec in other.specs()]
     assert told == [json.dumps([spec.name, spec.parameters]) for spec in BUILTIN.specs()]
 

@@ -2,14 +2,12 @@
 
 import asyncio
 import os
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from homarus.core.errors import ToolError, ToolTimeoutError
+from homarus.core.errors import ToolError
 from homarus.tools.builtin.search import find, grep, ls
 from homarus.tools.tool import Tool, ToolContext
 
@@ -108,49 +106,13 @@ async def test_search_bounds_long_lines_big_files_and_outer_links(root: Path) ->
     assert "outside" not in told
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+$", "^(a|a)*$"])
-async def test_grep_exponential_pattern_ends_without_blocking_loop(
-    root: Path, pattern: str
-) -> None:
-    (root / "zz").write_text("a" * 60 + "!\n")
-
-    lags_s: list[float] = []
-
-    async def main() -> None:
-        ctx = ToolContext("k", "main", root)
-        async with asyncio.TaskGroup() as tasks:
-            search = tasks.create_task(grep(ctx, {"pattern": pattern, "path": "zz"}))
-            while not search.done():
-                before = time.monotonic()
-                await asyncio.wait([search], timeout=0.01)
-                lags_s.append(time.monotonic() - before)
-
-    with pytest.raises(ExceptionGroup) as ended:
-        await main()
-    assert isinstance(ended.value.exceptions[0], ToolTimeoutError)
-    assert sum(lags_s) < 10
-    assert max(lags_s) < 1, "the search must not hold up the event loop"
-
-
-async def test_grep_keeps_matches_found_before_slow_file(root: Path) -> None:
+@pytest.mark.parametrize("pattern", ["(a+)+$", "^(a|a)+$"])
+async def test_grep_exponential_pattern_takes_linear_time(root: Path, pattern: str) -> None:
     (root / "a").write_text("aaa\n")
-    (root / "zz").write_text("a" * 60 + "!\n")
-    told = await use(grep, root, pattern="(a+)+$")
-    assert "a:1: aaa" in told and "[stopped at zz: the pattern takes too long" in told
-
-
-async def test_search_cancelled_ends_its_thread(root: Path) -> None:
-    (root / "zz").write_text("a" * 60 + "!\n")
-    before = threading.active_count()
-
-    began = time.monotonic()
-    ctx = ToolContext("k", "main", root)
-    async with asyncio.TaskGroup() as tasks:
-        search = tasks.create_task(grep(ctx, {"pattern": "(a+)+$"}))
-        while threading.active_count() < before + 2:  # the worker and its watch
-            await asyncio.wait([search], timeout=0.005)
-        search.cancel()
-    assert time.monotonic() - began < 1.9, "given up at once, not at its deadline"
+    (root / "zz").write_text(("a" * 60 + "!\n") * 1000)
+    async with asyncio.timeout(10):
+        told = await use(grep, root, pattern=pattern)
+    assert "a:1: aaa" in told and "zz" not in told
 
 
 async def test_grep_invalid_pattern_raises(root: Path) -> None:

@@ -13,8 +13,8 @@ from homarus.config.schema import ContextPruningConfig
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Image, Message, Text, ToolResult
 from homarus.core.units import parse_duration_ms
-from homarus.policy.tool_groups import expand_tool_names
-from homarus.policy.tool_policy import ToolRules, decide_tool_call
+from homarus.policy.tool_call import ToolDeclaration
+from homarus.policy.tool_policy import find_allow, find_match
 from homarus.sessions.transcript import is_injected
 
 # The provider that charges for cache writes: pruning is on by default there.
@@ -118,9 +118,6 @@ def _old(messages: Sequence[Message], rules: ContextPruningConfig) -> Iterator[M
     """Yield results between the first question and the last answers, of prunable tools."""
     start = next((n for n, m in enumerate(messages) if m.role == "user"), len(messages))
     stop = _protected(messages, rules.keep_last_assistants)
-    names = ToolRules(
-        expand_tool_names(rules.tools.allow), deny=expand_tool_names(rules.tools.deny)
-    )
     allowed: dict[str, bool] = {}
     for message in messages[start:stop]:
         if message.role != "tool":
@@ -128,9 +125,20 @@ def _old(messages: Sequence[Message], rules: ContextPruningConfig) -> Iterator[M
         result = _result(message)
         tool = result.name.lower()
         if tool not in allowed:
-            allowed[tool] = decide_tool_call(tool, names).action == "allow"
+            allowed[tool] = _is_prunable(tool, rules)
         if allowed[tool] and not _holds_images(result.content):
             yield message
+
+
+def _is_prunable(tool: str, rules: ContextPruningConfig) -> bool:
+    """Return whether the results of a tool are pruned, by the lists of the config."""
+    allow, deny = rules.tools.allow, rules.tools.deny
+    if not allow and not deny:
+        return True
+    from homarus.tools.catalog import find_declaration  # only for configs with such lists
+
+    found = find_declaration(tool) or ToolDeclaration(tool)
+    return not find_match(found, deny) and (not allow or bool(find_allow(found, allow)))
 
 
 def _protected(messages: Sequence[Message], count: int) -> int:

@@ -1,7 +1,9 @@
 """The settings of the chat that a run answers: prompt text, tool rules, citations. Pure."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, Literal
 
 from homarus.agent.prompt.chat_surface import NO_SURFACE, ChatSurface, resolve_surface
@@ -11,9 +13,11 @@ from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Inbound
-from homarus.core.session_keys import chat_type_of, is_subagent
+from homarus.core.session_keys import agent_id_of, chat_type_of, is_subagent, subagent_depth
 from homarus.policy.access import EVERYONE, is_named
-from homarus.policy.tool_policy import ToolRules, decide_tool_call, filter_rules
+from homarus.policy.decision import decide_tool_call, is_tool_offered
+from homarus.policy.tool_call import CallerFacts, ToolCallFacts
+from homarus.policy.tool_policy import PolicyRules, ToolRules
 from homarus.policy.workspace_access import NO_ACCESS, WorkspaceAccess, session_access
 from homarus.sessions.last_route import last_address
 from homarus.sessions.session import Session
@@ -22,7 +26,10 @@ from homarus.tools.registry import ToolRegistry
 
 @dataclass(frozen=True, slots=True)
 class ChatContext:
-    """The settings of one chat. Its `rules` come on top of the agent's: all must allow a tool."""
+    """The settings of one chat. Its `rules` come on top of the agent's: all must allow a tool.
+
+    `caller` is who calls tools there: the senders of the messages, and the model.
+    """
 
     prompt_text: str = ""
     reactions: Literal["", "minimal", "extensive"] = ""
@@ -30,6 +37,11 @@ class ChatContext:
     citations: Citations = "auto"
     access: WorkspaceAccess = NO_ACCESS
     surface: ChatSurface = NO_SURFACE
+    caller: CallerFacts = CallerFacts("", "")
+
+    def with_model(self, provider: str, model: str) -> "ChatContext":
+        """Return the chat in which this model calls tools."""
+        return replace(self, caller=replace(self.caller, provider=provider, model=model))
 
     def with_rules(self, rules: tuple[ToolRules, ...]) -> "ChatContext":
         """Return the chat with more rules, each once."""
@@ -40,30 +52,55 @@ class ChatContext:
         added = [part for part in (self.prompt_text, text.strip()) if part]
         return replace(self, prompt_text="\n\n".join(added)) if text.strip() else self
 
-    def tools(self, agent_tools: ToolRegistry) -> ToolRegistry:
-        """Return the tools that the chat's rules do not deny."""
-        if not self.rules:
-            return agent_tools
-        return agent_tools.filter(
-            lambda tool: decide_tool_call(tool.name, *self.rules).action != "deny"
-        )
+    def tools(self, agent_tools: ToolRegistry, agent_rules: PolicyRules) -> ToolRegistry:
+        """Return the tools of an agent that could be allowed in this chat."""
+        rules, caller = agent_rules.for_chat(self.rules), self.caller
+        return agent_tools.filter(lambda tool: is_tool_offered(tool.declaration, caller, rules))
 
     def join(self, other: "ChatContext") -> "ChatContext":
         """Return the context when senders of both are answered: each may only do what both may."""
-        can_write = self.access.can_write_prompts and other.access.can_write_prompts
-        joined = self.with_rules(other.rules)
-        return replace(joined, access=replace(self.access, can_write_prompts=can_write))
+        joined, one, two = self.with_rules(other.rules), self.caller, other.caller
+        caller = replace(
+            one,
+            sender=one.sender if one.sender == two.sender else "",
+            channel=one.channel if one.channel == two.channel else "",
+            is_owner=one.is_owner and two.is_owner,
+        )
+        mine, theirs = self.access, other.access
+        access = replace(
+            mine,
+            can_write_prompts=mine.can_write_prompts and theirs.can_write_prompts,
+            is_owner=mine.is_owner and theirs.is_owner,
+            get_media=lambda: mine.get_media() | theirs.get_media(),
+        )
+        return replace(joined, access=access, caller=caller)
 
-    def file_access(self, agent_rules: Sequence[ToolRules]) -> WorkspaceAccess:
-        """Return the access to the workspace; without the `read` tool no file is attached."""
-        is_readable = decide_tool_call("read", *agent_rules, *self.rules).action == "allow"
-        return self.access if is_readable else replace(self.access, can_attach=False)
+    def file_access(self, agent_rules: PolicyRules) -> WorkspaceAccess:
+        """Return the access to files: none is attached without `read`, or by URL `web_fetch`."""
+        from homarus.tools.catalog import find_declaration  # with the tools of the first run
+
+        rules = agent_rules.for_chat(self.rules)
+
+        def is_allowed(tool: str) -> bool:
+            declared = find_declaration(tool)
+            if declared is None:
+                return False
+            return decide_tool_call(ToolCallFacts(declared), self.caller, rules).action == "allow"
+
+        return replace(
+            self.access, can_attach=is_allowed("read"), can_fetch=is_allowed("web_fetch")
+        )
 
 
 NO_CHAT: Final = ChatContext()
 # Channels of messages that no person reads an answer to: the session's last chat may get it.
 _PROGRAMS: Final = frozenset({"agent", "boot", "wake"})
-_NO_MEMORY: Final = ToolRules(deny=("memory_*",))
+# As `sessions.envelope` writes it, for files as `channels.media` stores them.
+_MEDIA_LINE: Final = re.compile(
+    r"^\[media attached: (/[^\n]{0,400}/media/inbound/[0-9a-f]{32}(?:\.[a-z0-9]{1,5})?) \(",
+    re.MULTILINE,
+)
+_NO_MEMORY: Final = ToolRules(deny=("memory_*",), origin="the memory scope of this conversation")
 
 
 def resolve_chat_context(
@@ -120,8 +157,6 @@ def with_memory(
     kind = chat_type_of(key)
     kind = "group" if group and kind == "direct" else kind
     scope = settings.qmd.scope if settings else None
-    if is_subagent(key):
-        chat = chat.with_rules((filter_rules(config.tools.subagents.tools),))
     if is_subagent(key) or not is_search_allowed(scope, key, channel, kind):
         return replace(chat, rules=(*chat.rules, _NO_MEMORY))
     citations: Citations = settings.citations if settings else "auto"
@@ -157,8 +192,53 @@ def session_chat_context(
     is_shown = inbounds and inbounds[0].address.channel not in _PROGRAMS
     shown = inbounds[0].address if is_shown else address
     surface = resolve_surface(config, shown, find_traits=find_traits, group=group)
-    chat = replace(chat, access=access, surface=surface)
+    access = replace(access, get_media=partial(_session_media, session, tuple(inbounds)))
+    chat = replace(
+        chat,
+        access=access,
+        surface=surface,
+        caller=make_caller(config, session.key, inbounds, channel=address.channel),
+    )
     return with_memory(chat, config, session.key, address.channel, group=group)
+
+
+def _session_media(session: Session, inbounds: Sequence[Inbound]) -> frozenset[str]:
+    """Return the paths of the files that were sent to a session, as its messages name them.
+
+    The envelope escapes lines of senders that look like the one that names a file.
+    """
+    paths = {media.path for inbound in inbounds for media in inbound.media if media.path}
+    for message in session.messages:
+        if message.role == "user" and "[media attached: " in message.text:
+            paths |= set(_MEDIA_LINE.findall(message.text))
+    return frozenset(paths)
+
+
+def make_caller(
+    config: Config, key: str, inbounds: Sequence[Inbound], *, channel: str = ""
+) -> CallerFacts:
+    """Return who calls tools when these messages are answered, without the model."""
+    senders = {"" if one.metadata.is_foreign_text else one.sender for one in inbounds}
+    channels = {one.address.channel for one in inbounds}
+    return CallerFacts(
+        agent_id_of(key),
+        key,
+        next(iter(channels)) if len(channels) == 1 else channel if not channels else "",
+        next(iter(senders)) if len(senders) == 1 else "",
+        is_owner=all(_has_owner_authority(config, one) for one in inbounds),
+        depth=subagent_depth(key),
+    )
+
+
+def _has_owner_authority(config: Config, inbound: Inbound) -> bool:
+    """Return whether a message has the owner's authority: access control gave it, or it is ours.
+
+    What no channel received, and no client sent, is a message of the program itself.
+    """
+    if inbound.authority:
+        return inbound.authority == "owner"
+    is_foreign = inbound.metadata.is_foreign_text
+    return inbound.address.channel not in config.channels and not is_foreign
 
 
 def _is_by_owner(config: Config, inbound: Inbound, find_traits: FindTraits) -> bool:

@@ -51,8 +51,8 @@ async def preview_prompt(services: PreviewServices, key: str) -> PromptPreview:
     composer, entry = PromptComposer(), session.record.data
     files = await composer.hooked_files(agent, key, services.hooks)
     chat = session_chat_context(services.get_config(), session, find_traits=services.find_traits)
-    chat = chat.with_rules(agent.model_rules(model.provider, model.id))
-    tools = chat.tools(services.get_tools(agent.id)).specs()
+    chat = chat.with_model(model.provider, model.id)
+    tools = chat.tools(services.get_tools(agent.id), agent.rules).specs()
     prompt = composer.compose(agent, key, model, tools, files=files, entry=entry, chat=chat)
     at_ms = services.clock.now_ms()
     context = ReportContext(

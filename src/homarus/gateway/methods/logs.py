@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from homarus.config.log_files import find_log_file, open_log_to_read
-from homarus.config.log_setup import redact
+from homarus.config.redaction import redact
 from homarus.core.errors import UnavailableError
 from homarus.core.message import Json
 from homarus.gateway.method import MethodCall, Params, method

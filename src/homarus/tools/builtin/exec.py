@@ -1,40 +1,39 @@
-"""The `exec` tool: a shell command, run after a person said yes to exactly that text.
+"""The `exec` tool: a command becomes a plan, which is decided on and then run exactly.
 
-Where the person at the terminal said "always", the same command in the same folder is not asked
-about again, at the terminal.
+A command that takes longer than a call waits goes on in the background; the `process` tool reaches
+it there.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
 from homarus.config.agent_settings import agent_entry
-from homarus.config.approvals_file import read_approvals
-from homarus.config.paths import is_sqlite_home
-from homarus.config.schema import Config
+from homarus.config.schema import Config, ExecConfig
 from homarus.core.errors import ToolDeniedError, ToolError
-from homarus.core.message import Json, Text
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Json
 from homarus.core.session_keys import main_key
-from homarus.policy.restrictions import exec_asks_always, exec_refusal, sandbox_mode
-from homarus.tools.exec.approval import approval_request
-from homarus.tools.exec.environment import build_environment
-from homarus.tools.exec.run import CommandResult, run_command
+from homarus.policy.approvals import ApprovalQuestion
+from homarus.policy.exec_settings import ExecAsk, ExecHost, ExecSecurity
+from homarus.policy.restrictions import sandbox_mode
+from homarus.policy.tool_call import ExecEvaluation, LayerVerdict, ToolCallFacts
 from homarus.tools.folder import DescriptorFolder
 from homarus.tools.sources import ToolSourceContext
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, tool
+from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, tool
 
 if TYPE_CHECKING:  # imported by the first command
-    from homarus.tools.exec.allowlist import CommandAllowlist, CommandLine
+    from homarus.tools.exec.plan import ExecPlan
+    from homarus.tools.exec.process_table import JobSettings, ProcessTable
 
-TIMEOUT_S = 1800.0
 MAX_TIMEOUT_S = 86_400.0
 MAX_COMMAND_CHARS = 20_000
-_TERMINAL: Final = "cli"  # the channel of a chat in this process
-
+MIN_YIELD_MS, MAX_YIELD_MS = 10, 120_000
+_OPEN_INPUT: Final = "input: open; the agent can type into the command while it runs"
 
 # Which conversations' commands may run outside a sandbox: all, an agent's own, none.
 UnsandboxedScope: TypeAlias = Literal["all", "main", "none"]
@@ -42,41 +41,8 @@ _SCOPES: Final[dict[str, UnsandboxedScope]] = {"off": "all", "non-main": "main",
 
 
 def tools(context: ToolSourceContext) -> Sequence[Tool]:
-    """Return the tool with the agent's default timeout and its sandbox rule."""
-    config, agent_id, state = context.config, context.agent_id, context.state
-    timeout_s = context.get_tools_config("exec").exec.timeout_sec
-
-    def find_refusal() -> str:
-        rules = _read_rules(state) if state else [{}]
-        return next(filter(None, (exec_refusal(config, agent_id, each) for each in rules)), "")
-
-    def open_allowlist() -> "CommandAllowlist | None":
-        from homarus.tools.exec.allowlist import CommandAllowlist
-
-        if state is None:
-            return None
-        asks_always = partial(_asks_always, config, agent_id, state)
-        return CommandAllowlist(state, agent_id, asks_always)
-
-    scope = unsandboxed_scope(config, agent_id)
-    return [exec_tool(float(timeout_s), scope, find_refusal, open_allowlist)]
-
-
-def _no_allowlist() -> "CommandAllowlist | None":
-    return None
-
-
-def _asks_always(config: Config, agent_id: str, state: Path) -> bool:
-    return any(exec_asks_always(config, agent_id, each) for each in _read_rules(state))
-
-
-def _read_rules(state: Path) -> list[Mapping[str, Json]]:
-    """Return our rules for commands, and those that OpenClaw 2026.9 has in its database."""
-    if not is_sqlite_home(state):
-        return [read_approvals(state)]
-    from homarus.store.openclaw_database import read_exec_approvals
-
-    return [read_approvals(state), read_exec_approvals(state)]
+    """Return the tool with the agent's settings."""
+    return [exec_tool(context)]
 
 
 def unsandboxed_scope(config: Config, agent_id: str) -> UnsandboxedScope:
@@ -88,163 +54,218 @@ def unsandboxed_scope(config: Config, agent_id: str) -> UnsandboxedScope:
     return _SCOPES[sandbox_mode(config, agent_id)]
 
 
-@lru_cache(32)
-def exec_tool(
-    default_timeout_s: float = TIMEOUT_S,
-    unboxed: UnsandboxedScope = "all",
-    find_refusal: Callable[[], str] = str,
-    open_allowlist: "Callable[[], CommandAllowlist | None]" = _no_allowlist,
-) -> Tool:
-    """The tool, with the time a command gets when the model names none.
-
-    `find_refusal` returns why the settings forbid every command, "" if they do not.
-    `open_allowlist` returns the commands that a person allowed for good.
-    """
-
-    @tool(
-        group="runtime",
-        name="exec",
-        aliases=("bash", "code_run"),
-        serial=True,
-        asks=True,
-        timeout_s=None,
-    )
-    async def run(
-        ctx: ToolContext,
-        command: Annotated[str, Field(description="Shell command, run with sh -c")],
-        workdir: Annotated[str | None, Field(description="Folder in the workspace")] = None,
-        env: Annotated[
-            dict[str, str] | None, Field(description="Variables: ARG_…, LANG, LC_…, TZ")
-        ] = None,
-        timeout_s: Annotated[
-            float | None,
-            Field(
-                validation_alias="timeout",
-                gt=0,
-                le=MAX_TIMEOUT_S,
-                description="Seconds it may take",
-            ),
-        ] = None,
-    ) -> ToolOutput:
-        """Run a shell command in the workspace. A person is asked first.
-
-        It has no terminal and no input. Processes it leaves in the background end with it.
-        """
-        _check_unboxed(ctx, unboxed)
-        if refusal := find_refusal():
-            raise ToolDeniedError(
-                f"exec denied: {refusal}",
-                fix="go on without commands; only the owner can change that",
-            )
-        limit_s = timeout_s or default_timeout_s
-        given = command, workdir or ".", env or {}
-        return await _exec(ctx, *given, timeout_s=limit_s, allowlist=open_allowlist())
-
-    return run
-
-
+@tool(
+    group="runtime",
+    name="exec",
+    aliases=("bash", "shell", "code_run"),
+    serial=True,
+    timeout_s=None,
+)
 async def _exec(
     ctx: ToolContext,
-    command: str,
-    workdir: str,
-    env: dict[str, str],
     *,
-    timeout_s: float,
-    allowlist: "CommandAllowlist | None",
+    command: str,
+    workdir: Annotated[str | None, Field(description="Folder in the workspace")] = None,
+    env: Annotated[
+        dict[str, str] | None, Field(description="Variables: ARG_…, LANG, LC_…, TZ")
+    ] = None,
+    yield_ms: Annotated[
+        int | None, Field(validation_alias="yieldMs", description="Then go to the background")
+    ] = None,
+    background: Annotated[bool | None, Field(description="At once")] = None,
+    timeout_s: Annotated[
+        float | None,
+        Field(validation_alias="timeout", gt=0, le=MAX_TIMEOUT_S, description="Seconds"),
+    ] = None,
+    pty: Annotated[bool | None, Field(description="Terminal")] = None,
+    elevated: bool | None = None,
+    host: ExecHost | None = None,
+    security: ExecSecurity | None = None,
+    ask: ExecAsk | None = None,
+    node: str | None = None,
 ) -> ToolOutput:
-    from homarus.tools.exec.allowlist import CommandLine
+    """Run a shell command in the workspace.
 
-    _check(command)
-    environment = build_environment(env, os.environ)
-    beneath = ctx.files
-    with beneath.open_dir(workdir) as held:
+    Known simple commands, with | && || ;, run at once; any other needs a person's approval. What
+    still runs after yieldMs goes on in the background: use process.
+    """
+    raise ToolError("exec is prepared before it is run")
+
+
+def exec_tool(context: ToolSourceContext) -> Tool:
+    """Return the tool for one agent."""
+
+    async def prepare(ctx: ToolContext, **args: Any) -> PreparedCall:
+        return await _prepare(made, context, ctx, ExecOptions(**args))
+
+    made = replace(_exec, prepare=prepare)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class ExecOptions:
+    """What one call asks for."""
+
+    command: str
+    workdir: str | None = None
+    env: dict[str, str] | None = None
+    yield_ms: int | None = None
+    background: bool | None = None
+    timeout_s: float | None = None
+    pty: bool | None = None
+    elevated: bool | None = None
+    host: ExecHost | None = None
+    security: ExecSecurity | None = None
+    ask: ExecAsk | None = None
+    node: str | None = None
+
+    def wire(self) -> dict[str, Json]:
+        """Return the arguments as the model sent them."""
+        names = {"yield_ms": "yieldMs", "timeout_s": "timeout"}
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {names.get(key, key): value for key, value in given.items() if value is not None}
+
+
+async def _prepare(
+    made: Tool, context: ToolSourceContext, ctx: ToolContext, options: ExecOptions
+) -> PreparedCall:
+    """Make the plan, evaluate it and build the question. Raises ToolError."""
+    from homarus.tools.exec.environment import build_environment
+    from homarus.tools.exec.plan import make_plan
+
+    _check_host(context, ctx, options)
+    _check_command(options.command)
+    config = context.get_tools_config("exec").exec
+    requested, pty = options.env or {}, bool(options.pty)
+    env = build_environment(requested, os.environ, path_prepend=config.path_prepend, pty=pty)
+    with ctx.files.open_dir(options.workdir or ".") as held:
         if not isinstance(held.folder, DescriptorFolder):
             raise ToolDeniedError("exec denied: it needs Linux or macOS")
-        folder = str(ctx.workspace / held.path)
-        line = CommandLine(command, folder, environment, env)
-        if not await _is_approved(ctx, line, timeout_s, allowlist):
-            raise ToolDeniedError("exec denied: nobody approved this command")
-        with beneath.open_dir(workdir) as now:
-            if not os.path.samestat(now.folder.stat_self(), held.folder.stat_self()):
-                raise ToolDeniedError(f"exec denied: {folder} is not the folder that was approved")
-        outcome = await run_command(
-            command,
+        plan = await make_plan(
+            options.command,
+            folder=str(ctx.workspace / held.path),
             folder_fd=held.folder.fd,
-            env=environment,
-            timeout_s=timeout_s,
-            show=ctx.progress,
+            workspace=ctx.workspace,
+            env=env,
+            requested_env=requested,
+            timeout_s=options.timeout_s or float(config.timeout_sec),
+            pty=pty,
+            background=bool(options.background),
         )
-    return _result(outcome, folder, timeout_s)
+    try:
+        return _prepare_plan(made, context, ctx, options, plan)
+    except BaseException:
+        plan.close()
+        raise
 
 
-async def _is_approved(
-    ctx: ToolContext, line: "CommandLine", timeout_s: float, allowlist: "CommandAllowlist | None"
-) -> bool:
-    """Ask the person, unless they allowed exactly this command for good, at the terminal."""
-    from homarus.tools.exec.allowlist import ExactCommand, exact_command
-
-    always, save = "", None
-    if allowlist and ctx.here and ctx.here.channel == _TERMINAL:
-        exact = allowlist.refusal() or exact_command(line, ctx.workspace)
-        if isinstance(exact, ExactCommand):
-            if allowlist.contains(exact):
-                return True
-            always = "exactly this command, in this folder"
-            save = partial(allowlist.add, line, exact)
-        else:
-            always = f"not offered, because {exact}"
-    question = approval_request(
-        line.command,
-        folder=line.folder,
-        env=line.requested,
-        timeout_s=timeout_s,
-        always=always,
-        allow_always=save,
+def _prepare_plan(
+    made: Tool,
+    context: ToolSourceContext,
+    ctx: ToolContext,
+    options: ExecOptions,
+    plan: "ExecPlan",
+) -> PreparedCall:
+    evaluation = ExecEvaluation(plan.chain is not None)
+    question = _question(plan)
+    if plan.pty or plan.background:
+        question = replace(question, detail=f"{_OPEN_INPUT}\n{question.detail}")
+    facts = ToolCallFacts(
+        made.declaration,
+        options.wire(),
+        frozenset({"exec"}),
+        evaluation,
+        _judge_options(options, is_satisfied=evaluation.is_satisfied),
     )
-    return await ctx.ask(question)
+    run = partial(_run, context, ctx, options, plan)
+    return PreparedCall(facts, question, run, plan.close)
 
 
-def _check_unboxed(ctx: ToolContext, unboxed: UnsandboxedScope) -> None:
-    """There is no sandbox yet: what belongs in one does not run, whatever a person would say."""
-    is_main = ctx.session_key == main_key(ctx.agent)
-    if unboxed == "none" or (unboxed == "main" and not is_main):
+def _question(plan: "ExecPlan") -> ApprovalQuestion:
+    from homarus.tools.exec.approval import approval_request
+
+    made = approval_request(
+        plan.command, folder=plan.folder.path, env=plan.requested_env, timeout_s=plan.timeout_s
+    )
+    return ApprovalQuestion("exec", made.title, made.detail, plan.digest)
+
+
+def _judge_options(options: ExecOptions, *, is_satisfied: bool) -> LayerVerdict | None:
+    """Return what the call itself asks for; it can only be stricter than the settings."""
+    if options.security == "deny":
+        return LayerVerdict("tool", "deny", "exec denied: the call itself says security deny")
+    if options.ask == "always":
+        return LayerVerdict("tool", "ask", "the call itself asks for approval")
+    if options.security == "allowlist" and not is_satisfied:
+        return LayerVerdict("tool", "ask", "the call itself wants the allowlist only")
+    return None
+
+
+async def _run(
+    context: ToolSourceContext, ctx: ToolContext, options: ExecOptions, plan: "ExecPlan"
+) -> ToolOutput:
+    """Run the plan, to its end or into the background."""
+    from homarus.tools.exec.result_text import format_result, format_running
+    from homarus.tools.exec.run import run_plan
+
+    with ctx.files.open_dir(options.workdir or ".") as now:
+        if not os.path.samestat(now.folder.stat_self(), os.fstat(plan.folder.fd)):
+            raise ToolDeniedError(
+                f"exec denied: {plan.folder.path} is not the folder that was approved"
+            )
+    if context.get_processes is None:
+        result = await run_plan(plan, show=ctx.progress)
+        return format_result(result, plan.folder.path)
+    table: ProcessTable = context.get_processes()
+    config = context.get_tools_config("exec").exec
+    job = table.start(
+        plan,
+        (ctx.agent, ctx.session_key),
+        _job_settings(config),
+        call_id=ctx.call_id,
+        show=ctx.progress,
+    )
+    yield_ms = 0
+    if not options.background:
+        asked = config.background_ms if options.yield_ms is None else options.yield_ms
+        yield_ms = min(max(asked, MIN_YIELD_MS), MAX_YIELD_MS)
+    ended = await table.wait(job, yield_ms / 1000)
+    return format_running(job) if ended is None else format_result(ended, plan.folder.path)
+
+
+def _job_settings(config: ExecConfig) -> "JobSettings":
+    from homarus.tools.exec.process_table import JobSettings
+
+    return JobSettings(
+        config.cleanup_ms, config.notify_on_exit, config.notify_on_exit_empty_success
+    )
+
+
+def _check_host(context: ToolSourceContext, ctx: ToolContext, options: ExecOptions) -> None:
+    """There is no sandbox and no node: what belongs there does not run, whoever approves it."""
+    if options.host == "node" or options.node:
         raise ToolDeniedError(
-            "exec denied: the config wants commands of this conversation in a sandbox,"
+            "exec denied: this version has no nodes", fix="call it without host and node"
+        )
+    host = ctx.caller.exec.host  # of the session, which `/exec` sets
+    scope = unsandboxed_scope(context.config, ctx.agent) if host == "gateway" else "none"
+    is_main = ctx.session_key == main_key(ctx.agent)
+    if options.host == "sandbox" or scope == "none" or (scope == "main" and not is_main):
+        wish = "the call" if options.host == "sandbox" else "the config or the session"
+        raise ToolDeniedError(
+            f"exec denied: {wish} wants commands of this conversation in a sandbox,"
             " and this version has none",
             fix="go on without commands; only the owner can change sandbox.mode",
         )
 
 
-def _check(command: str) -> None:
+def _check_command(command: str) -> None:
     if not command.strip():
         raise ToolError("the command is empty")
     if len(command) > MAX_COMMAND_CHARS:
         raise ToolError(
-            f"the command has {len(command)} characters: nobody can read it before saying yes",
+            f"the command has {len(command)} characters: too many to read before an approval",
             fix="write a script to a file and run that",
         )
     if "\0" in command or any("\ud800" <= ch <= "\udfff" for ch in command):
         raise ToolError("the command holds a character that cannot be passed to a program")
-
-
-def _result(outcome: CommandResult, folder: str, timeout_s: float) -> ToolOutput:
-    ok = outcome.exit_code == 0 and not outcome.timed_out
-    output = outcome.output.rstrip("\n")
-    note = ""
-    if outcome.timed_out:
-        note = f"[The command was ended: it was not done after {timeout_s:g} s.]"
-    elif outcome.exit_code is None:
-        note = "[The command ended its own keeper; how it ended is not known.]"
-    elif not ok:
-        note = f"[The command ended with exit code {outcome.exit_code}.]"
-    return ToolOutput(
-        (Text("\n\n".join(part for part in (output, note) if part) or "(no output)"),),
-        {
-            "status": "completed" if ok else "failed",
-            "exitCode": outcome.exit_code,
-            "durationMs": outcome.duration_ms,
-            "aggregated": output,
-            "cwd": folder,
-        },
-        is_error=not ok,
-    )

@@ -2,13 +2,14 @@
 
 import asyncio
 import base64
+import codecs
 from typing import Annotated, BinaryIO, TypeAlias
 
 from pydantic import AliasChoices, Field
 
 from homarus.core.errors import ToolError
 from homarus.core.message import Image, Text
-from homarus.core.mime import HEAD_BYTES, sniff_image_mime
+from homarus.core.mime import HEAD_BYTES, sniff_image_mime, sniff_mime
 from homarus.tools.line_window import read_window
 from homarus.tools.pathname import format_path
 from homarus.tools.rooted_fs import OpenFile, RootedFs
@@ -52,7 +53,7 @@ async def write(
 ) -> str:
     """Write a file: make it, with its folders, or replace all that is in it."""
     data = _encoded(content, "content")
-    done = await asyncio.to_thread(ctx.files.write_atomic, path, data)
+    done = await asyncio.to_thread(ctx.folder_to_write(path).write_atomic, path, data)
     return (
         f"{'Created' if done.created else 'Replaced'} {format_path(done.path)} ({len(data)} bytes)."
     )
@@ -79,7 +80,7 @@ async def edit(
 ) -> ToolOutput:
     """Replace one piece of text in a file. Everything else stays, byte for byte."""
     _encoded(new_text, "newText")
-    done = await asyncio.to_thread(_edit, ctx.files, path, old_text, new_text)
+    done = await asyncio.to_thread(_edit, ctx.folder_to_write(path), path, old_text, new_text)
     text = f"Edited {format_path(path)} at line {done.line}."
     return ToolOutput((Text(text),), {"diff": done.diff, "firstChangedLine": done.line})
 
@@ -114,12 +115,27 @@ def _read(beneath: RootedFs, path: str, offset: int, limit: int | None) -> ToolO
         opened.file.seek(0)
         if mime := sniff_image_mime(head):
             return _read_image(opened, mime, path)
-        if b"\0" in head:
-            size = opened.stat.st_size
-            raise ToolError(f"{format_path(path)} is a binary file ({size} bytes), not text")
+        if kind := _binary_kind(head):
+            raise ToolError(
+                f"{format_path(path)} is a binary file ({kind}, {opened.stat.st_size} bytes), "
+                "not text",
+                fix="only text and images can be read; ask for its text, or convert it",
+            )
         if not head:
             return ToolOutput((Text("(empty file)"),))
         return ToolOutput((Text(_read_lines(opened.file, offset, limit)),))
+
+
+def _binary_kind(head: bytes) -> str:
+    """Return the type of a file that is not text; "" for text."""
+    mime = sniff_mime(head[:HEAD_BYTES])
+    if mime == "application/pdf" or b"\0" in head:  # a PDF may begin with readable lines
+        return mime or "of an unknown type"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return mime  # text in another encoding is shown as far as it can be
+    return ""
 
 
 def _read_image(opened: OpenFile, mime: str, path: str) -> ToolOutput:

@@ -11,21 +11,23 @@ again.
 import hashlib
 import json
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AliasChoices, Field
 
 from homarus.config.schema import MessageToolConfig
-from homarus.core.errors import ToolDeniedError, ToolError
+from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Button, Extras, Text
 from homarus.core.text import escape_invisible, one_line
+from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.audience import PRIVATE, audience_of
+from homarus.policy.tool_call import Effect, LayerVerdict, ToolCallFacts, ToolDeclaration
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import (
-    ApprovalRequest,
     Messenger,
+    PreparedCall,
     SendResult,
     Tool,
     ToolContext,
@@ -64,7 +66,13 @@ class _MessageAction:
 def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
     """Return the tool with the rules for writing to other chats."""
 
-    @tool(group="messaging", name="message", serial=True, idempotent=True)
+    @tool(
+        group="messaging",
+        name="message",
+        aliases=("channel_send", "dm_send"),
+        serial=True,
+        idempotent=True,
+    )
     async def run(
         ctx: ToolContext,
         *,
@@ -86,7 +94,8 @@ def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
         ] = None,
         thread_id: Annotated[str | None, _named("threadId", about="Topic or thread")] = None,
         media: Annotated[
-            str | None, _named("media", "path", "filePath", about="A file of the workspace")
+            str | None,
+            _named("media", "path", "filePath", about="A file of the workspace, or a URL"),
         ] = None,
         reply_to: Annotated[
             str | None, _named("replyTo", about="Id of the message to answer")
@@ -103,7 +112,7 @@ def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
             list[list[dict[str, str]]] | None,
             Field(description="Rows of {text, callback_data}; the text pressed comes as a message"),
         ] = None,
-    ) -> ToolOutput:
+    ) -> PreparedCall:
         """Write to a chat, or answer, react to, edit or delete a message there.
 
         Your answer reaches this conversation by itself: use this to write elsewhere, to send a
@@ -123,10 +132,7 @@ def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
             silent,
             _rows(buttons or []),
         )
-        crossed = await _permit(rules, ctx, request)
-        if action in {"react", "edit", "delete"}:
-            return await _change(rules, ctx, request, crossed=crossed)
-        return await _send(rules, ctx, request, crossed=crossed)
+        return await _prepare(run.declaration, rules, ctx, request)
 
     return run
 
@@ -147,35 +153,56 @@ def _find(ctx: ToolContext, target: str, channel: str, account: str, thread: str
     return _get_messenger(ctx).resolve_address(target, here=ctx.here, **names)
 
 
-async def _permit(rules: MessageToolConfig, ctx: ToolContext, request: _MessageAction) -> bool:
-    """Return whether this leaves the current chat. Raises ToolDeniedError when it may not."""
+async def _prepare(
+    tool: ToolDeclaration, rules: MessageToolConfig, ctx: ToolContext, request: _MessageAction
+) -> PreparedCall:
+    """Return the call with what the settings say about its chat; a new recipient is an effect."""
+    is_same_chat = ctx.here is not None and _chat(request.to) == _chat(ctx.here)
+    verdict = None if is_same_chat else await _judge_chat(rules, ctx, request)
+    effects: frozenset[Effect] = frozenset({"send"} if verdict == _new_chat(request) else ())
+    shown = _shown(request.to)
+    detail = _described(request, shown)
+    identity = json.dumps([ctx.agent, *_chat(request.to), request.to.thread, detail])
+    question = ApprovalQuestion(
+        tool.name,
+        "May the agent write to somebody new?" if effects else f"May the agent write to {shown}?",
+        escape_invisible(detail),
+        hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest(),
+    )
+    act = _change if request.action in {"react", "edit", "delete"} else _send
+    is_marked = not is_same_chat and _is_bound(ctx, request)
+    facts = ToolCallFacts(tool, effects=effects, own_verdict=verdict)
+    return PreparedCall(facts, question, partial(act, rules, ctx, request, crossed=is_marked))
+
+
+async def _judge_chat(
+    rules: MessageToolConfig, ctx: ToolContext, request: _MessageAction
+) -> LayerVerdict | None:
+    """Return what the settings say about acting in another chat; None: they allow it."""
     to, here = request.to, ctx.here
-    if here and _chat(to) == _chat(here):
-        return False
     is_change = request.action in {"edit", "delete"} or bool(request.buttons)
     if is_change and audience_of(ctx.session_key) != PRIVATE:
-        raise ToolDeniedError(
-            f"from this conversation no message in {_shown(to)} is changed or gets buttons",
-            fix="do it in this chat only",
-        )
-    bound = here is not None and _chat(here)[:2] in request.messenger.accounts()
-    if here and bound and not rules.allow_cross_context_send:
+        reason = f"from this conversation no message in {_shown(to)} is changed or gets buttons"
+        return LayerVerdict("tool", "deny", f"{reason}; do it in this chat only")
+    if here and _is_bound(ctx, request) and not rules.allow_cross_context_send:
         is_same_channel = to.channel == here.channel
         name = "allowWithinProvider" if is_same_channel else "allowAcrossProviders"
         own = rules.cross_context
         if not (own.allow_within_provider if is_same_channel else own.allow_across_providers):
-            raise ToolDeniedError(
-                f"from a chat on {here.channel} nothing is written to {_shown(to)}",
-                fix=f"your person can allow it: tools.message.crossContext.{name}",
-            )
-    if not await request.messenger.is_known_chat(ctx.agent, to):
-        question = ApprovalRequest(
-            "May the agent write to somebody new?",
-            escape_invisible(_described(request, _shown(to))),
-        )
-        if not await ctx.ask(question):
-            raise ToolDeniedError(f"nobody approved to write to {_shown(to)}, who is new to you")
-    return bound
+            reason = f"from a chat on {here.channel} nothing is written to {_shown(to)}"
+            fix = f"your person can allow it: tools.message.crossContext.{name}"
+            return LayerVerdict("tool", "deny", f"{reason}; {fix}")
+    is_known = await request.messenger.is_known_chat(ctx.agent, to)
+    return None if is_known else _new_chat(request)
+
+
+def _new_chat(request: _MessageAction) -> LayerVerdict:
+    return LayerVerdict("tool", "ask", f"{_shown(request.to)} is new to you")
+
+
+def _is_bound(ctx: ToolContext, request: _MessageAction) -> bool:
+    """Return whether the current chat is one of a chat service, not a terminal or a client."""
+    return ctx.here is not None and _chat(ctx.here)[:2] in request.messenger.accounts()
 
 
 async def _send(

@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AliasChoices, Field
 
-from homarus.core.errors import ToolError, ToolTimeoutError
+from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import escape_invisible
 from homarus.tools.folder import DirEntry
@@ -87,11 +87,7 @@ async def grep(
 
     def work(stop: threading.Event) -> str:
         matcher = make_matcher(pattern, literal=literal, ignore_case=ignore_case, stop=stop)
-        try:
-            search = _GrepSearch(folder, prefix, matcher, wanted, context, limit, stop)
-            return search.run(path)
-        finally:
-            matcher.close()
+        return _GrepSearch(folder, prefix, matcher, wanted, context, limit, stop).run(path)
 
     return await _in_thread(work)
 
@@ -169,12 +165,7 @@ class _GrepSearch:
         due_s = time.monotonic() + SEARCH_S
         for count, (relative, found) in enumerate(_relative(self.beneath, path), 1):
             if found.kind == "file" and self.wanted(relative):
-                try:
-                    self._search_file(found.path)
-                except ToolTimeoutError as exc:
-                    if not self.blocks:
-                        raise
-                    return f"[stopped at {escape_invisible(found.path)}: {exc}]"
+                self._search_file(found.path)
             if self.left <= 0:
                 return "[more may match. Use a higher limit or a narrower pattern.]"
             if count == MAX_ENTRIES or time.monotonic() > due_s or self.stop.is_set():

@@ -5,8 +5,9 @@ model sets is on a list of its own: any other variable may change which program 
 it reads as its settings, or what is loaded into it, and no list of dangerous names is complete.
 """
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.text import one_line
@@ -17,6 +18,7 @@ _INHERITED_NAMES = (
 INHERITED = frozenset(_INHERITED_NAMES.split())
 LOCALE_PREFIX = "LC_"
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+DEFAULT_TERM = "xterm-256color"
 MAX_NAMES = 64
 MAX_CHARS = 32_000
 
@@ -34,8 +36,18 @@ _SETTING = re.compile(r"(?!.*\.\.)(?:[A-Za-z0-9_+-][A-Za-z0-9_.,:+@/=-]{0,99})?"
 _IN_COMMAND = "put it in the command, where the person sees it"
 
 
-def build_environment(requested: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
-    """Return the harmless part of `outer` and the requested variables."""
+def build_environment(
+    requested: Mapping[str, str],
+    outer: Mapping[str, str],
+    *,
+    path_prepend: Sequence[str] = (),
+    pty: bool = False,
+) -> dict[str, str]:
+    """Return the harmless part of `outer` and the requested variables.
+
+    `path_prepend` are folders of the config that are searched before those of PATH. A command with
+    a terminal has TERM.
+    """
     check_requested_env(requested)
     inherited = {
         name: value
@@ -44,7 +56,13 @@ def build_environment(requested: Mapping[str, str], outer: Mapping[str, str]) ->
     }
     # A relative folder would let a file in the workspace stand in for a program of the system.
     folders = [each for each in outer.get("PATH", "").split(":") if each.startswith("/")]
-    return inherited | {"PATH": ":".join(folders) or DEFAULT_PATH} | dict(requested)
+    own = [os.path.expanduser(each) for each in path_prepend]  # noqa: PTH111 - kept as written
+    path = ":".join(
+        [each for each in own if each.startswith("/") and ":" not in each]
+        + (folders or [DEFAULT_PATH])
+    )
+    terminal = {"TERM": DEFAULT_TERM} if pty and inherited.get("TERM", "dumb") == "dumb" else {}
+    return inherited | {"PATH": path} | terminal | dict(requested)
 
 
 def check_requested_env(requested: Mapping[str, str]) -> None:

@@ -11,16 +11,28 @@ class OutputBuffer:
     """Stores the head and the tail of any amount of text."""
 
     def __init__(self, max_chars: int) -> None:
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._head_chars = max_chars * 2 // 3
         self._tail_chars = max_chars - self._head_chars
         self._head = ""
         self._tail = ""
         self._total = 0
 
+    @property
+    def total_chars(self) -> int:
+        """The size of all text that was added, also of what is left out."""
+        return self._total
+
+    def decode(self, data: bytes, *, final: bool = False) -> str:
+        """Return the text of a part of the output, which may end within a character."""
+        return self._decoder.decode(data, final)
+
     def add(self, data: bytes, *, final: bool = False) -> str:
         """Add output and return its text."""
-        text = self._decode(data, final)
+        return self.add_text(self.decode(data, final=final))
+
+    def add_text(self, text: str) -> str:
+        """Add text and return it."""
         self._total += len(text)
         room = self._head_chars - len(self._head)
         self._head += text[:room] if room > 0 else ""

@@ -1,15 +1,20 @@
-"""The process between us and a command, which ends the complete process tree.
+"""The process between us and a command, which runs its plan and ends the complete process tree.
 
-Started as `python -I -S process_supervisor.py CONTROL CWD COMMAND` in a session of its own; it
-imports no module of ours. CONTROL is a socket: the exit status is written to it, and `t`
-(terminate) or end of file (the gateway is gone or has closed it: kill) is read from it. CWD is a
-descriptor, so the command runs in the very directory that was shown to the person.
+Started as `python -I -S process_supervisor.py CONTROL` in a session of its own; it imports no
+module of ours. CONTROL is a socket: it receives the plan (see `run.py`), then `t` (terminate) or
+end of file (the gateway is gone or has closed it: kill); the outcome is written to it. The plan
+names descriptors that this process inherits: the folder, and the programs as they were hashed.
+Standard input, output and error of the commands are those of this process.
+
+Pipelines and the operators between them are run here, without a shell. A file of the plan that is
+not what was hashed is not run, and nothing after it is.
 
 Why a process and not a call between fork and exec: a death signal reaches one process, never its
 children, and exists on Linux only; a socket that closes is noticed everywhere, also after kill -9.
 On Linux it also adopts what the command leaves behind (a daemon that left the group) and ends it.
 """
 
+import json
 import os
 import select
 import signal
@@ -18,65 +23,213 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 POLITE_S = 2.0
 FINAL_S = 2.0
 PR_SET_CHILD_SUBREAPER = 36
 SHELL = "/bin/sh"
+LENGTH_BYTES = 8
+KILLED = 128 + signal.SIGKILL
+SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+class ChangedFileError(Exception):
+    """A file of the plan is not the one that was hashed."""
+
+
+class KilledError(Exception):
+    """The gateway wants everything to end now."""
 
 
 def main() -> None:
-    """Run the command, report its exit status, and end everything that it started."""
+    """Run the plan, report its outcome, and end everything that it started."""
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    os.fchdir(int(sys.argv[2]))
-    os.close(int(sys.argv[2]))
+    data = _receive(control, int.from_bytes(_receive(control, LENGTH_BYTES), "big"))
+    if not data:
+        return  # cancelled before it started
+    plan = json.loads(data)
+    for fd in plan["fds"]:
+        os.set_inheritable(fd, False)  # noqa: FBT003 - the library's parameter
+    os.fchdir(plan["folder"])
     if sys.platform == "linux":
         _adopt_orphans()
-    wake, tell = socket.socketpair()
-    tell.settimeout(0.0)
-    signal.set_wakeup_fd(tell.fileno())
-    # Handlers, not SIG_IGN, which the shell would inherit: `kill 0` in a command is not for us.
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, lambda *_: None)
-    if select.select([control], [], [], 0)[0]:
-        return  # cancelled before it started
-    child = os.fork()
-    if child == 0:
-        _become(sys.argv[3])
-    status = _wait(child, control, wake)
+    if plan["pty"]:
+        _take_terminal()
+    runner = _Runner(control, plan["env"])
+    status, refusal = runner.run(plan)
     with suppress(OSError):  # the gateway is gone; what is left to do is the same
-        control.sendall(str(status).encode())
+        control.sendall(json.dumps([status, refusal]).encode())
     _end_all()
 
 
-def _become(command: str) -> None:
+def _receive(control: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        if not (part := control.recv(size - len(data))):
+            return b""
+        data += part
+    return data
+
+
+def _take_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # A background process group that writes or reads would be stopped.
+    signal.signal(signal.SIGTTOU, lambda *_: None)
+
+
+class _Runner:
+    """Runs one plan and watches the control socket meanwhile."""
+
+    def __init__(self, control: socket.socket, env: dict[str, str]) -> None:
+        self._control, self._env = control, env
+        self._wake, tell = socket.socketpair()
+        tell.settimeout(0.0)
+        self._tell = tell
+        signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
+        # Handlers, not SIG_IGN, which a command would inherit: `kill 0` in it is not for us.
+        for number in SIGNALS:
+            signal.signal(number, lambda *_: None)
+        self._deadline: float | None = None
+
+    def run(self, plan: dict[str, Any]) -> tuple[int, str]:
+        """Return the exit status as a shell reports it, and why a file was refused, else ""."""
+        status = 0
+        try:
+            if plan["chain"] is None:
+                shell = {"argv": ["sh", "-c", plan["command"]], "path": SHELL}
+                return self._wait(self._start([shell])), ""
+            for operator, pipeline in plan["chain"]:
+                if (operator == "&&" and status != 0) or (operator == "||" and status == 0):
+                    continue
+                status = self._wait(self._start(pipeline))
+                if self._deadline is not None:
+                    break  # it was told to end: no further command starts
+        except ChangedFileError as exc:
+            return 126, str(exc)
+        except KilledError:
+            return KILLED, ""
+        return status, ""
+
+    def _start(self, pipeline: list[dict[str, Any]]) -> list[int]:
+        """Start the commands of a pipeline, and return their process ids."""
+        if select.select([self._control], [], [], 0)[0]:
+            raise KilledError  # it was told to end before this started
+        for command in pipeline:
+            _check_files(command)
+        started: list[int] = []
+        source = 0
+        for number, command in enumerate(pipeline):
+            is_last = number == len(pipeline) - 1
+            reader, sink = (0, 1) if is_last else os.pipe()
+            started.append(self._spawn(command, source, sink))
+            if source:
+                os.close(source)
+            if not is_last:
+                os.close(sink)
+            source = reader
+        return started
+
+    def _spawn(self, command: dict[str, Any], source: int, sink: int) -> int:
+        child = os.fork()
+        if child == 0:
+            _become(command, source, sink, self._env)
+        return child
+
+    def _wait(self, children: list[int]) -> int:
+        """Return the exit status of the last child when all have ended."""
+        running, code = set(children), 0
+        while True:
+            for child in list(running):
+                done, status = os.waitpid(child, os.WNOHANG)
+                if done:
+                    running.discard(child)
+                    if child == children[-1]:
+                        code = os.waitstatus_to_exitcode(status)
+            if not running:
+                return code if code >= 0 else 128 - code
+            self._watch()
+
+    def _watch(self) -> None:
+        """Wait until a child ends or the gateway wants something. Raises KilledError."""
+        left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        ready = select.select([self._control, self._wake], [], [], left_s)[0]
+        if self._wake in ready:
+            self._wake.recv(4096)
+        if self._control in ready and self._control.recv(1) == b"t":
+            self._deadline = time.monotonic() + POLITE_S
+            os.killpg(0, signal.SIGTERM)
+            _signal_children(signal.SIGTERM)  # those of a terminal have groups of their own
+        elif self._control in ready or left_s == 0.0:
+            raise KilledError
+
+
+def _become(command: dict[str, Any], source: int, sink: int, env: dict[str, str]) -> None:
+    """Replace this process by a command. Does not return."""
+    name = command["argv"][0]
+    status = 126
     try:
+        if source:
+            os.dup2(source, 0)
+        if sink != 1:
+            os.dup2(sink, 1)
         # The interpreter ignores these two; a command must not.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        os.execv(SHELL, ["sh", "-c", command])  # noqa: S606 - the command a person approved
+        by_descriptor = "fd" in command and not command["script"] and os.execve in os.supports_fd
+        program = command["fd"] if by_descriptor else command["path"]
+        if program is None:
+            raise FileNotFoundError
+        os.execve(program, command["argv"], env)  # noqa: S606 - what was decided
+    except FileNotFoundError:
+        status = 127
+        os.write(2, f"{name}: not found\n".encode("utf-8", "surrogateescape"))
+    except OSError as exc:
+        text = f"{name}: cannot be executed: {exc.strerror}\n"
+        os.write(2, text.encode("utf-8", "surrogateescape"))
     finally:
-        os._exit(127)
+        os._exit(status)
 
 
-def _wait(child: int, control: socket.socket, wake: socket.socket) -> int:
-    """Return the child's exit status as a shell reports it."""
-    deadline: float | None = None
-    while True:
-        left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready = select.select([control, wake], [], [], left_s)[0]
-        if wake in ready:
-            wake.recv(4096)
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
-        if control in ready and control.recv(1) == b"t":
-            deadline = time.monotonic() + POLITE_S
-            os.killpg(0, signal.SIGTERM)
-        elif control in ready or left_s == 0.0:
-            return 128 + signal.SIGKILL  # which is what comes next
+def _check_files(command: dict[str, Any]) -> None:
+    """Check that the program and the scripts of a command are those that were hashed."""
+    for file in command.get("files", ()):
+        _check_file(file)
+
+
+def _check_file(file: dict[str, Any]) -> None:
+    """Raise ChangedFileError unless the file has the content that was hashed.
+
+    What is run by its path is opened again: it must be the file behind the descriptor.
+    """
+    path, fd = file["path"], file["fd"]
+    try:
+        found = os.fstat(fd)
+        if not file["by_descriptor"] or os.execve not in os.supports_fd:
+            current = os.stat(path)  # noqa: PTH116 - compared with the descriptor
+            if not os.path.samestat(found, current):
+                raise ChangedFileError(f"{path} was replaced after it was checked")
+        seen = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+        if file["by_descriptor"] and seen == file["stat"]:
+            return
+        if _digest(fd) != file["sha256"]:
+            raise ChangedFileError(f"{path} was changed after it was checked")
+    except OSError as exc:
+        raise ChangedFileError(f"{path} cannot be read any more: {exc.strerror}") from exc
+
+
+def _digest(fd: int) -> str:
+    import hashlib
+
+    digest, place = hashlib.sha256(), 0
+    while data := os.pread(fd, 1 << 20, place):
+        digest.update(data)
+        place += len(data)
+    return digest.hexdigest()
 
 
 def _adopt_orphans() -> None:
@@ -92,9 +245,7 @@ def _end_all() -> None:
     """
     deadline = time.monotonic() + FINAL_S
     while sys.platform == "linux" and time.monotonic() < deadline:
-        for pid in _children(os.getpid()):
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        _signal_children(signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
@@ -102,6 +253,13 @@ def _end_all() -> None:
             break
         time.sleep(0.002)
     os.killpg(0, signal.SIGKILL)
+
+
+def _signal_children(number: int) -> None:
+    if sys.platform == "linux":
+        for pid in _children(os.getpid()):
+            with suppress(OSError):
+                os.kill(pid, number)
 
 
 def _children(parent: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The person at this terminal as an approver: of runs in this process, and of a gateway's runs.
+"""The person at this terminal as an approver of a gateway's runs.
 
 A question that is answered by another approver, or expires, is removed from the terminal.
 """
@@ -8,40 +8,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
-from homarus.agent.approval_ports import ApproverIdentity
 from homarus.cli.approval_prompt import ApprovalPrompt
 from homarus.core.errors import HomarusError
 from homarus.core.message import Json
 from homarus.core.text import escape_invisible, one_line
-from homarus.policy.approvals import ApprovalDecision
-from homarus.store.approvals import ApprovalRecord
 
 _OUTCOMES: Final[Mapping[str, str]] = {
     "allow-once": "allowed once",
     "allow-always": "allowed for good",
     "deny": "denied",
 }
-
-
-class TerminalApprover:
-    """The person at the terminal of this process, for the runs of one session."""
-
-    identity = ApproverIdentity("the terminal")
-
-    def __init__(self, prompt: ApprovalPrompt, session_key: str) -> None:
-        self._prompt, self._key = prompt, session_key
-
-    def is_reachable(self, record: ApprovalRecord) -> bool:
-        return record.session == self._key
-
-    async def ask(self, record: ApprovalRecord) -> ApprovalDecision | None:
-        """Ask at the terminal."""
-        request = record.request
-        title = one_line(str(request.get("title") or "May the agent do this?"))
-        offers_always = bool(request.get("always"))
-        return await self._prompt.decide(
-            title, str(request.get("detail") or ""), offers_always=offers_always
-        )
 
 
 class CallMethod(Protocol):

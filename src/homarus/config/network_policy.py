@@ -1,0 +1,16 @@
+"""The network guard's policy, from the config."""
+
+from homarus.config.schema import WebFetchConfig
+from homarus.net.guard import NetworkPolicy
+
+
+def resolve_network_policy(fetch: WebFetchConfig) -> NetworkPolicy:
+    """Return what `tools.web.fetch.ssrfPolicy` allows and blocks."""
+    policy = fetch.ssrf_policy
+    return NetworkPolicy(
+        allows_private=policy.dangerously_allow_private_network,
+        allows_benchmark=policy.allow_rfc2544_benchmark_range,
+        allows_unique_local=policy.allow_ipv6_unique_local_range,
+        allowed_hosts=frozenset(policy.allowed_hostnames),
+        blocked_hosts=frozenset(policy.blocked_hostnames),
+    )

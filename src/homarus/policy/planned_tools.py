@@ -1,0 +1,39 @@
+"""Declarations of tools that OpenClaw has and this program has not implemented.
+
+Rules may name them, and they are known to belong to a group or to the owner. A tool that is
+implemented declares itself, and its line here is removed.
+"""
+
+from typing import Final
+
+from homarus.policy.tool_call import ToolDeclaration
+
+_EXEC_NAMES: Final = ("exec", "bash", "shell", "code_run", "group:runtime")
+_WITHOUT_GROUP: Final = (
+    "agents_list", "image", "tts", "terminal", "code_execution", "secrets", "x_search", "screen",
+    "theme", "progress_card", "agents_wait", "get_goal", "create_goal", "update_goal",
+    "heartbeat_respond", "plugins", "view_image", "image_generate", "music_generate",
+    "video_generate", "wait", "tool_search", "tool_search_code", "tool_describe", "show_widget",
+    "computer",
+)  # fmt: skip
+
+PLANNED_TOOLS: Final = (
+    ToolDeclaration("apply_patch", ("fs",), implied_by=_EXEC_NAMES),
+    ToolDeclaration("file_delete", ("fs",)),
+    ToolDeclaration("web_search", ("web",)),
+    ToolDeclaration("web_fetch", ("web",)),
+    ToolDeclaration("sessions_list", ("sessions",)),
+    ToolDeclaration("sessions_history", ("sessions",)),
+    ToolDeclaration("sessions_send", ("sessions",)),
+    ToolDeclaration("sessions_spawn", ("sessions",)),
+    ToolDeclaration("subagents", ("sessions",)),
+    ToolDeclaration("session_status", ("sessions",)),
+    ToolDeclaration("browser", ("ui",), ("web_browse",)),
+    ToolDeclaration("canvas", ("ui",)),
+    ToolDeclaration("ask_user", ("ui",), ("ui_notify", "ui_prompt", "ui_confirm")),
+    ToolDeclaration("cron", ("automation",), ("cron_create",), is_owner_only=True),
+    ToolDeclaration("gateway", ("automation",), ("webhook_create",), is_owner_only=True),
+    ToolDeclaration("nodes", ("nodes",), ("node_list", "node_command")),
+    ToolDeclaration("whatsapp_login", is_owner_only=True),
+    *(ToolDeclaration(name) for name in _WITHOUT_GROUP),
+)

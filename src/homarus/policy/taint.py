@@ -1,0 +1,89 @@
+"""Decide what a run asks before it does it after it has read untrusted content. Pure.
+
+Text of others may contain instructions for the model, and a model may follow them. So a run that
+has read such text asks a person before a call that changes something outside the conversation. The
+rules are data: an effect of a call, and why it is asked about.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from homarus.policy.tool_call import CallerFacts, Effect, LayerVerdict, TaintSource, ToolCallFacts
+
+LAYER: Final = "taint"
+TAINT_RULES: Final[Mapping[Effect, str]] = {
+    "exec": "runs a command on this machine",
+    "send": "writes to a new recipient",
+    "identity": "changes the agent's prompt files, skills or hooks",
+    "config": "changes the configuration",
+    "schedule": "schedules later runs",
+}
+# Tools whose every call has an effect, unless the call says more precisely which.
+_TOOL_EFFECTS: Final[Mapping[str, Effect]] = {
+    "exec": "exec",
+    "bash": "exec",
+    "nodes": "exec",
+    "gateway": "config",
+    "cron": "schedule",
+}
+# Programs that print what other machines send: their output is untrusted.
+NETWORK_PROGRAMS: Final = frozenset(
+    {
+        "curl", "wget", "http", "https", "httpie", "xh", "aria2c", "lynx", "w3m", "links", "elinks",
+        "ssh", "scp", "sftp", "rsync", "nc", "ncat", "netcat", "socat", "telnet", "ftp", "lftp",
+        "gh", "glab", "himalaya", "mutt", "neomutt", "mail", "mailx", "notmuch", "gog", "yt-dlp",
+    }
+)  # fmt: skip
+_WORD: Final = re.compile(r"[^\s;|&()<>`$\"']+")
+_MAX_SHOWN: Final = 3
+
+
+def call_effects(call: ToolCallFacts) -> frozenset[Effect]:
+    """Return the effects of a call: those its preparation found, and those of its tool."""
+    named = _TOOL_EFFECTS.get(call.tool.name)
+    if call.exec is not None:
+        named = "exec"
+    return call.effects | {named} if named else call.effects
+
+
+def taint_verdict(call: ToolCallFacts, caller: CallerFacts) -> LayerVerdict:
+    """Return "ask" for a call with an effect, of a run that has read untrusted content.
+
+    A command in a sandbox is not asked about: it cannot change this machine.
+    """
+    if not caller.taint:
+        return LayerVerdict(LAYER, None, "the run has read nothing untrusted")
+    effects = call_effects(call)
+    if caller.sandbox:
+        effects -= {"exec"}
+    reasons = [TAINT_RULES[effect] for effect in TAINT_RULES if effect in effects]
+    read = describe_taint(caller.taint)
+    if not reasons:
+        return LayerVerdict(LAYER, None, f"the run has read {read}; {call.tool.name} is harmless")
+    return LayerVerdict(
+        LAYER, "ask", f"{call.tool.name} {' and '.join(reasons)}, and the run has read {read}"
+    )
+
+
+def describe_taint(sources: tuple[TaintSource, ...]) -> str:
+    """Describe what a run has read, as `untrusted content (web https://a.example, file x.pdf)`."""
+    shown = [f"{one.kind} {one.origin}".strip() for one in sources[:_MAX_SHOWN]]
+    more = len(sources) - len(shown)
+    return f"untrusted content ({', '.join(shown)}{f' and {more} more' if more > 0 else ''})"
+
+
+def output_source(call: ToolCallFacts) -> TaintSource | None:
+    """Return the source of a call's output when it is untrusted, else None.
+
+    Untrusted is what a tool of a plugin or server returns, and what a command prints that uses a
+    program for the network. A command that reads the network by other means is not recognised.
+    """
+    if call.tool.source != "builtin":
+        return TaintSource(call.tool.source.partition(":")[0] or "plugin", call.tool.name)
+    command = call.args.get("command")
+    if call_effects(call) >= {"exec"} and isinstance(command, str):
+        for word in _WORD.findall(command):
+            if (name := word.rpartition("/")[2].lower()) in NETWORK_PROGRAMS:
+                return TaintSource("web", name)
+    return None

@@ -1,0 +1,45 @@
+"""Every tool that rules can name: the program's own, as they declare themselves, and planned ones.
+
+Reading the declarations imports all tools, so it is done only where a rule or a name needs it.
+"""
+
+from functools import cache
+
+from homarus.config.schema import Config
+from homarus.policy.planned_tools import PLANNED_TOOLS
+from homarus.policy.tool_call import ToolDeclaration
+from homarus.policy.tool_policy import normalize_tool_name
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.sources import ToolSourceContext, load_tools
+
+
+@cache
+def builtin_tools() -> ToolRegistry:
+    """Return every tool of the program, made for no agent: they are described, not used."""
+    config = Config()
+    return load_tools(
+        ToolSourceContext(
+            "main", config, lambda _key: config.tools, has_chats=True, memory=_no_memory
+        )
+    )
+
+
+def _no_memory() -> None:
+    raise LookupError("tools are described here, not used")
+
+
+def known_declarations() -> tuple[ToolDeclaration, ...]:
+    """Return the declarations of all tools of the program, and of the planned ones."""
+    return (*(tool.declaration for tool in builtin_tools()), *PLANNED_TOOLS)
+
+
+@cache
+def _by_name() -> dict[str, ToolDeclaration]:
+    known = known_declarations()
+    aliases = {normalize_tool_name(alias): tool for tool in known for alias in tool.aliases}
+    return aliases | {tool.name: tool for tool in known}
+
+
+def find_declaration(name: str) -> ToolDeclaration | None:
+    """Return the tool that a name, in any of its forms, stands for."""
+    return _by_name().get(normalize_tool_name(name))

@@ -1,0 +1,98 @@
+"""`ssrf`: URLs that a model is given, fetched with stubs of the resolver and of the servers."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from types import SimpleNamespace
+from typing import Any, cast
+
+from homarus.core.errors import BlockedUrlError
+from homarus.net.guard import NetworkPolicy
+from homarus.net.guarded_fetch import FetchLimits, guarded_fetch
+from homarus.net.http_client import HttpResponse
+from homarus.net.special_addresses import find_special_range
+from tests.attacks.cases import Case, Judge
+
+PUBLIC = "93.184.216.34"
+SECRETS = {"Authorization": "Bearer TOPSECRET", "Cookie": "id=TOPSECRET"}
+
+
+@contextmanager
+def world() -> Iterator[Judge]:
+    """Yield a judge that fetches with the default policy."""
+    yield lambda case: asyncio.run(_judge(case))
+
+
+@dataclass(slots=True)
+class StubInternet:
+    """A resolver with recorded answers, and servers that redirect along a chain."""
+
+    chain: Sequence[str]
+    answers: list[list[str]]
+    connected: list[str] = field(default_factory=list)
+    headers: list[Mapping[str, str]] = field(default_factory=list)
+
+    async def resolve(self, _host: str, _port: int) -> Sequence[str]:
+        if not self.answers:
+            return (PUBLIC,)  # also where only the name shows that it is a local one
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def open_client(self, target: Any, _limits: FetchLimits) -> Any:
+        self.connected += target.addresses
+        return SimpleNamespace(request=self._request, close=self._close)
+
+    @asynccontextmanager
+    async def _request(
+        self, _method: str, _path: str, headers: Mapping[str, str], _body: bytes
+    ) -> AsyncIterator[HttpResponse]:
+        self.headers.append(headers)
+        done = len(self.headers)
+        following = {"location": self.chain[done]} if done < len(self.chain) else {}
+        connection = cast("Any", SimpleNamespace(body=_body_of_ok))
+        yield HttpResponse(302 if following else 200, following, connection)
+
+    async def _close(self) -> None:
+        pass
+
+
+async def _body_of_ok() -> AsyncGenerator[bytes, None]:
+    yield b"ok"
+
+
+async def _judge(case: Case) -> str:
+    result, stub = await _fetch(case, NetworkPolicy())
+    if private := [one for one in stub.connected if find_special_range(ip_address(one))]:
+        return f"it connected to {private}"
+    if case["expected"] == "block_by_default":
+        if "allowRfc2544BenchmarkRange" not in result:
+            return f"the refusal does not name the opt-in: {result!r}"
+        allowed, _ = await _fetch(case, NetworkPolicy(allows_benchmark=True))
+        return "" if allowed == "" else f"the opt-in does not allow it: {allowed}"
+    expected = {"allow_strip_auth": "allow"}.get(case["expected"], case["expected"])
+    outcome = "block" if result else "allow"
+    if outcome not in case.get("acceptable", [expected]):
+        return f"{outcome}: {result}"
+    if case["expected"] == "allow_strip_auth" and (
+        len(stub.headers) != 2 or SECRETS.keys() & stub.headers[1].keys()
+    ):
+        return "the headers of the first origin were sent to the second"
+    return ""
+
+
+async def _fetch(case: Case, policy: NetworkPolicy) -> tuple[str, StubInternet]:
+    """Return why the fetch was refused, empty if it was not, and what it met."""
+    chain = case.get("redirect_chain", [case["url"]])
+    stub = StubInternet(chain, [list(each) for each in case.get("dns_answers", ())])
+    try:
+        response = await guarded_fetch(
+            case["url"],
+            policy=policy,
+            headers=SECRETS,
+            resolve=stub.resolve,
+            open_client=stub.open_client,
+        )
+    except BlockedUrlError as exc:
+        return str(exc), stub
+    return "" if response.body == b"ok" else f"answered {response!r}", stub
