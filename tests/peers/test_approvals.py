@@ -1,12 +1,15 @@
 """Approvals with independent peers: OpenClaw's client, and a person on a real IRC server."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.peers.gateway import TOKEN, Running
+from homarus.testing.model_server import CallTools, ModelServer, Say, ScriptedCall
+from tests.peers.gateway import TOKEN, Running, new_home, running_gateway
 from tests.peers.install import Original, bare_env
+from tests.peers.ircd import ngircd, person
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]  # the first run installs it
 
@@ -35,3 +38,31 @@ def test_openclaw_client_reads_and_changes_the_rules(
     ours = gateway.home.run("approvals", "get", "--json").json
     assert "/usr/bin/rg" not in json.dumps(ours)
     assert not (tmp_path / ".openclaw" / "exec-approvals.json").exists()  # it used the gateway
+
+
+def test_ngircd_approval_is_answered_in_chat_and_command_runs(
+    model: ModelServer, gateway: Running, tmp_path: Path
+) -> None:
+    home = new_home(tmp_path, gateway.home.env, model)
+    with ngircd(tmp_path) as server, person(server.port, "ann") as ann:
+        file = home.state / "openclaw.json"
+        config = json.loads(file.read_text(encoding="utf-8"))
+        irc = {"host": "127.0.0.1", "port": server.port, "tls": False, "nick": "lobster"}
+        irc |= {"allowFrom": ["ann!~ann@127.0.0.1"], "channels": ["#reef"]}
+        ann.join("#reef")
+        home.configure({**config, "channels": {"irc": irc}})
+        made = ScriptedCall("exec", {"command": "touch approved.txt"})
+        model.script([CallTools(made)], [Say("Done.")])
+        with running_gateway(home), person(server.port, "eve") as eve:
+            ann.wait(lambda: ann.saw("join", by="lobster"))
+            ann.say("lobster", "Please make the file")
+            ann.wait(lambda: any("/approve" in text for text in ann.messages()))
+            shown = "\n".join(ann.messages())
+            assert "touch approved.txt" in shown
+            approval = re.search(r"/approve ([0-9a-f]{8})", shown)
+            assert approval
+            eve.say("lobster", f"/approve {approval[1]} allow-once")
+            ann.say("lobster", f"/approve {approval[1]} allow-once")
+            ann.wait(lambda: "Done." in ann.messages())
+        assert (home.workspace / "approved.txt").exists()
+        assert "allowed once by" in "\n".join(ann.messages())
