@@ -220,6 +220,7 @@ class ExecConfig(ConfigSection):
     """The `exec` tool.
 
     A command is in the background after `backgroundMs`; it is listed for `cleanupMs` after its end.
+    `safeBins` can only take programs from the list of those that need no entry.
     """
 
     timeout_sec: PositiveInt = 1800
@@ -228,6 +229,7 @@ class ExecConfig(ConfigSection):
     notify_on_exit: bool = True
     notify_on_exit_empty_success: bool = False
     path_prepend: tuple[str, ...] = ()
+    safe_bins: tuple[str, ...] | None = None
     host: Literal["sandbox", "gateway", "node"] | None = None
     security: Literal["deny", "allowlist", "full"] | None = None
     ask: Literal["off", "on-miss", "always"] | None = None
@@ -702,6 +704,10 @@ class CommandsConfig(ConfigSection):
     """Chat commands: which are enabled, and the ids of the people who may use them."""
 
     restart: bool = False
+    bash: bool = False
+    bash_foreground_ms: Annotated[int, Field(ge=0, le=30_000)] = 2_000
+    config: bool = False
+    debug: bool = False
     native: bool | Literal["auto"] = "auto"
     text: bool = True
     use_access_groups: bool = True

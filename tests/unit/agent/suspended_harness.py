@@ -153,7 +153,7 @@ class Program:
             )
         )
 
-    def _tool(self, called: str, serial: bool = False) -> Tool:  # noqa: FBT001, FBT002 - a builder
+    def _tool(self, called: str, serial: bool = False) -> Tool:
         @tool(group="test", name=called, serial=serial)
         async def act(ctx: ToolContext, what: str = "it") -> str:
             """Do something."""
