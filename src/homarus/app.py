@@ -42,7 +42,7 @@ from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, StoreError
 from homarus.core.event import Event, RunEnded
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound, Json
+from homarus.core.message import Address, Inbound, Json
 from homarus.core.session_keys import agent_id_of
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
@@ -59,12 +59,15 @@ from homarus.tools.catalog import log_list_problems
 from homarus.tools.exec.process_table_loader import ProcessTableLoader
 
 if TYPE_CHECKING:
+    from homarus.agent.approval_prompts import ChatPrompts
     from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
     from homarus.channels.pairing import PairingStore
+    from homarus.config.schema import ApprovalTargetConfig
     from homarus.gateway.chat_changes import ChatConfigEdits
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.gateway.services import GatewayServices
+    from homarus.store.approvals import ApprovalRecord
 
 
 class App:
@@ -95,6 +98,7 @@ class App:
         self.audit = AuditLog(store)
         self.approval_ports = ApprovalPorts()
         self._approvals: ApprovalService | None = None
+        self._prompts: ChatPrompts | None = None
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
         self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
@@ -134,6 +138,8 @@ class App:
             hooks=self.hooks,
         )
         self.commands = CommandDispatcher(self._command_services())
+        self.approval_ports.prompts.append(lambda record: self.approval_prompts().build(record))
+        self.approval_ports.on_resolved.append(self._show_approval_outcome)
         self._maintenance = SessionMaintenance(
             MaintenanceServices(
                 get_config=self._config,
@@ -191,6 +197,44 @@ class App:
             )
         return self._approvals
 
+    def approval_prompts(self) -> "ChatPrompts":
+        """Return what asks for approvals in chats; it is imported by the first use."""
+        if self._prompts is None:
+            from homarus.agent.approval_prompts import ChatPrompts, PromptServices
+
+            self._prompts = ChatPrompts(
+                PromptServices(
+                    get_config=self._config,
+                    get_accounts=self.messenger.accounts,
+                    resolve_target=self._resolve_approval_target,
+                    can_edit=self._supervisor.can_edit,
+                    build_reply=self._supervisor.build_reply,
+                    journal=self.store.journal,
+                    clock=self.clock,
+                    on_enqueued=self._supervisor.wake_workers,
+                )
+            )
+        return self._prompts
+
+    def _resolve_approval_target(self, target: "ApprovalTargetConfig") -> Address | None:
+        """Return the chat of a configured target; None when its account does not run."""
+        account, thread = target.account_id or "", target.thread_id
+        try:
+            return self.messenger.resolve_address(
+                target.to,
+                channel=target.channel,
+                account=account,
+                thread="" if thread is None else str(thread),
+            )
+        except HomarusError:
+            return None
+
+    def _show_approval_outcome(self, record: "ApprovalRecord") -> None:
+        """Show in the chats that were asked what became of an approval."""
+        prompts = self.approval_prompts()
+        answered_in = prompts.find_answering_chat(record.id)
+        self._start_task(prompts.show_outcome(record, answered_in))
+
     def _on_runs_cancelled(self, key: str, runs: Sequence[str]) -> None:
         """Publish the end of suspended runs that were stopped."""
         for run in runs:
@@ -202,6 +246,7 @@ class App:
     def _command_services(self) -> CommandServices:
         return CommandServices(
             get_approvals=self.approvals,
+            get_approval_prompts=self.approval_prompts,
             get_config=self._config,
             get_models=self._models,
             get_agent=self.agent,

@@ -369,6 +369,8 @@ class ApprovalService:
             record,
             ApprovalResolved(record.id, record.state, record.decision, record.resolved_by),
         )
+        for callback in self._services.ports.on_resolved:
+            callback(record)
         if record.run:
             self._services.resume_run(record.session, record.run)
 

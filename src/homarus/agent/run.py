@@ -574,6 +574,10 @@ class Run:
                 session=self.key,
                 runs=self._journal.runs,
                 inbound=merge_messages(self._records, self._text),
+                is_owner=all(
+                    record.inbound is not None and record.inbound.authority == "owner"
+                    for record in self._records
+                ),
                 place=self._place,
                 resumed_calls={call.id for call in self._resumed_calls},
                 check_lease=self._journal.check_lease,

@@ -152,7 +152,7 @@ def _snapshot(path: Path) -> tuple[ApprovalsSnapshot, Mapping[str, Json]]:
     except OSError as exc:
         raise StoreError(f"{path} cannot be read: {exc}") from exc
     try:
-        found = json.loads(data.decode()) if exists else {"version": 1, "agents": {}}
+        found = json.loads(data.decode()) if exists else {}
     except (ValueError, RecursionError):
         found = _DENY_ALL
     content: dict[str, Json] = dict(found if isinstance(found, dict) else _DENY_ALL)
@@ -161,7 +161,8 @@ def _snapshot(path: Path) -> tuple[ApprovalsSnapshot, Mapping[str, Json]]:
     if socket:
         content["socket"] = {name: value for name, value in socket.items() if name != "token"}
     digest = hashlib.sha256(data).hexdigest()
-    return ApprovalsSnapshot(path, exists, digest, {"version": 1, **content}), socket
+    shown = {"version": 1, "defaults": {}, "agents": {}, **content}
+    return ApprovalsSnapshot(path, exists, digest, shown), socket
 
 
 def _with_socket(file: Mapping[str, Json], socket: Mapping[str, Json]) -> dict[str, Json]:

@@ -29,6 +29,7 @@ from homarus.store.journal import OutboxRecord
 from homarus.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:  # imported by the first command
+    from homarus.agent.approval_prompts import ChatPrompts
     from homarus.agent.approval_service import ApprovalService
     from homarus.tools.exec.process_table import ProcessTable
 
@@ -106,6 +107,7 @@ class CommandServices:
     preview: Callable[[str], Awaitable[PromptPreview]]
     build_reply: Callable[[Inbound, str, str], Sequence[OutboxRecord]]
     on_enqueued: Callable[[], None]
+    get_approval_prompts: "Callable[[], ChatPrompts]"
     get_approvals: "Callable[[], ApprovalService]"
     find_traits: FindTraits
     read_exec_rules: Callable[[], Sequence[Mapping[str, Json]]]
