@@ -152,7 +152,7 @@ async def test_debug_override_replaces_those_beneath_it(tmp_path: Path) -> None:
         await command(it, '/debug set messages.queue={"mode":"steer"}')
         queue = it.app.loaded.config.messages.queue
         assert (queue.mode, queue.cap) == ("steer", None)
-        assert it.app.overrides == {("messages", "queue"): {"mode": "steer"}}
+        assert it.app.overrides.values == {("messages", "queue"): {"mode": "steer"}}
 
 
 async def test_debug_override_that_does_not_fit_new_file_rejects_it(tmp_path: Path) -> None:
