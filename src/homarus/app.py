@@ -32,12 +32,13 @@ from homarus.config.load import LoadedConfig
 from homarus.config.log_setup import configure_logging
 from homarus.config.overrides import ConfigOverrides
 from homarus.config.paths import Paths
+from homarus.config.redaction import set_config_secrets
 from homarus.config.schema import Config
 from homarus.config.timezone import local_date, zone_name
 from homarus.core.atomic_file import remove_leftovers
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
-from homarus.core.errors import HomarusError
+from homarus.core.errors import HomarusError, StoreError
 from homarus.core.event import Event, RunEnded
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json
@@ -50,10 +51,11 @@ from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
-from homarus.store.audit import AuditLog
+from homarus.store.audit import AuditEntry, AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.catalog import log_list_problems
+from homarus.tools.exec.process_table_loader import ProcessTableLoader
 
 if TYPE_CHECKING:
     from homarus.agent.approval_service import ApprovalService
@@ -62,7 +64,6 @@ if TYPE_CHECKING:
     from homarus.gateway.chat_changes import ChatConfigEdits
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.gateway.services import GatewayServices
-    from homarus.tools.exec.process_table import ProcessTable
 
 
 class App:
@@ -85,6 +86,8 @@ class App:
         # The routers of earlier configs; active runs may still use them.
         self._retired: list[ModelRouter] = []
         self.store, self.sessions = store, SessionRepository(store, clock)
+        self.audit = AuditLog(store, lambda: self._start_task(self._save_audit_anchor()))
+        set_config_secrets(loaded.raw, loaded.env)
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
@@ -93,7 +96,7 @@ class App:
         self._approvals: ApprovalService | None = None
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
-        self._processes: ProcessTable | None = None  # made by the first command
+        self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -220,17 +223,6 @@ class App:
             get_processes=self.processes,
         )
 
-    def processes(self) -> "ProcessTable":
-        """Return the table of running commands."""
-        if self._processes is None:
-            from homarus.tools.exec.process_table import ProcessTable  # not needed without commands
-
-            def notify(key: str, text: str) -> None:
-                self.notices.add(key, text, self.clock.now_ms())
-
-            self._processes = ProcessTable(self._group, self.clock.now_ms, notify)
-        return self._processes
-
     def _config(self) -> Config:
         return self.loaded.config
 
@@ -300,6 +292,7 @@ class App:
                 )
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
+            audit=self.audit,
         )
 
     def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
@@ -347,9 +340,10 @@ class App:
             reload=self.reload,
             wake_workers=self._supervisor.wake_workers,
             set_restart=self.set_restart,
-            set_config_watcher=self._set_config_watcher,
             get_approvals=self.approvals,
             approval_ports=self.approval_ports,
+            audit=self.audit,
+            set_config_watcher=self._set_config_watcher,
         )
 
     def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:
@@ -399,8 +393,7 @@ class App:
             self._approvals.close()
         if self._channel_task:
             self._channel_task.cancel()
-        if self._processes:
-            self._processes.stop()
+        self.processes.stop()
         self.memory.stop_watching()
 
     def _make_builder(
@@ -433,7 +426,9 @@ class App:
         loaded = self.overrides.apply(loaded)
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
+        await self._audit_reload(loaded)
         self.loaded = loaded
+        set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
@@ -441,8 +436,29 @@ class App:
         log_list_problems(loaded.config)
         await self.channels.reconcile()
 
+    async def _save_audit_anchor(self) -> None:
+        from homarus.store.audit_anchor import save_anchor
+
+        await save_anchor(self.store, self.paths.state)
+
+    async def _audit_reload(self, loaded: LoadedConfig) -> None:
+        """Record that another config is used: one that was edited by hand has no other row."""
+        from homarus.config.tree_edit import differing_paths, format_path
+        from homarus.store.audit_changes import import_changes
+
+        await import_changes(self.store, self.paths.state)
+        changed = differing_paths(self.loaded.raw, loaded.raw)
+        data = {"target": "config", "action": "load", "hash": loaded.hash}
+        paths = [format_path(path) for path in changed]
+        await self.audit.write(
+            AuditEntry(self.clock.now_ms(), "config", data={**data, "changed": paths})
+        )
+
     async def close(self) -> None:
         """Close the connections to models, and memory."""
+        with suppress(StoreError):
+            await self.audit.write()
+            await self._save_audit_anchor()
         await self.memory.close()
         self._retired.append(self.models)
         await self._close_retired()

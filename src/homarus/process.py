@@ -13,6 +13,7 @@ from homarus.config.session_store import with_session_store
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.tasks import task_group
 from homarus.providers.model_router import ModelRouter
+from homarus.store.audit_changes import import_changes
 from homarus.store.sqlite import SqliteStore, open_store
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ async def open_app(
         )
         after.callback(app.watchdog.detach_abandoned)
         after.push_async_callback(app.close)  # after the last run
+        await import_changes(store, paths.state)
         watching = group.create_task(_end_if_broken(store), name="store watch")
         try:
             yield app

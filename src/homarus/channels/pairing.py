@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 from homarus.channels.pairing_file import PairingFile, locked
 from homarus.channels.registry import find_traits
+from homarus.config.change_log import log_change
 from homarus.config.paths import is_sqlite_home, openclaw_files_dir
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError, UserError
@@ -79,7 +80,7 @@ class PairingStore:
     """The files of every channel. `wait_s` is the timeout of the lock."""
 
     def __init__(self, state: Path, clock: Clock, *, wait_s: float = 5.0) -> None:
-        self._folder = openclaw_files_dir(state) / "credentials"
+        self._state, self._folder = state, openclaw_files_dir(state) / "credentials"
         self._clock, self._wait_s = clock, wait_s
         self._files: dict[str, PairingFile] = {}
         self._logged_problems: set[str] = set()
@@ -124,6 +125,7 @@ class PairingStore:
             found = self._find_by_code(channel, code, account)
             self._add(channel, found.id, found.account)
             self._drop(found)
+        log_change(self._state, "pairing", action="approve", sender=f"{channel}:{found.id}")
         return found
 
     def add_sender(self, channel: str, sender: str, account: str) -> bool:

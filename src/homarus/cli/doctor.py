@@ -89,7 +89,7 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         unused = find_unused(examined.config, examined.raw, paths)
         findings += [DoctorFinding("not built", "note", text) for text in unused]
     findings += [*_state(paths, fix=fix), *_memory(paths), _disk(paths), _git(), *_proxies(paths)]
-    findings += _pending_devices(paths)
+    findings += [*_pending_devices(paths), *_audit(paths)]
     if as_json:
         rows = [_row(finding) for finding in findings]
         healthy = all(finding.state != "bad" for finding in findings)
@@ -220,6 +220,23 @@ def _pending_devices(paths: Paths) -> Iterator[DoctorFinding]:
     with suppress(HomarusError):
         for entry in DeviceRegistry(folder, SystemClock()).listing()["pending"]:
             yield DoctorFinding("device", "note", describe_pending(entry))
+
+
+def _audit(paths: Paths) -> Iterator[DoctorFinding]:
+    """Check that no row of the audit log was changed."""
+    if not paths.database.exists():
+        return
+    from homarus.cli.audit import check_log
+
+    try:
+        found = check_log(paths)
+    except HomarusError as exc:
+        yield DoctorFinding("audit", "note", exc.message, exc.fix)
+        return
+    if found.problem:
+        yield DoctorFinding("audit", "bad", found.problem, "homarus audit verify")
+    else:
+        yield DoctorFinding("audit", "ok", f"{found.anchor.seq} rows, none was changed")
 
 
 def _agents(paths: Paths, config: Config) -> Iterator[DoctorFinding]:

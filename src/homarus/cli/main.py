@@ -56,6 +56,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Maintenance": {
         "config": ("config", "Read, change and validate the configuration."),
+        "audit": ("audit", "Show the audit log, or verify that no row was changed."),
         "doctor": ("doctor", "Find problems and show how to fix them."),
         "import": ("import_home", "Copy sessions, memory, jobs and credentials of another home."),
         "backup": ("backup", "Create, verify and restore backups."),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from homarus.agent.agent import Agent
@@ -20,6 +21,7 @@ from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
 from homarus.sessions.notices import Notices
 from homarus.sessions.session import SessionRepository
+from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.tool import Messenger
@@ -99,6 +101,7 @@ class GatewayServices:
     set_restart: Callable[[Callable[[], None]], None]
     get_approvals: "Callable[[], ApprovalService]"
     approval_ports: ApprovalPorts
+    audit: AuditLog = field(default_factory=AuditLog)
     set_config_watcher: "Callable[[ConfigWatcher], None]" = lambda _watcher: None
 
     @property

@@ -9,14 +9,15 @@ from homarus.agent.agent import Agent
 from homarus.agent.loop_detection import NOT_RUN, LoopDetector
 from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.run_journal import RunJournal
+from homarus.agent.taint import RunTaint
 from homarus.agent.tool_runner import ToolRunner
 from homarus.config.schema import LoopDetectionConfig, ToolsConfig
 from homarus.core.event import EventData, ToolProgressed
-from homarus.core.message import Address, Inbound, ToolCall, ToolResult
+from homarus.core.message import Address, Inbound, Text, ToolCall, ToolResult
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.hooks import hook
 from homarus.plugins.values import HookContext, Refusal
-from homarus.policy.tool_call import CallerFacts, TaintSource
+from homarus.policy.tool_call import CallerFacts
 from homarus.policy.tool_policy import ToolRules, make_policy_rules
 from homarus.sessions.transcript import interrupted_result
 from homarus.store.approvals import ApprovalRecord
@@ -169,6 +170,9 @@ async def test_tool_runner_asks_for_effects_of_tainted_run(tmp_path: Path) -> No
     )
     call = ToolCall("c3", "configure", {})
     assert (await runner.run(call)).text == "resolved"
-    tainted = replace(runner, get_taint=lambda: (TaintSource("web", "x.example"),))
+    taint = RunTaint()
+    page = {"untrusted": [{"kind": "web", "origin": "x.example"}]}
+    taint.add_result(ToolResult("c2", "web_fetch", (Text("a page"),), details=page))
+    tainted = replace(runner, taint=taint)
     result = await tainted.run(call)
     assert result.is_error and "approval" in result.text

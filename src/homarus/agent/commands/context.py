@@ -28,7 +28,7 @@ from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
 from homarus.tools.registry import ToolRegistry
 
-if TYPE_CHECKING:  # imported by the first command or approval
+if TYPE_CHECKING:  # imported by the first command
     from homarus.agent.approval_service import ApprovalService
     from homarus.tools.exec.process_table import ProcessTable
 
@@ -106,6 +106,7 @@ class CommandServices:
     preview: Callable[[str], Awaitable[PromptPreview]]
     build_reply: Callable[[Inbound, str, str], Sequence[OutboxRecord]]
     on_enqueued: Callable[[], None]
+    get_approvals: "Callable[[], ApprovalService]"
     find_traits: FindTraits
     read_exec_rules: Callable[[], Sequence[Mapping[str, Json]]]
     get_config_edits: Callable[[], ConfigEdits]
@@ -113,7 +114,6 @@ class CommandServices:
     get_pairings: Callable[[], PairingLists]
     get_tools: Callable[[str], ToolRegistry]
     get_processes: "Callable[[], ProcessTable]"
-    get_approvals: "Callable[[], ApprovalService]"
 
 
 @dataclass(frozen=True, slots=True)

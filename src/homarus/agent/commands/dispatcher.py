@@ -42,6 +42,7 @@ from homarus.agent.commands.inline_directives import (
     extract_directives,
 )
 from homarus.agent.run import RunOutcome
+from homarus.config.change_log import changes_by
 from homarus.config.schema import CommandsConfig
 from homarus.core.errors import HomarusError, RunCrashedError, UserError
 from homarus.core.event import CommandAnswered, Event
@@ -252,6 +253,18 @@ class CommandDispatcher:
 
         The attempt of a command that is executed once counts also if a clean stop cancels it.
         """
+        with changes_by(f"{inbound.address.channel}:{inbound.sender}"):
+            return await self._execute_leased(key, record, inbound, work, is_once=is_once)
+
+    async def _execute_leased(
+        self,
+        key: str,
+        record: InboxRecord,
+        inbound: Inbound,
+        work: CommandWork,
+        *,
+        is_once: bool,
+    ) -> RunOutcome | InboxRecord:
         async with self._journal.lease(f"command:{record.id}") as lease:
             async with self._journal.transaction() as transaction:
                 transaction.mark_running([record.id], lease, run=record.id)

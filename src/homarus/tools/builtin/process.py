@@ -13,6 +13,7 @@ from homarus.core.errors import ToolError
 from homarus.core.message import Json, Text
 from homarus.core.text import one_line
 from homarus.policy.approvals import ApprovalQuestion
+from homarus.policy.taint import command_taint
 from homarus.policy.tool_call import ExecEvaluation, ToolCallFacts
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, tool
@@ -94,9 +95,14 @@ async def _prepare(
     )
     title = "Send this input to a running command?"
     question = ApprovalQuestion("process", title, detail, digest)
-    # The approval of the command said that the agent can type into it.
-    covered = ExecEvaluation(is_parsed=True, matches=(f"session:{job.id}",))
-    facts = ToolCallFacts(made.declaration, effects=frozenset({"exec"}), exec=covered)
+    # What is typed into a command that ran without a question was never seen by a person.
+    match = f"session:{job.id}" if job.is_input_approved else ""
+    evaluation = ExecEvaluation(
+        is_parsed=True,
+        matches=(match,),
+        reason="it is input for a command that ran unasked",
+    )
+    facts = ToolCallFacts(made.declaration, effects=frozenset({"exec"}), exec=evaluation)
     is_eof = action == "write" and bool(args.get("eof"))
     return PreparedCall(facts, question, partial(_send, job, action, sent, is_eof))
 
@@ -136,9 +142,11 @@ async def _act(
     table: "ProcessTable", job: "CommandJob", action: Action, args: dict[str, Any]
 ) -> ToolOutput:
     if action == "poll":
-        return await _poll(table, job, min(args.get("timeout_ms") or 0, MAX_POLL_MS))
+        polled = await _poll(table, job, min(args.get("timeout_ms") or 0, MAX_POLL_MS))
+        return replace(polled, untrusted=command_taint(job.command))
     if action == "log":
-        return _log(job, args.get("offset"), args.get("limit"))
+        logged = _log(job, args.get("offset"), args.get("limit"))
+        return replace(logged, untrusted=command_taint(job.command))
     if action == "clear":
         if job.result is None:
             raise ToolError(f"session {job.id} still runs", fix="kill or remove ends it")
