@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from homarus.config.change_log import log_change
 from homarus.config.group_migration import check_config_writes
 from homarus.config.json5_document import KeyPath, Value
 from homarus.config.load import load_config
@@ -87,4 +88,5 @@ class ChatConfigEdits:
         check_protected_keys(files.raw, override_tree(files.raw, values), rules)
         overrides.override(files, values)  # what is invalid changes nothing
         overrides.values = dict(values)
+        log_change(self._services.paths.state, "overrides", paths=[*map(format_path, values)])
         await self._services.reload(files)
