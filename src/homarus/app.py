@@ -29,9 +29,9 @@ from homarus.channels.messenger import ChannelMessenger
 from homarus.channels.registry import find_traits
 from homarus.channels.runtime import ChannelRuntime
 from homarus.config.agent_settings import agent_ids, default_agent_id
-from homarus.config.json5_document import KeyPath, Value
 from homarus.config.load import LoadedConfig
 from homarus.config.log_setup import configure_logging
+from homarus.config.overrides import ConfigOverrides
 from homarus.config.paths import Paths
 from homarus.config.redaction import set_config_secrets
 from homarus.config.schema import Config
@@ -85,7 +85,7 @@ class App:
         channels: Sequence[Channel] = (),
     ) -> None:
         self.loaded, self.paths, self.models = loaded, paths, models
-        self._from_files, self.overrides = loaded, dict[KeyPath, Value]()
+        self.overrides = ConfigOverrides(paths, loaded)
         self._config_watcher: ConfigWatcher | None = None  # set by the gateway process
         # The routers of earlier configs; active runs may still use them.
         self._retired: list[ModelRouter] = []
@@ -95,7 +95,6 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
-        self.audit = AuditLog(store)
         self.approval_ports = ApprovalPorts()
         self._approvals: ApprovalService | None = None
         self._prompts: ChatPrompts | None = None
@@ -263,10 +262,11 @@ class App:
             find_traits=find_traits,
             read_exec_rules=self._read_exec_rules,
             get_config_edits=self._get_config_edits,
-            get_overrides=lambda: self.overrides,
+            get_overrides=lambda: self.overrides.values,
             get_pairings=self._get_pairings,
             get_tools=self.tools,
             get_processes=self.processes,
+            audit=self.audit,
         )
 
     def _config(self) -> Config:
@@ -398,26 +398,13 @@ class App:
     def _get_config_edits(self) -> "ChatConfigEdits":
         from homarus.gateway.chat_changes import ChatConfigEdits  # for commands that are rare
 
-        return ChatConfigEdits(
-            self.gateway_services(),
-            self._config_watcher,
-            self._from_files,
-            start_task=self._start_task,
-            set_overrides=self._set_overrides,
-        )
+        ports = self.gateway_services(), self._config_watcher, self.overrides
+        return ChatConfigEdits(*ports, self._start_task)
 
     def _get_pairings(self) -> "PairingStore":
         from homarus.channels.pairing import PairingStore  # for a command that is rare
 
         return PairingStore(self.paths.state, self.clock)
-
-    async def _set_overrides(self, values: Mapping[KeyPath, Value]) -> None:
-        """Replace the overrides, and use the config with them. Raises ConfigError."""
-        from homarus.config.overrides import override_config
-
-        override_config(self.paths, self._from_files, values)
-        self.overrides = dict(values)
-        await self.reload(self._from_files)
 
     def set_restart(self, restart: Callable[[], None]) -> None:
         """Set what restarts the process of this program."""
@@ -482,15 +469,11 @@ class App:
         """
         if not self.control.active_runs():
             await self._close_retired()
-        from_files = loaded
-        if self.overrides:
-            from homarus.config.overrides import override_config
-
-            loaded = override_config(self.paths, loaded, self.overrides)
+        loaded = self.overrides.apply(loaded)
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
         await self._audit_reload(loaded)
-        self.loaded, self._from_files = loaded, from_files
+        self.loaded = loaded
         set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
         await self.memory.reload()
