@@ -24,7 +24,7 @@ from homarus.policy import access
 from homarus.sessions import levels, queue_policy, routing, usage
 from homarus.skills import skill
 from homarus.store.state_paths import transcript_file_name
-from tests.vectors import directive_functions, session_functions
+from tests.vectors import directive_functions, exec_functions, session_functions
 from tests.vectors.cases import Adapter, Json, NotApplicable, get
 from tests.vectors.config_functions import diff_config_paths, resolve_env_vars
 
@@ -559,3 +559,6 @@ TABLE: dict[str, Adapter] = {
 
 # By call (`fn(args)`): internal steps of OpenClaw that are not visible outside.
 NOT_APPLICABLE: dict[str, NotApplicable] = {}
+
+TABLE |= exec_functions.TABLE
+NOT_APPLICABLE |= exec_functions.NOT_APPLICABLE
