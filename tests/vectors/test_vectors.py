@@ -29,6 +29,7 @@ WHOLE_FILES = {
     "misc",
     "memory",
     "exec_approvals",
+    "tool_policy",
 }
 
 

@@ -7,7 +7,7 @@ A run that lost its lease cannot write any more.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from homarus.agent.reply.sender import ReplySender
 from homarus.agent.services import RunServices
@@ -17,9 +17,10 @@ from homarus.core.faults import fault_point
 from homarus.core.message import Message, ToolResult
 from homarus.core.text import one_line
 from homarus.sessions.session import ExtraWrites, Session
-from homarus.sessions.transcript import NewEntry, steering_copy
+from homarus.sessions.transcript import NewEntry, steering_copy, suspension
+from homarus.store.approvals import ApprovalRecord
 from homarus.store.base import Transaction, TranscriptEntry, UsageRecord
-from homarus.store.journal import InboxRecord, Lease, OutboxRecord
+from homarus.store.journal import InboxRecord, JournalTransaction, Lease, OutboxRecord
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class RunJournal:
     def __init__(self, services: RunServices, records: Sequence[InboxRecord], lease: Lease) -> None:
         self._store, self._lease = services.store, lease
         self._on_enqueued, self._on_unsettled = services.on_enqueued, services.on_unsettled
-        self._now_ms = services.clock.now_ms
+        self._now_ms, self._audit = services.clock.now_ms, services.audit
         self._first = records[0]
         self._ids = [record.id for record in records]
         self._runs = {record.run or record.id for record in records}  # that worked on them before
@@ -51,6 +52,11 @@ class RunJournal:
     @property
     def run(self) -> str:
         return self._first.id
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The run and those that worked on its messages before, under other names."""
+        return (self.run, *sorted(self._runs - {self.run}))
 
     @property
     def attempt(self) -> str:
@@ -96,12 +102,14 @@ class RunJournal:
         def extra_writes(transaction: Transaction, entries: Sequence[TranscriptEntry]) -> None:
             transaction.check_lease(self._ids, self._lease)
             transaction.add_usage(*usage)
+            transaction.add_audit(*audit)
             for item, entry in zip(items, entries, strict=True):
                 if isinstance(item, Message):
                     self._record_message(transaction, session, item, entry)
             transaction.enqueue(*outbox)
 
-        await session.append(*items, extra_writes=extra_writes)
+        with self._audit.storing() as audit:
+            await session.append(*items, extra_writes=extra_writes)
         self._copies.difference_update(map(id, messages))
         self._wake_outbox(outbox)
         for message in messages:
@@ -120,14 +128,23 @@ class RunJournal:
             if isinstance(part, ToolResult):
                 transaction.call_ended(self.run, self._lease, part.call_id)
 
-    def check_lease(self, transaction: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
+    def check_lease(
+        self, transaction: JournalTransaction, _entries: Sequence[TranscriptEntry] = ()
+    ) -> None:
         """Fail the transaction when this run has lost its lease."""
         transaction.check_lease(self._ids, self._lease)
 
-    async def mark_call_started(self, call_id: str) -> None:
-        """Record that a tool which must not run twice is about to start."""
-        async with self._store.journal.transaction() as transaction:
-            transaction.call_started(self.run, self._lease, call_id)
+    async def mark_call_started(self, call_id: str, approval: ApprovalRecord | None = None) -> None:
+        """Record that a tool which must not run twice is about to start, by an approval of it.
+
+        Raises ConflictError when the approval does not allow it any more.
+        """
+        with self._audit.storing() as audit:
+            async with self._store.transaction() as transaction:
+                if approval:
+                    transaction.use_approval(approval.id, approval.digest, at_ms=self._now_ms())
+                transaction.call_started(self.run, self._lease, call_id)
+                transaction.add_audit(*audit)
         fault_point("tool.started")
 
     async def open_calls(self) -> frozenset[str]:
@@ -145,11 +162,23 @@ class RunJournal:
             reply_id, at_ms = entries[-1].id, self._now_ms()
             transaction.settle(self._ids, self._lease, status, at_ms=at_ms, reply=reply_id)
             transaction.add_usage(*usage)
+            transaction.add_audit(*audit)
             transaction.enqueue(*outbox)
 
-        await session.append(reply, extra_writes=extra_writes)
+        with self._audit.storing() as audit:
+            await session.append(reply, extra_writes=extra_writes)
         fault_point("reply.saved")
         self._wake_outbox(outbox)
+
+    async def suspend(self, session: Session, approvals: Mapping[str, str]) -> None:
+        """Record that the run waits for the approvals of these calls; this attempt is over."""
+        usage, self._usage = self._usage, []
+
+        def extra_writes(transaction: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
+            transaction.suspend(self._ids, self._lease)
+            transaction.add_usage(*usage)
+
+        await session.append(suspension(self.run, approvals), extra_writes=extra_writes)
 
     async def cancel_attempt(self) -> None:
         """Record that a clean stop of the program cancelled this attempt: it does not count."""
@@ -172,18 +201,21 @@ class RunJournal:
         ids = [*self._ids, *(record.id for record in self._steering.values())]
         outbox = await self.sender.records_for_error(text)
         try:
-            async with self._store.transaction() as transaction:
-                # A message of an earlier process may not have been started under this lease.
-                transaction.mark_running(ids, self._lease, run=self.run)
-                transaction.settle(
-                    ids,
-                    self._lease,
-                    "reported",
-                    at_ms=self._now_ms(),
-                    why=one_line(reason, _MAX_REASON_CHARS),
-                )
-                transaction.add_usage(*self._usage)
-                transaction.enqueue(*outbox)
+            with self._audit.storing() as audit:
+                async with self._store.transaction() as transaction:
+                    # A message of an earlier process may not have been started under this lease.
+                    transaction.mark_running(ids, self._lease, run=self.run)
+                    transaction.settle(
+                        ids,
+                        self._lease,
+                        "reported",
+                        at_ms=self._now_ms(),
+                        why=one_line(reason, _MAX_REASON_CHARS),
+                    )
+                    transaction.cancel_approvals(self.runs, at_ms=self._now_ms())
+                    transaction.add_usage(*self._usage)
+                    transaction.add_audit(*audit)
+                    transaction.enqueue(*outbox)
         except LeaseLostError:
             return  # the run that holds the lease now settles them
         except StoreError:

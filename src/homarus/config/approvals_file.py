@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from uuid import uuid4
 
+from homarus.config.change_log import log_change
 from homarus.config.paths import openclaw_files_dir
 from homarus.core.atomic_file import write_atomic
 from homarus.core.fast_dataclass import dataclass
@@ -84,6 +85,8 @@ def add_allowed(state: Path, agent_id: str, *entries: Mapping[str, Json]) -> Non
         return {"version": 1, **approvals, "agents": {**sections, name: section}}
 
     _change(state, add)
+    listed = [dict(each) for each in entries]
+    log_change(state, "allowlist", action="add", agent=agent_id, entries=listed)
 
 
 def record_use(state: Path, agent_id: str, uses: Mapping[str, EntryUse], now_ms: int) -> None:

@@ -704,6 +704,10 @@ class CommandsConfig(ConfigSection):
     """Chat commands: which are enabled, and the ids of the people who may use them."""
 
     restart: bool = False
+    bash: bool = False
+    bash_foreground_ms: Annotated[int, Field(ge=0, le=30_000)] = 2_000
+    config: bool = False
+    debug: bool = False
     native: bool | Literal["auto"] = "auto"
     text: bool = True
     use_access_groups: bool = True
@@ -737,9 +741,14 @@ class ApprovalForwardingConfig(ConfigSection):
 
 
 class ApprovalsConfig(ConfigSection):
-    """How approvals of tool calls are asked for."""
+    """How approvals of tool calls are asked for, and how long they can be answered.
+
+    A run waits `wait_seconds` for an answer before it suspends.
+    """
 
     exec: ApprovalForwardingConfig = ApprovalForwardingConfig.model_construct()
+    expiry_seconds: PositiveInt = 86_400
+    wait_seconds: NonNegativeInt = 10
 
 
 class LoggingConfig(ConfigSection):

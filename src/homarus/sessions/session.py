@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from homarus.config.change_log import change_author
 from homarus.core.clock import Clock
 from homarus.core.errors import ConflictError, UserError
 from homarus.core.message import Inbound, Json, Message, Usage
@@ -24,7 +25,14 @@ from homarus.sessions import transcript
 from homarus.sessions.chat_fields import chat_fields
 from homarus.sessions.last_route import route_fields
 from homarus.sessions.rejection import is_answer
-from homarus.sessions.transcript import EntryTree, NewEntry, OrphanedMessage, TranscriptModelState
+from homarus.sessions.transcript import (
+    EntryTree,
+    NewEntry,
+    OrphanedMessage,
+    SuspendedTurn,
+    TranscriptModelState,
+)
+from homarus.store.audit import AuditEntry
 from homarus.store.base import SessionRecord, Store, Transaction, TranscriptEntry, TranscriptHeader
 
 # Writes that are added to the transaction that saves these entries.
@@ -75,7 +83,8 @@ class Session:
         path = EntryTree(entries, leaf).path()
         self.record = record
         self.leaf = leaf
-        self.messages = transcript.pair_calls(transcript.messages_of(path))
+        self._waiting_calls = transcript.waiting_calls_in(path)
+        self.messages = transcript.pair_calls(transcript.messages_of(path), self._waiting_calls)
         self._ids = {entry.id for entry in entries}
         self._settings: TranscriptModelState = transcript.model_state_of(path)
         self._orphan: OrphanedMessage | None = transcript.orphan_of(path)
@@ -183,7 +192,7 @@ class Session:
             (*drafts, question),
             fields,
             parent,
-            before=_with_results(messages),
+            before=_with_results(messages, self._waiting_calls),
             extra_writes=extra_writes,
         )
 
@@ -209,8 +218,31 @@ class Session:
         self.leaf, self._orphan = leaf, None
         found = transcript.messages_of(max_cached)
         last = next((n for n in range(len(found) - 1, -1, -1) if found[n].calls), len(found))
-        self.messages = transcript.pair_calls(found[:last]) + found[last:]
+        paired = transcript.pair_calls(found[:last], self._waiting_calls)
+        self.messages = paired + found[last:]
         return transcript.messages_of(max_cached[first + 1 :])
+
+    async def resume_suspended_turn(
+        self, question_ids: Sequence[str], run_ids: Sequence[str], extra_writes: ExtraWrites
+    ) -> SuspendedTurn | None:
+        """Resume a run that was suspended, after which the conversation went on with other turns.
+
+        Returns None when there is no such run on the current path.
+        """
+        path = await self.path()
+        turn = transcript.suspended_turn(path, question_ids, run_ids)
+        if turn is None:
+            return None
+        async with self._store.transaction() as transaction:
+            extra_writes(transaction, ())
+        self._orphan = None
+        self.pair_messages(path)
+        return turn
+
+    def pair_messages(self, path: Sequence[TranscriptEntry]) -> None:
+        """Load the messages of a path, each call with its result."""
+        messages = transcript.messages_of(path)
+        self.messages[:] = transcript.pair_calls(messages, self._waiting_calls)
 
     async def path(self) -> Sequence[TranscriptEntry]:
         """Return the entries from the root to the leaf."""
@@ -221,7 +253,7 @@ class Session:
     ) -> None:
         """Save a compaction entry, and replace the messages before it by its summary."""
         await self._save((draft,), fields, self.leaf, extra_writes=extra_writes)
-        self.messages[:] = transcript.pair_calls(transcript.messages_of(await self.path()))
+        self.pair_messages(await self.path())
 
     async def append(
         self, *items: Message | NewEntry, extra_writes: ExtraWrites | None = None
@@ -356,6 +388,8 @@ class Session:
                     TranscriptHeader(record.session_id, record.agent, at_ms, self._cwd)
                 )
             transaction.put_session(record, if_version=record.version)
+            if changed := _policy_changes(self.record, record):
+                transaction.add_audit(_audit_entry(record, changed, self._clock.now_ms()))
             if entries:
                 transaction.append(record.session_id, *entries)
             if extra_writes:
@@ -385,6 +419,10 @@ class Session:
     def _apply(self, item: Message | NewEntry, entry: TranscriptEntry) -> None:
         self.leaf = entry.id
         self._settings = transcript.apply_entry(self._settings, entry)
+        if entry.type == "custom":
+            self._waiting_calls |= transcript.waiting_calls_in([entry])
+        elif entry.type == "custom_message" and (note := transcript.decode_message(entry)):
+            self.messages.append(note)
         if isinstance(item, Message):
             self.messages.append(item)
             self._orphan = OrphanedMessage(entry.id, entry.parent) if item.role == "user" else None
@@ -444,6 +482,26 @@ class SessionRepository:
         return True
 
 
+# Settings of a session that widen or narrow what it may do: a change of them is audited.
+_POLICY_FIELDS: Final = (
+    "execHost", "execSecurity", "execAsk", "execNode", "elevatedLevel", "sendPolicy",
+    "groupActivation",
+)  # fmt: skip
+
+
+def _policy_changes(old: SessionRecord, new: SessionRecord) -> dict[str, Json]:
+    return {
+        name: f"{old.data.get(name, 'unset')} → {new.data.get(name, 'unset')}"
+        for name in _POLICY_FIELDS
+        if old.data.get(name) != new.data.get(name)
+    }
+
+
+def _audit_entry(record: SessionRecord, changed: dict[str, Json], at_ms: int) -> AuditEntry:
+    data: dict[str, Json] = {"target": "session", "by": change_author(), "changed": changed}
+    return AuditEntry(at_ms, "config", record.agent, record.key, data=data)
+
+
 def _with(record: SessionRecord, fields: Mapping[str, Json], now_ms: int) -> SessionRecord:
     data = {**record.data, **fields}
     for name in [name for name, value in fields.items() if value is None]:
@@ -451,7 +509,7 @@ def _with(record: SessionRecord, fields: Mapping[str, Json], now_ms: int) -> Ses
     return replace(record, updated_ms=now_ms, data=data)
 
 
-def _with_results(messages: list[Message]) -> list[Message]:
+def _with_results(messages: list[Message], waiting: Mapping[str, str]) -> list[Message]:
     """Add a result to each of the last calls that has none, as after a crash of their run."""
     last = len(messages)
     while last and (
@@ -459,7 +517,7 @@ def _with_results(messages: list[Message]) -> list[Message]:
     ):
         last -= 1
     last = max(0, last - 1)
-    return messages[:last] + transcript.pair_calls(messages[last:])
+    return messages[:last] + transcript.pair_calls(messages[last:], waiting)
 
 
 def _new_record(key: str, agent: str, now_ms: int) -> SessionRecord:

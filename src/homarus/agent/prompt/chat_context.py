@@ -171,9 +171,23 @@ def session_chat_context(
     find_traits: FindTraits,
 ) -> ChatContext:
     """Return the settings of the chat the messages came from, else of the session's last chat."""
-    group = session_kind(session.key) == "group"
+    address = last_address(session.record.data)
+    chat = key_chat_context(config, session.key, address, inbounds, find_traits=find_traits)
+    get_media = partial(_session_media, session, tuple(inbounds))
+    return replace(chat, access=replace(chat.access, get_media=get_media))
+
+
+def key_chat_context(
+    config: Config,
+    key: str,
+    address: Address,
+    inbounds: Sequence[Inbound] = (),
+    *,
+    find_traits: FindTraits,
+) -> ChatContext:
+    """Return the settings of the chat of a session; `address` is its last chat."""
+    group = session_kind(key) == "group"
     if not inbounds or inbounds[0].address.channel not in config.channels:
-        address = last_address(session.record.data)
         chat = resolve_chat_context(config, address, find_traits=find_traits, group=group)
     else:
         group = group or any(one.metadata.kind != "direct" for one in inbounds)
@@ -185,21 +199,20 @@ def session_chat_context(
             config, address, senders, find_traits=find_traits, group=group, parent=parent
         )
     access = session_access(
-        session.key,
+        key,
         is_owner=all(_is_by_owner(config, one, find_traits) for one in inbounds),
         can_everyone_write=config.agents.defaults.prompt_file_writers == "everyone",
     )
     is_shown = inbounds and inbounds[0].address.channel not in _PROGRAMS
     shown = inbounds[0].address if is_shown else address
     surface = resolve_surface(config, shown, find_traits=find_traits, group=group)
-    access = replace(access, get_media=partial(_session_media, session, tuple(inbounds)))
     chat = replace(
         chat,
         access=access,
         surface=surface,
-        caller=make_caller(config, session.key, inbounds, channel=address.channel),
+        caller=make_caller(config, key, inbounds, channel=address.channel),
     )
-    return with_memory(chat, config, session.key, address.channel, group=group)
+    return with_memory(chat, config, key, address.channel, group=group)
 
 
 def _session_media(session: Session, inbounds: Sequence[Inbound]) -> frozenset[str]:

@@ -6,7 +6,7 @@ it there.
 
 import os
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -15,7 +15,6 @@ from homarus.config.agent_settings import agent_entry
 from homarus.config.schema import Config, ExecConfig
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Json
 from homarus.core.session_keys import main_key
 from homarus.policy.exec_settings import ExecAsk, ExecHost, ExecSecurity
 from homarus.policy.restrictions import sandbox_mode
@@ -117,12 +116,6 @@ class ExecOptions:
     ask: ExecAsk | None = None
     node: str | None = None
 
-    def wire(self) -> dict[str, Json]:
-        """Return the arguments as the model sent them."""
-        names = {"yield_ms": "yieldMs", "timeout_s": "timeout"}
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {names.get(key, key): value for key, value in given.items() if value is not None}
-
 
 async def _prepare(
     made: Tool, context: ToolSourceContext, ctx: ToolContext, options: ExecOptions
@@ -181,10 +174,9 @@ def _prepare_plan(
         question = replace(question, detail=f"{_OPEN_INPUT}\n{question.detail}")
     facts = ToolCallFacts(
         made.declaration,
-        options.wire(),
-        frozenset({"exec"}),
-        evaluation,
-        _judge_options(options, is_satisfied=evaluation.is_satisfied),
+        effects=frozenset({"exec"}),
+        exec=evaluation,
+        own_verdict=_judge_options(options, is_satisfied=evaluation.is_satisfied),
     )
 
     async def run() -> ToolOutput:
