@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from homarus.agent.agent_registry import AgentRegistry
+from homarus.agent.approval_ports import ApprovalPorts
 from homarus.agent.boot import run_boot_prompts
 from homarus.agent.commands.catalog import has_control_command
 from homarus.agent.commands.context import CommandServices
@@ -27,6 +28,7 @@ from homarus.channels.messenger import ChannelMessenger
 from homarus.channels.registry import find_traits
 from homarus.channels.runtime import ChannelRuntime
 from homarus.config.agent_settings import agent_ids, default_agent_id
+from homarus.config.json5_document import KeyPath, Value
 from homarus.config.load import LoadedConfig
 from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
@@ -37,6 +39,7 @@ from homarus.core.atomic_file import remove_leftovers
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, StoreError
+from homarus.core.event import Event, RunEnded
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json
 from homarus.core.session_keys import agent_id_of
@@ -51,12 +54,16 @@ from homarus.sessions.session import Session, SessionRepository
 from homarus.store.audit import AuditEntry, AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
-from homarus.tools.tool import AskApproval
+from homarus.tools.catalog import log_list_problems
+from homarus.tools.exec.process_table_loader import ProcessTableLoader
 
 if TYPE_CHECKING:
+    from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
+    from homarus.channels.pairing import PairingStore
+    from homarus.gateway.chat_changes import ChatConfigEdits
+    from homarus.gateway.config_watch import ConfigWatcher
     from homarus.gateway.services import GatewayServices
-    from homarus.tools.exec.process_table import ProcessTable
 
 
 class App:
@@ -70,11 +77,12 @@ class App:
         models: ModelRouter,
         store: Store,
         clock: Clock,
-        ask: AskApproval,
         group: asyncio.TaskGroup,
         channels: Sequence[Channel] = (),
     ) -> None:
         self.loaded, self.paths, self.models = loaded, paths, models
+        self._from_files, self.overrides = loaded, dict[KeyPath, Value]()
+        self._config_watcher: ConfigWatcher | None = None  # set by the gateway process
         # The routers of earlier configs; active runs may still use them.
         self._retired: list[ModelRouter] = []
         self.store, self.sessions = store, SessionRepository(store, clock)
@@ -83,9 +91,12 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
+        self.audit = AuditLog(store)
+        self.approval_ports = ApprovalPorts()
+        self._approvals: ApprovalService | None = None
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
-        self._processes: ProcessTable | None = None  # made by the first command
+        self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -110,7 +121,7 @@ class App:
             state=paths.state,
         )
         self.control = SessionControl(self._session_services())
-        self._runs = RunRegistry(self._run_services(ask))
+        self._runs = RunRegistry(self._run_services())
         self.preview = PreviewServices(
             get_config=self._config,
             get_models=self._models,
@@ -158,8 +169,38 @@ class App:
         move = run_move(self.paths, self.loaded, (channel, account), (old, new), self.clock)
         self._group.create_task(move, name="group moved")
 
+    def approvals(self) -> "ApprovalService":
+        """Return the approvals of the program; they are imported by the first use."""
+        if self._approvals is None:
+            from homarus.agent.approval_service import ApprovalService, ApprovalServices
+
+            self._approvals = ApprovalService(
+                ApprovalServices(
+                    journal=self.store.journal,
+                    bus=self.bus,
+                    clock=self.clock,
+                    spawn=self._spawn,
+                    ports=self.approval_ports,
+                    build_notice=self.control.build_notice,
+                    on_enqueued=self._supervisor.wake_workers,
+                    resume_run=self.control.resume_suspended,
+                    get_expiry_s=lambda: self._config().approvals.expiry_seconds,
+                    audit=self.audit,
+                )
+            )
+        return self._approvals
+
+    def _on_runs_cancelled(self, key: str, runs: Sequence[str]) -> None:
+        """Publish the end of suspended runs that were stopped."""
+        for run in runs:
+            ended = RunEnded(aborted=True)
+            self.bus.publish(Event(run, key, 0, self.clock.now_ms(), ended))
+        if self._approvals:
+            self._approvals.on_cancelled(runs)
+
     def _command_services(self) -> CommandServices:
         return CommandServices(
+            get_approvals=self.approvals,
             get_config=self._config,
             get_models=self._models,
             get_agent=self.agent,
@@ -173,18 +214,14 @@ class App:
             preview=partial(preview_prompt, self.preview),
             build_reply=self._supervisor.build_reply,
             on_enqueued=self._supervisor.wake_workers,
+            find_traits=find_traits,
+            read_exec_rules=self._read_exec_rules,
+            get_config_edits=self._get_config_edits,
+            get_overrides=lambda: self.overrides,
+            get_pairings=self._get_pairings,
+            get_tools=self.tools,
+            get_processes=self.processes,
         )
-
-    def processes(self) -> "ProcessTable":
-        """Return the table of running commands."""
-        if self._processes is None:
-            from homarus.tools.exec.process_table import ProcessTable  # not needed without commands
-
-            def notify(key: str, text: str) -> None:
-                self.notices.add(key, text, self.clock.now_ms())
-
-            self._processes = ProcessTable(self._group, self.clock.now_ms, notify)
-        return self._processes
 
     def _config(self) -> Config:
         return self.loaded.config
@@ -212,9 +249,14 @@ class App:
             build_reply=self._supervisor.build_reply,
             on_enqueued=self._supervisor.wake_workers,
             interpret=lambda key, row: self.commands.interpret(key, row),
+            is_suspended=lambda outcome: outcome.status == "suspended",
+            on_suspended=lambda outcome: self.approvals().on_suspended(
+                outcome.session_key, outcome.run_id, outcome.approvals
+            ),
+            on_suspended_stopped=self._on_runs_cancelled,
         )
 
-    def _run_services(self, ask: AskApproval) -> RunServices:
+    def _run_services(self) -> RunServices:
         now_ms = self.clock.now_ms
         return RunServices(
             sessions=self.sessions,
@@ -230,7 +272,7 @@ class App:
             get_agent=self.agent,
             get_tools=self.tools,
             connect=lambda wish: self.models.connect(wish),
-            get_approver=lambda _inbound: ask,
+            get_approvals=self.approvals,
             pop_steering=self.control.take_steering,
             format_message=self._format_message,
             make_builder=self._make_builder,
@@ -243,8 +285,11 @@ class App:
             messenger=self.messenger,
             start_task=self._start_task,
             read_exec_rules=self._read_exec_rules,
-            is_fresh=lambda session, inbound: is_fresh(
-                self._config().session, session.record, inbound.address.channel, now_ms()
+            is_fresh=lambda session, inbound: (
+                self.control.has_suspended(session.key)
+                or is_fresh(
+                    self._config().session, session.record, inbound.address.channel, now_ms()
+                )
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
             audit=self.audit,
@@ -257,10 +302,15 @@ class App:
 
     def _start_task(self, work: Coroutine[None, None, None]) -> None:
         """Start work of hooks, unless the program is ending."""
+        self._spawn(work, "hooks")
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None] | None:
+        """Start a task; None when the program is ending."""
         try:
-            self._group.create_task(work, name="hooks")
+            return self._group.create_task(work, name=name)
         except RuntimeError:
             work.close()
+            return None
 
     def gateway_services(self) -> "GatewayServices":
         """Return the ports of this program that a gateway works with."""
@@ -290,8 +340,38 @@ class App:
             reload=self.reload,
             wake_workers=self._supervisor.wake_workers,
             set_restart=self.set_restart,
+            get_approvals=self.approvals,
+            approval_ports=self.approval_ports,
             audit=self.audit,
+            set_config_watcher=self._set_config_watcher,
         )
+
+    def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:
+        self._config_watcher = watcher
+
+    def _get_config_edits(self) -> "ChatConfigEdits":
+        from homarus.gateway.chat_changes import ChatConfigEdits  # for commands that are rare
+
+        return ChatConfigEdits(
+            self.gateway_services(),
+            self._config_watcher,
+            self._from_files,
+            start_task=self._start_task,
+            set_overrides=self._set_overrides,
+        )
+
+    def _get_pairings(self) -> "PairingStore":
+        from homarus.channels.pairing import PairingStore  # for a command that is rare
+
+        return PairingStore(self.paths.state, self.clock)
+
+    async def _set_overrides(self, values: Mapping[KeyPath, Value]) -> None:
+        """Replace the overrides, and use the config with them. Raises ConfigError."""
+        from homarus.config.overrides import override_config
+
+        override_config(self.paths, self._from_files, values)
+        self.overrides = dict(values)
+        await self.reload(self._from_files)
 
     def set_restart(self, restart: Callable[[], None]) -> None:
         """Set what restarts the process of this program."""
@@ -308,6 +388,8 @@ class App:
 
     async def recover(self) -> list[tuple[InboxRecord, asyncio.Future[RunOutcome]]]:
         """Resume what an earlier process left unsettled; then start the channels."""
+        if await self.store.journal.approvals("pending", limit=1):
+            await self.approvals().start()
         resumed = await self.control.recover()
         self._channel_task = self._group.create_task(self.channels.run(), name="channels")
         return resumed
@@ -320,10 +402,11 @@ class App:
     def stop(self) -> None:
         """Start nothing more: what is accepted from now on waits for the next start."""
         self.control.close()
+        if self._approvals:
+            self._approvals.close()
         if self._channel_task:
             self._channel_task.cancel()
-        if self._processes:
-            self._processes.stop()
+        self.processes.stop()
         self.memory.stop_watching()
 
     def _make_builder(
@@ -347,18 +430,27 @@ class App:
         return self.notices.prepend_to(key, text)
 
     async def reload(self, loaded: LoadedConfig) -> None:
-        """Use another config: active runs end by the old one, the next use this."""
+        """Use another config: active runs end by the old one, the next use this.
+
+        The overrides of `/debug` stay; raises ConfigError if they do not fit it.
+        """
         if not self.control.active_runs():
             await self._close_retired()
+        from_files = loaded
+        if self.overrides:
+            from homarus.config.overrides import override_config
+
+            loaded = override_config(self.paths, loaded, self.overrides)
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
         await self._audit_reload(loaded)
-        self.loaded = loaded
+        self.loaded, self._from_files = loaded, from_files
         set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         configure_logging(loaded.config, self.paths.logs)
+        log_list_problems(loaded.config)
         await self.channels.reconcile()
 
     async def _save_audit_anchor(self) -> None:

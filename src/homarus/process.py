@@ -15,7 +15,6 @@ from homarus.core.tasks import task_group
 from homarus.providers.model_router import ModelRouter
 from homarus.store.audit_changes import import_changes
 from homarus.store.sqlite import SqliteStore, open_store
-from homarus.tools.tool import AskApproval, deny_approval
 
 if TYPE_CHECKING:
     from homarus.gateway.auth import AuthMode, SharedSecretAuth
@@ -23,11 +22,16 @@ if TYPE_CHECKING:
     from homarus.gateway.services import GatewayServices
 
 
+def _list_problems(loaded: LoadedConfig) -> tuple[str, ...]:
+    from homarus.tools.catalog import describe_list_problems
+
+    return describe_list_problems(loaded.config)
+
+
 @asynccontextmanager
 async def open_app(
     env: Mapping[str, str],
     *,
-    ask: AskApproval = deny_approval,
     clock: Clock | None = None,
     warn: Callable[[str], None] = lambda _text: None,
     loaded: LoadedConfig | None = None,
@@ -38,7 +42,7 @@ async def open_app(
     if loaded is None:
         loaded = load_config(paths, env)
         configure_logging(loaded.config, paths.logs)
-        for text in loaded.warnings:
+        for text in (*loaded.warnings, *_list_problems(loaded)):
             warn(text)
     paths = with_session_store(paths, loaded.config)
     clock = clock or SystemClock()
@@ -55,7 +59,6 @@ async def open_app(
             store=store,
             group=group,
             clock=clock,
-            ask=ask,
             channels=channels,
         )
         after.callback(app.watchdog.detach_abandoned)
@@ -84,12 +87,13 @@ async def serve(
     on_listening: "Callable[[Listening], None]" = lambda _listening: None,
     warn: Callable[[str], None] = lambda _text: None,
     channels: Callable[[], Sequence[Channel]] = tuple,
-    ask: AskApproval = deny_approval,
+    on_open: "Callable[[App], None]" = lambda _app: None,
 ) -> "ExitMode":
     """Run the gateway process; return how it should end.
 
     `on_auth` gets how clients authenticate, before the first one can connect; `on_listening` where
-    the gateway can be reached, just before `ready` is called.
+    the gateway can be reached, just before `ready` is called. `on_open` gets the program before
+    anything runs in it.
     """
     from homarus.config.unused_files import find_unused
     from homarus.gateway import serve as gateway
@@ -102,7 +106,7 @@ async def serve(
     if auth_mode is None:
         loaded = create_config_with_token(paths, env, loaded)
     configure_logging(loaded.config, paths.logs)
-    for text in loaded.warnings:
+    for text in (*loaded.warnings, *_list_problems(loaded)):
         warn(text)
     for text in find_unused(loaded.config, loaded.raw, paths):
         warn(text)
@@ -115,7 +119,8 @@ async def serve(
 
     @asynccontextmanager
     async def open_services() -> "AsyncIterator[GatewayServices]":
-        async with open_app(env, ask=ask, clock=clock, loaded=loaded, channels=channels()) as app:
+        async with open_app(env, clock=clock, loaded=loaded, channels=channels()) as app:
+            on_open(app)
             yield app.gateway_services()
 
     return await gateway.serve(plan, open_services, ready)

@@ -1,18 +1,19 @@
 """A state machine: any sequence of events in a session; no message is lost or answered twice.
 
-People write, steer, and stop runs; the model answers at any time, tools are slow, approvals take
-their time; the program is restarted, or dies. Everything is real (session control, run queue, run,
-journal, transcript), except for the model and the tools, which wait for the test. The model
-answers every nonce that it was not seen to answer before, once, so that the outbox shows what was
-answered, and how often.
+People write, steer, and stop runs; the model answers at any time, tools are slow; approvals are
+answered by one person or two at once, or expire; the program is restarted, or dies. Everything is
+real (session control, run queue, run, approvals, journal, transcript), except for the model and the
+tools, which wait for the test. The model answers every nonce that it was not seen to answer before,
+once, so that the outbox shows what was answered, and how often.
 """
 
 import asyncio
 import re
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from homarus.agent.agent import Agent
+from homarus.agent.approval_ports import ApproverIdentity
 from homarus.agent.reply.builder import make_reply_builder
 from homarus.agent.run import RunOutcome
 from homarus.agent.run_registry import RunRegistry
@@ -31,29 +33,45 @@ from homarus.channels.registry import find_traits
 from homarus.config import schema
 from homarus.config.paths import Paths
 from homarus.core.bus import Bus
-from homarus.core.errors import StoreError
+from homarus.core.errors import ApprovalError, StoreError
 from homarus.core.lanes import Lanes
-from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Message, ToolCall
+from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Message, ToolCall, ToolResult
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
+from homarus.policy.approvals import ApprovalDecision
+from homarus.policy.tool_policy import PolicyRules, ToolRules
 from homarus.providers.base import Delta, ModelRequest, Provider
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.sessions.control import SessionControl, SessionServices
 from homarus.sessions.session import SessionRepository
+from homarus.store.approvals import ApprovalRecord
 from homarus.store.base import Store, Transaction
-from homarus.store.journal import OPEN, InboxRecord, OutboxRecord
+from homarus.store.journal import UNSETTLED, InboxRecord, OutboxRecord
 from homarus.store.sqlite import open_store
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import assistant_message
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import ApprovalRequest, Tool, ToolContext, tool
+from homarus.tools.tool import Tool, ToolContext, tool
+from tests.approval_harness import make_approval_service, reachable_ports
 
 NONCE = re.compile(r"#\d+#")
 SETTLED = {"answered", "silent", "reported"}
 TURNS = 60  # of the loop, after each step
 MODES = st.sampled_from(["collect", "followup", "steer", "interrupt", "steer-backlog"])
+
+
+def unpaired_calls(messages: Sequence[Message]) -> set[str]:
+    """Return the calls whose results do not follow right after them."""
+    unpaired, open_calls = set[str](), set[str]()
+    for message in messages:
+        if message.role == "tool":
+            open_calls -= {p.call_id for p in message.parts if isinstance(p, ToolResult)}
+            continue
+        unpaired |= open_calls
+        open_calls = {call.id for call in message.calls}
+    return unpaired | open_calls
 
 
 class Gate:
@@ -93,7 +111,10 @@ class Echo:
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
         await self._gate.pass_through()
         last = request.messages[-1]
-        wanted = re.search(r"use:(slow|ask)", last.text) if last.role == "user" else None
+        if last.role == "assistant" or unpaired_calls(request.messages):
+            self._calls["invalid"] += 1
+        is_question = last.role == "user" and not last.text.startswith("[A tool call that waited")
+        wanted = re.search(r"use:(slow|ask)", last.text) if is_question else None
         if wanted:
             self._calls["made"] += 1
             yield assistant_message(ToolCall(f"call-{self._calls['made']}", wanted[1], {}))
@@ -112,25 +133,34 @@ class Life:
 
     def __init__(self, store: Store, group: asyncio.TaskGroup, world: "World") -> None:
         self.world = world
-        self.models, self.tools, self.approvals = Gate(), Gate(), Gate()
+        self.models, self.tools = Gate(), Gate()
         clock = FakeClock(patient=False)
         sessions, lanes, hooks = SessionRepository(store, clock), Lanes(), Hooks()
         registry = ToolRegistry([self._slow(), self._ask()])
-        agent = Agent("main", "Ada", world.folder, model="p/m")
+        asks = PolicyRules(lists=(ToolRules(ask=("ask",)),))
+        agent = Agent("main", "Ada", world.folder, model="p/m", rules=asks)
+        self.approvals = make_approval_service(
+            store.journal,
+            world.clock,
+            ports=reachable_ports(),
+            resume_run=lambda key, run: self.control.resume_suspended(key, run),
+            build_notice=lambda *notice: self.control.build_notice(*notice),
+            spawn=lambda work, name: group.create_task(work, name=name),
+        )
         services = RunServices(
             find_traits=find_traits,
             sessions=sessions,
             store=store,
             bus=Bus(),
             lanes=lanes,
-            clock=clock,
+            clock=world.clock,
             hooks=hooks,
             watchdog=Watchdog(),
             spend_limiter=SpendLimiter(store, schema.SpendConfig, clock.now_ms, str),
             get_agent=lambda _id: agent,
             get_tools=lambda _agent: registry,
             connect=self._connect,
-            get_approver=lambda _inbound: self._approve,
+            get_approvals=lambda: self.approvals,
             pop_steering=lambda key: self.control.take_steering(key),
             format_message=lambda _key, inbound: inbound.text,
             make_builder=lambda session, inbound, thinking, _new: make_reply_builder(
@@ -164,15 +194,16 @@ class Life:
                 active_ids=runs.active_ids,
                 build_reply=self._pack,
                 on_enqueued=lambda: None,
+                is_suspended=lambda outcome: outcome.status == "suspended",
+                on_suspended=lambda outcome: self.approvals.on_suspended(
+                    outcome.session_key, outcome.run_id, outcome.approvals
+                ),
+                on_suspended_stopped=lambda _key, runs: self.approvals.on_cancelled(runs),
             )
         )
 
     async def _connect(self, _wish: ModelSelection) -> tuple[Provider, ModelInfo]:
         return Echo(self.models, self.world.calls), ModelInfo("p", "m")
-
-    async def _approve(self, _question: ApprovalRequest) -> bool:
-        await self.approvals.pass_through()
-        return True
 
     def _pack(
         self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
@@ -190,16 +221,17 @@ class Life:
         return slow
 
     def _ask(self) -> Tool:
-        @tool(group="test", name="ask", asks=True)
+        @tool(group="test", name="ask")
         async def ask(ctx: ToolContext) -> str:
-            """Ask a person first."""
-            allowed = await ctx.ask(ApprovalRequest("May I?", ""))
-            return "allowed" if allowed else "denied"
+            """Run only when a person allowed it."""
+            self.world.runs[ctx.call_id] += 1
+            await self.tools.pass_through()
+            return "done"
 
         return ask
 
     def let_go(self) -> None:
-        for gate in (self.models, self.tools, self.approvals):
+        for gate in (self.models, self.tools):
             gate.let_all()
 
 
@@ -209,7 +241,8 @@ class World:
     def __init__(self, kind: Literal["memory", "sqlite"], folder: Path) -> None:
         self.kind, self.folder, self.mode = kind, folder, "collect"
         self.memory = MemoryStore()
-        self.calls, self.marks = Counter[str](), Counter[str]()
+        self.calls, self.marks, self.runs = Counter[str](), Counter[str](), Counter[str]()
+        self.clock = FakeClock()
         self.sent = 0
 
     @asynccontextmanager
@@ -232,7 +265,7 @@ class Cut:
         return getattr(self._store, name)
 
     @asynccontextmanager
-    async def commit(self) -> AsyncIterator[Transaction]:
+    async def transaction(self) -> AsyncIterator[Transaction]:
         async with self._store.transaction() as transaction:
             yield transaction
             if self.dead:
@@ -250,6 +283,7 @@ class Promises(RuleBasedStateMachine):
         self.world = World(self.kind, Path(self.folder.name))
         self.loop = asyncio.Runner()
         self.known: dict[str, InboxRecord] = {}
+        self.resolved: dict[str, ApprovalRecord] = {}
         self.run(self._begin())
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
@@ -270,11 +304,13 @@ class Promises(RuleBasedStateMachine):
         await self.group.__aenter__()
         self.life = Life(cast("Store", self.cut), self.group, self.world)
         self.store = store
+        await self.life.approvals.start()
         await self.life.control.recover()
 
     async def _end(self, *, dies: bool) -> None:
         self.cut.dead = dies
         self.life.control.close()
+        self.life.approvals.close()
         for task in list(self.group._tasks):
             task.cancel()
         await self.group.__aexit__(None, None, None)
@@ -300,10 +336,40 @@ class Promises(RuleBasedStateMachine):
         """Change what a message does to an active run."""
         self.world.mode = mode
 
-    @rule(gate=st.sampled_from(["models", "models", "tools", "approvals"]))
+    @rule(gate=st.sampled_from(["models", "models", "tools"]))
     def let_one(self, gate: str) -> None:
-        """Let a model answer, a tool end, or a person approve."""
+        """Let a model answer, or a tool end."""
         self._call(getattr(self.life, gate).let_one)
+
+    @rule(decisions=st.lists(st.sampled_from(["allow-once", "deny"]), min_size=1, max_size=2))
+    def answer(self, decisions: list[ApprovalDecision]) -> None:
+        """One person answers the oldest approval, or two do at once: one of them wins."""
+
+        async def each() -> None:
+            service = self.life.approvals
+            if not (pending := await service.list_pending()):
+                return
+            won = list[ApprovalRecord]()
+
+            async def resolve(decision: ApprovalDecision, name: str) -> None:
+                with suppress(ApprovalError):
+                    won.append(
+                        await service.resolve(pending[0].id, decision, ApproverIdentity(name))
+                    )
+
+            async with asyncio.TaskGroup() as people:
+                for number, decision in enumerate(decisions):
+                    people.create_task(resolve(decision, f"person {number}"))
+            assert len(won) == 1
+            with pytest.raises(ApprovalError):  # an answer cannot be repeated
+                await service.resolve(pending[0].id, "allow-once", ApproverIdentity("late"))
+
+        self.run(each())
+
+    @rule(seconds=st.sampled_from([11, 11, 90_000]))
+    def pass_time(self, seconds: int) -> None:
+        """Let runs that wait suspend, or let approvals expire."""
+        self.run(self.world.clock.advance(seconds))
 
     @rule(chat=st.integers(0, 1))
     def stop(self, chat: int) -> None:
@@ -353,6 +419,12 @@ class Promises(RuleBasedStateMachine):
                         before.state, before.reply, before.why,
                     )  # fmt: skip
                 self.known[row.id] = row
+            for approval in await self.store.journal.approvals():
+                if resolved := self.resolved.get(approval.id):
+                    assert replace(approval, used_ms=0) == replace(resolved, used_ms=0)
+                    assert resolved.used_ms in (0, approval.used_ms)
+                if approval.state != "pending":
+                    self.resolved[approval.id] = approval
 
         self.loop.run(look())
 
@@ -362,9 +434,11 @@ class Promises(RuleBasedStateMachine):
         async def drain() -> None:
             for _ in range(4):  # a message that dies with the program three times is parked
                 self.life.let_go()
-                for _ in range(400):
-                    if not await self.store.journal.inbox_records(*OPEN):
+                for step in range(400):
+                    if not await self.store.journal.inbox_records(*UNSETTLED):
                         return
+                    if step % 20 == 10:
+                        await self.world.clock.advance(90_000)
                     await asyncio.sleep(0.002)
                 await self._end(dies=False)
                 await self._begin()
@@ -390,6 +464,16 @@ class Promises(RuleBasedStateMachine):
             told = answers[nonce] - sum(f"“{nonce}" in parcel.text for parcel in parcels)
             assert told <= 1, f"{nonce} was answered {told} times"
         assert self.world.marks["begun"] <= self.world.calls["made"], "no call ran twice"
+        assert not self.world.calls["invalid"], "every request has its results, and a question"
+        sent = {parcel.id for parcel in parcels}
+        by_call = {each.call_id: each for each in await self.store.journal.approvals()}
+        for approval in by_call.values():
+            assert approval.state != "pending", "every approval was answered or has expired"
+            if approval.state == "expired":
+                assert f"{approval.id}:expired:0" in sent, "the requester has a notice"
+        for call_id, count in self.world.runs.items():
+            assert count == 1, "no approved call ran twice"
+            assert by_call[call_id].state == "allowed" and by_call[call_id].used_ms
 
 
 class OnDisk(Promises):

@@ -11,16 +11,31 @@ import asyncio
 import os
 import sys
 
+from homarus.agent.approval_ports import ApproverIdentity
+from homarus.app import App
 from homarus.cli.gateway_options import restart_self, warn
 from homarus.cli.main import fail
 from homarus.core.errors import HomarusError
+from homarus.policy.approvals import ApprovalDecision
 from homarus.process import serve
-from homarus.tools.tool import ApprovalRequest
+from homarus.store.approvals import ApprovalRecord
 from tests.crash.scripted_channel import make_channel
 
 
-async def _agree(_question: ApprovalRequest) -> bool:
-    return True
+class _AgreeingApprover:
+    """A person who allows everything at once."""
+
+    identity = ApproverIdentity("a test")
+
+    def is_reachable(self, record: ApprovalRecord) -> bool:
+        return True
+
+    async def ask(self, record: ApprovalRecord) -> ApprovalDecision | None:
+        return "allow-once"
+
+
+def _add_approver(app: App) -> None:
+    app.approval_ports.register_approver(_AgreeingApprover())
 
 
 def main() -> None:
@@ -43,7 +58,7 @@ def main() -> None:
                 ready=ready,
                 warn=warn,
                 channels=lambda: (channel,),
-                ask=_agree,
+                on_open=_add_approver,
             )
         )
     except HomarusError as exc:

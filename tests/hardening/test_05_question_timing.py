@@ -13,10 +13,8 @@ import pytest
 from homarus.cli import approval_prompt
 from homarus.cli.approval_prompt import ApprovalPrompt
 from homarus.cli.terminal import LineReader, TerminalView
-from homarus.tools.tool import ApprovalRequest
+from homarus.policy.approvals import ApprovalDecision
 from tests.waiting import until
-
-QUESTION = ApprovalRequest("Run this command?", "command:\n    ls")
 
 
 class Person:
@@ -42,12 +40,16 @@ class Person:
 
 @asynccontextmanager
 async def question(
-    monkeypatch: pytest.MonkeyPatch, asked: ApprovalRequest = QUESTION
-) -> AsyncIterator[tuple[Person, "asyncio.Task[bool]"]]:
+    monkeypatch: pytest.MonkeyPatch, *, offers_always: bool = False
+) -> AsyncIterator[tuple[Person, "asyncio.Task[ApprovalDecision]"]]:
     person = Person(monkeypatch)
     try:
         async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-            asking = group.create_task(person.prompt.ask(asked))
+            asking = group.create_task(
+                person.prompt.decide(
+                    "Run this command?", "command:\n    ls", offers_always=offers_always
+                )
+            )
             await asyncio.sleep(0)
             assert "Run this command?" in person.out.getvalue()
             yield person, asking
@@ -66,7 +68,7 @@ async def test_question_ignores_keys_of_its_first_second(monkeypatch: pytest.Mon
         assert "What was typed before this line was ignored." in person.out.getvalue()
         assert not asking.done()
         person.press(b"y\n")
-        assert await asking
+        assert await asking == "allow-once"
 
 
 async def test_question_waits_for_the_end_of_a_text_that_arrives(
@@ -88,7 +90,7 @@ async def test_question_that_is_cancelled_leaves_later_lines_alone(
 ) -> None:
     async with question(monkeypatch) as (person, asking):
         person.prompt.cancel()
-        assert not await asking
+        assert await asking == "deny"
         person.press(b"next line\n")
         assert os.read(sys.stdin.fileno(), 100) == b"next line\n"
         assert termios.tcgetattr(sys.stdin)[3] & termios.ECHO
@@ -100,30 +102,13 @@ async def test_question_at_a_terminal_that_is_closed_is_denied(
     async with question(monkeypatch) as (person, asking):
         os.close(person.keyboard)
         person.keyboard = -1
-        assert not await asking
+        assert await asking == "deny"
 
 
-async def test_always_counts_after_the_first_second_and_is_saved_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    saved: list[bool] = []
-    asked = ApprovalRequest("Run this command?", "ls", lambda: saved.append(True))
-    async with question(monkeypatch, asked) as (person, asking):
+async def test_always_counts_after_the_first_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with question(monkeypatch, offers_always=True) as (person, asking):
         person.press(b"a\n")
         await person.wait_for("[y/a/N]")
-        assert not saved and not asking.done()
+        assert not asking.done()
         person.press(b"a\n")
-        assert await asking and saved == [True]
-
-
-async def test_always_that_cannot_be_saved_runs_once_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail() -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(approval_prompt, "ANSWER_DELAY_S", 0.1)
-    async with question(monkeypatch, ApprovalRequest("Run this command?", "ls", fail)) as it:
-        await it[0].wait_for("[y/a/N]")
-        it[0].press(b"a\n")
-        assert await it[1] and "could not be saved: disk full" in it[0].out.getvalue()
+        assert await asking == "allow-always"

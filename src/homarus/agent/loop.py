@@ -10,7 +10,12 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from homarus.core.errors import AnswerTooLongError, ContextOverflowError, ProviderError
+from homarus.core.errors import (
+    AnswerTooLongError,
+    ContextOverflowError,
+    ProviderError,
+    RunSuspendedError,
+)
 from homarus.core.event import (
     AttemptFailed,
     EventData,
@@ -61,9 +66,10 @@ class LoopContext:
 async def run_loop(context: LoopContext, messages: list[Message]) -> Message:
     """Extend `messages` in place until the model answers without a tool call.
 
-    Calls at the end without a result are run first: a run may resume an earlier attempt.
+    Calls at the end without a result are run first: a run may resume an earlier attempt. Raises
+    RunSuspendedError when a call waits for an approval: the results of the others are saved.
     """
-    if waiting := _unanswered(messages):
+    if waiting := unanswered_calls(messages):
         await _append(context, messages, *await _run_calls(context, messages, waiting))
     while True:
         reply = await _call_model(context, context.request(tuple(messages)))
@@ -79,7 +85,7 @@ async def run_loop(context: LoopContext, messages: list[Message]) -> Message:
             return reply
 
 
-def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+def unanswered_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     """Return the calls of the last assistant message that have no result."""
     answered: set[str] = set()
     for message in reversed(messages):
@@ -194,18 +200,26 @@ async def _save(context: LoopContext, *messages: Message) -> None:
 async def _run_calls(
     context: LoopContext, messages: list[Message], calls: tuple[ToolCall, ...]
 ) -> list[Message]:
-    """Run the calls group by group; skip the rest when a message steers. Returns those messages."""
+    """Run the calls group by group; skip the rest when a message steers. Returns those messages.
+
+    A call that is suspended ends the run after its group: the rest stay without a result.
+    """
     steering: list[Message] = []
     for group in _groups(context, calls):
+        outcomes: list[ToolResult | RunSuspendedError]
         if steering:
-            results = [_skipped(call) for call in group]
+            outcomes = [_skipped(call) for call in group]
         else:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(_run_call(context, call)) for call in group]
-            results = [task.result() for task in running]
-            steering = context.steering()
-        for result in results:
-            await _append(context, messages, Message("tool", (result,), context.now_ms()))
+            outcomes = [task.result() for task in running]
+        for result in outcomes:
+            if isinstance(result, ToolResult):
+                await _append(context, messages, Message("tool", (result,), context.now_ms()))
+        for suspension in outcomes:
+            if isinstance(suspension, RunSuspendedError):
+                raise suspension
+        steering = steering or context.steering()
     return steering
 
 
@@ -224,11 +238,20 @@ def _groups(context: LoopContext, calls: tuple[ToolCall, ...]) -> Iterator[list[
         yield group
 
 
-async def _run_call(context: LoopContext, call: ToolCall) -> ToolResult:
+async def _run_call(context: LoopContext, call: ToolCall) -> ToolResult | RunSuspendedError:
+    """Run one call; its suspension is returned, so that the calls next to it end first."""
     context.emit(ToolStarted(call))
-    result = await context.call(call)
+    try:
+        result = await context.call(call)
+    except RunSuspendedError as suspension:
+        return suspension
     context.emit(ToolEnded(result))
     return result
+
+
+async def run_late_calls(context: LoopContext, calls: tuple[ToolCall, ...]) -> None:
+    """Run calls of an earlier part of the conversation; their results are saved at its end."""
+    await _run_calls(replace(context, steering=list), [], calls)
 
 
 def _skipped(call: ToolCall) -> ToolResult:

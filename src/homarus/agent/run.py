@@ -17,7 +17,7 @@ from homarus.agent.context.compaction import MAX_PER_TURN, token_budget
 from homarus.agent.context.image_scaling import fit_message, has_images
 from homarus.agent.context.model_context import ModelContext
 from homarus.agent.lane_release import LaneReleasingProvider
-from homarus.agent.loop import LoopContext, run_loop
+from homarus.agent.loop import LoopContext, run_late_calls, run_loop, unanswered_calls
 from homarus.agent.loop_detection import LoopDetector
 from homarus.agent.prompt.chat_context import NO_CHAT, session_chat_context
 from homarus.agent.prompt.report import ReportContext
@@ -45,6 +45,7 @@ from homarus.core.errors import (
     ProviderTimeoutError,
     RunCrashedError,
     RunStuckError,
+    RunSuspendedError,
     StoreError,
     UnavailableError,
 )
@@ -70,6 +71,8 @@ from homarus.core.message import (
     StopInfo,
     StoppedBy,
     Text,
+    ToolCall,
+    ToolResult,
     Usage,
     user_message,
 )
@@ -83,11 +86,18 @@ from homarus.sessions.chat_fields import session_name
 from homarus.sessions.rejection import CONTENT_ERRORS, SUPERSEDED
 from homarus.sessions.send_policy import is_muted
 from homarus.sessions.session import Session
+from homarus.sessions.transcript import (
+    ends_with_resumption,
+    results_in,
+    resumption,
+    resumption_text,
+)
 from homarus.store.journal import InboxRecord
 from homarus.tools.registry import ToolRegistry
 
-if TYPE_CHECKING:  # imported by the first run that answers a chat
+if TYPE_CHECKING:  # imported by the first run that answers a chat, or calls a tool
     from homarus.agent.reply.builder import ReplyBuilder
+    from homarus.agent.run_approvals import RunApprovals
 
 log = logging.getLogger(__name__)
 
@@ -98,11 +108,15 @@ INTERRUPTED = "the run broke off"  # the error of a run that ends with the progr
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended, with its reply as readers get it. Every run has exactly one."""
+    """How a run ended, with its reply as readers get it. Every run has exactly one.
+
+    A suspended run waits for `approvals`; those who wait for the run get the outcome of the
+    attempt that resumes it.
+    """
 
     run_id: str
     session_key: str
-    status: Literal["answered", "failed", "aborted"]
+    status: Literal["answered", "failed", "aborted", "suspended"]
     text: str = ""
     model: str = ""
     session_id: str = ""
@@ -114,6 +128,7 @@ class RunOutcome:
     reply_to: str = ""
     stop: str = ""
     has_compaction_failed: bool = False
+    approvals: tuple[str, ...] = ()
 
 
 class Run:
@@ -148,6 +163,9 @@ class Run:
         self._taint = RunTaint(self._inbounds, self._transcript)
         self._context: ModelContext
         self._loop_context: LoopContext | None = None
+        self._approvals: RunApprovals | None = None  # made by the first tool call
+        self._resumed_calls: tuple[ToolCall, ...] = ()  # of an earlier attempt, without a result
+        self._is_late = False  # it was suspended, and other turns followed
 
     # The life of a run
 
@@ -158,6 +176,8 @@ class Run:
             self._journal = RunJournal(services, self._records, lease)
             try:
                 await run_contained(f"run {self.key}", self._answer, self._record_crash)
+                if self._outcome.status == "suspended":
+                    await self._suspend()
                 await self._save_failure()
                 await self.settle()
             except asyncio.CancelledError:
@@ -178,6 +198,11 @@ class Run:
                     )
         except TimeoutError:
             self._record_timeout()
+        except RunSuspendedError:
+            approvals = self._get_approvals().suspended_calls
+            self._outcome = replace(
+                self._outcome, status="suspended", approvals=tuple(approvals.values())
+            )
         except HomarusError as exc:
             if exc.fix and exc.code in CONTENT_ERRORS and self._loop_context:
                 exc.fix = f"{exc.fix}; {LEFT_OUT}"
@@ -207,6 +232,17 @@ class Run:
             session_id=self._context.session.session_id,
             usage=origin.usage,
         )
+
+    async def _suspend(self) -> None:
+        """Record that the run waits for approvals; when that fails, the run has failed."""
+        session = self._context.session
+        calls = (*self._resumed_calls, *unanswered_calls(session.messages))
+        waiting = {call.id: "" for call in calls} | self._get_approvals().suspended_calls
+        try:
+            await self._journal.suspend(session, waiting)
+        except StoreError as exc:
+            log.exception("run %s could not be suspended", self.id)
+            self._outcome = replace(self._outcome, status="failed", error=exc)
 
     async def _save_failure(self) -> None:
         """Save an empty answer with the error of a run whose question has no answer.
@@ -258,16 +294,23 @@ class Run:
         if reply is not None:
             await self._journal.finish(self._context.session, reply)
         elif self._outcome.status == "aborted":
-            await self._journal.settle_failed("aborted", "")
+            await self._settle_failed("aborted", "")
         elif error := self._outcome.error:
-            await self._journal.settle_failed(str(error), error_text(error))
+            await self._settle_failed(str(error), error_text(error))
+
+    async def _settle_failed(self, reason: str, text: str) -> None:
+        await self._journal.settle_failed(reason, text)
+        if self._approvals or self._records[0].state == "suspended":
+            self._services.get_approvals().on_cancelled(self._journal.runs)
 
     def close(self) -> None:
-        """Release what the run holds, and publish its end."""
+        """Release what the run holds, and publish its end; a suspended one has not ended."""
         self._services.spend_limiter.end(self.id)
         if self._live:
             self._live.close()
         self._outcome = outcome = replace(self._outcome, attempts=tuple(self._attempts))
+        if outcome.status == "suspended":
+            return
         aborted = outcome.status == "aborted"
         self._publish(RunEnded(error=self._error_text, aborted=aborted, attempts=outcome.attempts))
 
@@ -275,7 +318,7 @@ class Run:
         """Return the outcome; the `agent_end` hook is called when it has been delivered."""
         services = self._services
         duration_ms = round((services.clock.monotonic() - self._started_s) * 1000)
-        if services.hooks.has("agent_end"):
+        if services.hooks.has("agent_end") and self._outcome.status != "suspended":
             messages = tuple(self._session.messages) if self._session else ()
             services.start_task(self._call_agent_end(messages, duration_ms))
         outcome = self._outcome
@@ -429,7 +472,14 @@ class Run:
         if not entries:
             return None
         open_calls = await self._journal.open_calls()
-        saved = await session.resume_turn(entries, extra_writes=self._journal.mark_running(session))
+        extra_writes = self._journal.mark_running(session)
+        saved: Sequence[Message] | None = await session.resume_turn(entries, extra_writes)
+        if saved is not None:
+            self._resumed_calls = unanswered_calls(session.messages)
+        elif turn := await session.resume_suspended_turn(entries, self._journal.runs, extra_writes):
+            saved, self._resumed_calls, self._is_late = turn.messages, turn.calls, True
+        if self._records[0].state == "suspended":
+            fault_point("approval.resumed")
         if saved is None and self._records[0].was_started:
             raise UnavailableError("the conversation went on without this message; send it again")
         if saved is None:
@@ -491,7 +541,7 @@ class Run:
             repeats=LoopDetector(agent.loops),
             interrupted_calls=interrupted_calls,
             get_chat=lambda: self._chat,
-            ask=services.get_approver(inbound),
+            get_approvals=self._get_approvals,
             messenger=None if is_muted else services.messenger,
             hooks=services.hooks,
             emit=self.emit,
@@ -511,6 +561,25 @@ class Run:
         return resolve_command_caller(
             caller, services.get_config(), rules, entry, options, services.find_traits
         )
+
+    def _get_approvals(self) -> "RunApprovals":
+        """Return the approvals of this run; most runs ask for none."""
+        if self._approvals is None:
+            from homarus.agent.run_approvals import RunApprovals
+
+            services = self._services
+            self._approvals = RunApprovals(
+                services.get_approvals(),
+                agent=self._where.agent,
+                session=self.key,
+                runs=self._journal.runs,
+                inbound=merge_messages(self._records, self._text),
+                place=self._place,
+                resumed_calls={call.id for call in self._resumed_calls},
+                check_lease=self._journal.check_lease,
+                wait_s=services.get_config().approvals.wait_seconds,
+            )
+        return self._approvals
 
     def _make_loop_context(
         self, provider: Provider, tools: ToolRegistry, runner: ToolRunner
@@ -571,6 +640,8 @@ class Run:
         """Run the model loop until it answers, compacting the context each time it overflows."""
         context = self._context
         context.check_window()
+        if self._is_late:
+            await self._run_late_calls(loop_context)
         await self._flush_memory_if_due(loop_context)
         for _ in range(MAX_PER_TURN):
             try:
@@ -584,6 +655,35 @@ class Run:
                     self._outcome = replace(self._outcome, has_compaction_failed=True)
                     raise
         return await run_loop(loop_context, list(context.session.messages))
+
+    async def _run_late_calls(self, loop_context: LoopContext) -> None:
+        """Run the calls that waited while other turns followed; then have the model continue.
+
+        Each result is shown next to its call. A note at the end, which the model answers, says
+        so; it has the results whose calls were summarised meanwhile.
+        """
+        session, late_ids = self._context.session, [call.id for call in self._resumed_calls]
+        try:
+            await run_late_calls(loop_context, self._resumed_calls)
+        finally:
+            path = await session.path()
+            session.pair_messages(path)
+        parts = session.messages[-1].parts
+        if any(isinstance(part, ToolResult) and part.call_id in late_ids for part in parts):
+            return  # no other turn followed
+        if ends_with_resumption(path, self.id):
+            return
+        shown = {
+            part.call_id
+            for message in session.messages
+            for part in message.parts
+            if isinstance(part, ToolResult)
+        }
+        results = results_in(path)
+        unseen = [results[id_] for id_ in late_ids if id_ in results and id_ not in shown]
+        question = self._records[0].preview
+        text = resumption_text(question, unseen)
+        await session.append(resumption(self.id, text), extra_writes=self._journal.check_lease)
 
     async def _compact(self) -> None:
         self.emit(CompactionStarted())
@@ -617,6 +717,7 @@ class Run:
 
         context, now_ms = self._context, self._services.clock.now_ms()
         rules = context.agent.compaction
+        self._get_approvals().refusal = "no person is asked while notes are saved"
         by_tool = any(spec.name == memory_flush.TOOL for spec in context.tools)
         folder = folder_of(audience_of(context.session.key))
         today = local_date(context.agent.timezone, now_ms)
@@ -634,7 +735,11 @@ class Run:
             save=_discard_messages,
             finish=_discard_messages,
         )
-        await run_loop(hidden, [*context.session.messages[:-1], user_message(prompt, at_ms=now_ms)])
+        messages = [*context.session.messages[:-1], user_message(prompt, at_ms=now_ms)]
+        try:
+            await run_loop(hidden, messages)
+        finally:
+            self._get_approvals().refusal = ""
 
 
 def _discard_event(_data: EventData) -> None:

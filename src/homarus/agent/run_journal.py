@@ -7,7 +7,7 @@ A run that lost its lease cannot write any more.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from homarus.agent.reply.sender import ReplySender
 from homarus.agent.services import RunServices
@@ -17,9 +17,10 @@ from homarus.core.faults import fault_point
 from homarus.core.message import Message, ToolResult
 from homarus.core.text import one_line
 from homarus.sessions.session import ExtraWrites, Session
-from homarus.sessions.transcript import NewEntry, steering_copy
+from homarus.sessions.transcript import NewEntry, steering_copy, suspension
+from homarus.store.approvals import ApprovalRecord
 from homarus.store.base import Transaction, TranscriptEntry, UsageRecord
-from homarus.store.journal import InboxRecord, Lease, OutboxRecord
+from homarus.store.journal import InboxRecord, JournalTransaction, Lease, OutboxRecord
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,11 @@ class RunJournal:
     @property
     def run(self) -> str:
         return self._first.id
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The run and those that worked on its messages before, under other names."""
+        return (self.run, *sorted(self._runs - {self.run}))
 
     @property
     def attempt(self) -> str:
@@ -122,14 +128,21 @@ class RunJournal:
             if isinstance(part, ToolResult):
                 transaction.call_ended(self.run, self._lease, part.call_id)
 
-    def check_lease(self, transaction: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
+    def check_lease(
+        self, transaction: JournalTransaction, _entries: Sequence[TranscriptEntry] = ()
+    ) -> None:
         """Fail the transaction when this run has lost its lease."""
         transaction.check_lease(self._ids, self._lease)
 
-    async def mark_call_started(self, call_id: str) -> None:
-        """Record that a tool which must not run twice is about to start."""
+    async def mark_call_started(self, call_id: str, approval: ApprovalRecord | None = None) -> None:
+        """Record that a tool which must not run twice is about to start, by an approval of it.
+
+        Raises ConflictError when the approval does not allow it any more.
+        """
         with self._audit.storing() as audit:
             async with self._store.transaction() as transaction:
+                if approval:
+                    transaction.use_approval(approval.id, approval.digest, at_ms=self._now_ms())
                 transaction.call_started(self.run, self._lease, call_id)
                 transaction.add_audit(*audit)
         fault_point("tool.started")
@@ -156,6 +169,16 @@ class RunJournal:
             await session.append(reply, extra_writes=extra_writes)
         fault_point("reply.saved")
         self._wake_outbox(outbox)
+
+    async def suspend(self, session: Session, approvals: Mapping[str, str]) -> None:
+        """Record that the run waits for the approvals of these calls; this attempt is over."""
+        usage, self._usage = self._usage, []
+
+        def extra_writes(transaction: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
+            transaction.suspend(self._ids, self._lease)
+            transaction.add_usage(*usage)
+
+        await session.append(suspension(self.run, approvals), extra_writes=extra_writes)
 
     async def cancel_attempt(self) -> None:
         """Record that a clean stop of the program cancelled this attempt: it does not count."""
@@ -189,6 +212,7 @@ class RunJournal:
                         at_ms=self._now_ms(),
                         why=one_line(reason, _MAX_REASON_CHARS),
                     )
+                    transaction.cancel_approvals(self.runs, at_ms=self._now_ms())
                     transaction.add_usage(*self._usage)
                     transaction.add_audit(*audit)
                     transaction.enqueue(*outbox)

@@ -30,9 +30,10 @@ from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import BuildReply, InboxRecord
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import AskApproval, Messenger
+from homarus.tools.tool import Messenger
 
-if TYPE_CHECKING:  # imported by the first run that answers a chat
+if TYPE_CHECKING:  # imported by the first approval, and by the first run that answers a chat
+    from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
 
 ConnectModel: TypeAlias = Callable[[ModelSelection], Awaitable[tuple[Provider, ModelInfo]]]
@@ -79,7 +80,7 @@ class RunServices:
     get_agent: Callable[[str], Agent]
     get_tools: Callable[[str], ToolRegistry]
     connect: ConnectModel
-    get_approver: Callable[[Inbound], AskApproval]
+    get_approvals: "Callable[[], ApprovalService]"
     pop_steering: PopSteering
     format_message: FormatUserMessage
     make_builder: MakeReplyBuilder

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from homarus.agent.agent import Agent
 from homarus.agent.call_audit import CallAudit
@@ -24,7 +25,10 @@ from homarus.sessions.transcript import interrupted_result
 from homarus.store.audit import AuditLog
 from homarus.tools.execute import execute_tool_call as call_tool
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import AskApproval, Messenger, Tool, ToolContext
+from homarus.tools.tool import Messenger, Tool, ToolContext
+
+if TYPE_CHECKING:  # imported by the first tool call
+    from homarus.agent.run_approvals import RunApprovals
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class ToolRunner:
     `interrupted_calls` were started by an earlier attempt and have no result: they are not run
     again. `get_chat` returns the settings of the chat: other senders who steer the run narrow them.
     `resolve_caller` adds the settings for commands to who makes a call; `taint` is the untrusted
-    content that the run has read.
+    content that the run has read. `get_approvals` returns what asks a person about calls.
     """
 
     agent: Agent
@@ -45,7 +49,7 @@ class ToolRunner:
     repeats: LoopDetector
     interrupted_calls: frozenset[str]
     get_chat: Callable[[], ChatContext]
-    ask: AskApproval
+    get_approvals: "Callable[[], RunApprovals]"
     messenger: Messenger | None
     hooks: Hooks
     emit: Callable[[EventData], None]
@@ -85,12 +89,14 @@ class ToolRunner:
 
     async def _execute(self, call: ToolCall) -> ToolResult:
         audit, started = self._audit, list[tuple[str, int]]()
+        approvals = self.get_approvals()
 
         async def begin(tool: Tool) -> None:
             fault_point("tool.asked")
             started.append((tool.name, self.now_ms()))
-            if not tool.idempotent:
-                await self.journal.mark_call_started(call.id)
+            approval = approvals.pop_allowed(call.id)
+            if approval or not tool.idempotent:
+                await self.journal.mark_call_started(call.id, approval)
 
         async def decide(facts: ToolCallFacts) -> ToolDecision:
             chat = self.get_chat()  # senders may have joined since the call was prepared
@@ -105,8 +111,7 @@ class ToolRunner:
             self.where.session_key,
             self.agent.id,
             self.agent.workspace,
-            self.ask,
-            lambda text: self.emit(ToolProgressed(call, mask_known_secrets(text))),
+            progress=lambda text: self.emit(ToolProgressed(call, mask_known_secrets(text))),
             here=self.inbound.address,
             message_id=self.inbound.id,
             run_id=self.where.run_id,
@@ -117,6 +122,7 @@ class ToolRunner:
             scope=self.agent.file_scope,
             session_name=self.session_name,
             get_caller=self._get_caller,
+            run_approvals=approvals,
         )
         result = await call_tool(self.tools, context, call, decide, begin=begin)
         for name, started_ms in started:

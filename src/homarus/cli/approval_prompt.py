@@ -9,12 +9,14 @@ it.
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Final, Protocol
 
+from homarus.agent.approval_ports import ApproverIdentity
 from homarus.cli.terminal import TerminalView
-from homarus.tools.tool import ApprovalRequest
+from homarus.policy.approvals import ApprovalDecision
+from homarus.store.approvals import ApprovalRecord
 
 ANSWER_DELAY_S: Final = 1.0
 _QUIET_S: Final = 0.3  # a text that is still arriving after ANSWER_DELAY_S is not an answer either
@@ -40,33 +42,26 @@ class ApprovalPrompt:
         self._view, self._lines = view, lines
         self._answer: asyncio.Future[bool] | None = None
 
-    async def ask(self, question: ApprovalRequest) -> bool:
-        """Show the question and return whether the person allows it; "always" is saved first."""
+    async def decide(self, title: str, detail: str, *, offers_always: bool) -> ApprovalDecision:
+        """Show a question and return the decision. A cancelled question is removed."""
         import termios
 
         async with self._lines.exclusive():
             with suppress(termios.error), _raw_terminal() as descriptor:
-                self._view.open_question(question.title, question.detail)
+                self._view.open_question(title, detail)
                 try:
-                    keys = _AnswerKeys(offers_always=question.allow_always is not None)
+                    keys = _AnswerKeys(offers_always=offers_always)
                     is_allowed = await self._wait(descriptor, keys)
-                    if is_allowed and keys.is_always and question.allow_always:
-                        self._save(question.allow_always)
-                    return is_allowed
+                    allowed: ApprovalDecision = "allow-always" if keys.is_always else "allow-once"
+                    return allowed if is_allowed else "deny"
                 finally:
                     self._view.close_question()
-        return False  # the terminal is gone
+        return "deny"  # the terminal is gone
 
     def cancel(self) -> None:
         """Deny the open question, if there is one."""
         if self._answer and not self._answer.done():
             self._answer.set_result(False)
-
-    def _save(self, allow_always: Callable[[], None]) -> None:
-        try:
-            allow_always()
-        except OSError as exc:
-            self._view.error(f"It runs now, but “always” could not be saved: {exc}")
 
     async def _wait(self, descriptor: int, keys: "_AnswerKeys") -> bool:
         loop = asyncio.get_running_loop()
@@ -104,6 +99,27 @@ class ApprovalPrompt:
         finally:
             loop.remove_reader(descriptor)
             self._answer = None
+
+
+class TerminalApprover:
+    """The person at the terminal of a program without a gateway, who may answer everything."""
+
+    identity = ApproverIdentity("the person at the terminal")
+
+    def __init__(self, prompt: ApprovalPrompt) -> None:
+        self._prompt = prompt
+
+    def is_reachable(self, record: ApprovalRecord) -> bool:
+        return True
+
+    async def ask(self, record: ApprovalRecord) -> ApprovalDecision | None:
+        """Ask about a call, as it is recorded."""
+        request = record.request
+        return await self._prompt.decide(
+            str(request.get("title") or record.tool),
+            str(request.get("detail") or ""),
+            offers_always=bool(request.get("always")),
+        )
 
 
 class _AnswerKeys:

@@ -19,7 +19,6 @@ from homarus.cli.terminal import LineReader, TerminalView, colour_possible, colo
 from homarus.core.errors import HomarusError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.tasks import task_group
-from homarus.tools.tool import deny_approval
 
 if TYPE_CHECKING:
     from homarus.cli.editor_view import EditorView
@@ -75,7 +74,7 @@ async def _read_chat(options: ChatOptions) -> None:
         key=options.session_key,
         agent=options.agent_id,
         local=options.local,
-        request_approval=approvals.ask if lines.interactive else deny_approval,
+        prompt=approvals if lines.interactive else None,
         show=view.show,
         warn=view.notice,
     )
@@ -114,7 +113,7 @@ async def _edit_chat(options: ChatOptions) -> None:
         key=options.session_key,
         agent=options.agent_id,
         local=options.local,
-        request_approval=approvals.ask,
+        prompt=approvals,
         show=view.show,
         warn=view.notice,
     )

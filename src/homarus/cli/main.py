@@ -33,6 +33,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "models": ("models", "Manage models; without a subcommand, show the current one."),
         "memory": ("memory", "Search, read and write an agent's memory; manage its index."),
         "prompt": ("prompt", "Show the system prompt of a session, or its parts."),
+        "policy": ("policy", "Explain which tool calls are allowed, asked about or denied."),
         "approvals": (
             "approvals",
             "Answer questions about tool calls; edit the rules for commands.",

@@ -53,10 +53,10 @@ from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl, SessionStatus
 from homarus.sessions.levels import think_level, usage_display
 from homarus.sessions.transcript import decode_usage
-from homarus.tools.tool import AskApproval, deny_approval
 
 if TYPE_CHECKING:
     from homarus.agent.run import RunOutcome
+    from homarus.cli.approval_prompt import ApprovalPrompt
     from homarus.gateway.client import GatewayClient
 
 ShowEvent = Callable[[Event], None]
@@ -123,13 +123,20 @@ async def open_session_client(
     key: str | None = None,
     agent: str | None = None,
     local: bool = False,
-    request_approval: AskApproval = deny_approval,
+    prompt: "ApprovalPrompt | None" = None,
     show: ShowEvent = lambda _event: None,
     warn: Callable[[str], None] = lambda _text: None,
 ) -> AsyncIterator[SessionClient]:
-    """Open a session; `local` does not use a gateway, even when one runs."""
+    """Open a session; `local` does not use a gateway, even when one runs.
+
+    `prompt` asks the person at this terminal about tool calls; without it, there is no such person.
+    """
     if local or not is_gateway_running(gateway):
-        async with open_app(os.environ, ask=request_approval, warn=warn) as app:
+        async with open_app(os.environ, warn=warn) as app:
+            if prompt:
+                from homarus.cli.approval_prompt import TerminalApprover
+
+                app.approval_ports.register_approver(TerminalApprover(prompt))
             session_key = app.control.resolve_key(key, agent)
             session = LocalSessionClient(
                 app.control, app.models, app.clock, session_key, lambda: app.loaded.config

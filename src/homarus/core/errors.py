@@ -4,6 +4,12 @@ HomarusError
 ├── UserError                    wrong input or config: message only, exit status 2
 │   ├── ConfigError              names file, line, key and fix
 │   ├── UnknownNameError         names the closest names
+│   ├── ApprovalError            an answer to an approval is refused
+│   │   ├── UnknownApprovalError
+│   │   ├── AmbiguousApprovalError
+│   │   ├── ApprovalResolvedError
+│   │   ├── ApprovalExpiredError
+│   │   └── ForeignApprovalError
 │   └── MissingExtraError        names the pip command
 ├── ProviderError                a model call failed
 │   ├── AuthError                → next credential
@@ -40,6 +46,7 @@ HomarusError
 ├── RunLimitError                a limit ended a run
 │   ├── ToolLoopError            → report: the same calls were repeated
 │   └── SpendLimitError          → report, until the limit is raised or the day ends
+├── RunSuspendedError            → end the run; an approval resumes it
 ├── RunStuckError                a run ignored its cancellation and was abandoned
 └── ProtocolError                the error response to a gateway client
     ├── InvalidRequestError      the request is invalid
@@ -313,6 +320,42 @@ class RunSuspendedError(HomarusError):
     """A run ends without an outcome: it is resumed when an approval is answered or expires."""
 
     code = "run.suspended"
+
+
+class ApprovalError(UserError):
+    """An answer to an approval is refused."""
+
+    code = "user.approval"
+
+
+class UnknownApprovalError(ApprovalError):
+    """No approval has this id, or an id that starts so."""
+
+    code = "user.approval.unknown"
+
+
+class AmbiguousApprovalError(ApprovalError):
+    """Several approvals have an id that starts so."""
+
+    code = "user.approval.ambiguous"
+
+
+class ApprovalResolvedError(ApprovalError):
+    """The approval was answered or cancelled before."""
+
+    code = "user.approval.resolved"
+
+
+class ApprovalExpiredError(ApprovalError):
+    """The approval expired before this answer."""
+
+    code = "user.approval.expired"
+
+
+class ForeignApprovalError(ApprovalError):
+    """The approval is not for this approver to answer."""
+
+    code = "user.approval.foreign"
 
 
 class SpendLimitError(RunLimitError):

@@ -5,7 +5,7 @@ as protocol payloads `{runId, seq, stream, ts, data, sessionKey}`, whose assista
 the complete text with each delta.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
@@ -113,6 +113,27 @@ class RunEnded:
     attempts: tuple[AttemptFailed, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ApprovalRequested:
+    """A person is asked to approve a call; `request` has what approvers see."""
+
+    id: str
+    tool: str
+    request: Mapping[str, Json]
+    created_ms: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalResolved:
+    """An approval was answered, expired or was cancelled, as `state` says."""
+
+    id: str
+    state: str
+    decision: str
+    resolved_by: str
+
+
 EventData: TypeAlias = (
     RunStarted
     | TextAdded
@@ -127,10 +148,12 @@ EventData: TypeAlias = (
     | ErrorNoted
     | CommandAnswered
     | RunEnded
+    | ApprovalRequested
+    | ApprovalResolved
 )
 
 # Event data that the protocol has no stream for.
-_WITHOUT_STREAM = (MessageSaved, CommandAnswered)
+_WITHOUT_STREAM = (MessageSaved, CommandAnswered, ApprovalRequested, ApprovalResolved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +237,7 @@ class EventEncoder:
                 return "compaction", _compaction_data(data)
             case ErrorNoted(message):
                 return "error", {"message": message}
-            case CommandAnswered():
+            case CommandAnswered() | ApprovalRequested() | ApprovalResolved():
                 return None
 
     def _added(self, added: TextAdded | ThinkingAdded) -> tuple[str, dict[str, Json]]:

@@ -14,6 +14,8 @@ from homarus.agent.reply.reply_parser import ParsedReply
 from homarus.core.bus import Subscription
 from homarus.core.clock import Clock
 from homarus.core.event import (
+    ApprovalRequested,
+    ApprovalResolved,
     AttemptFailed,
     CommandAnswered,
     Event,
@@ -105,6 +107,8 @@ class EventBroadcaster:
         """Send the events of the bus until it is closed."""
         unsent: dict[str, LiveRun] = {}
         async for event in subscription:
+            if isinstance(event.data, ApprovalRequested | ApprovalResolved):
+                continue  # for approvers alone
             if isinstance(event.data, CommandAnswered):
                 self._answer(event, event.data)
                 await self._send_session_events(event)

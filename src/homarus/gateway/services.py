@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from homarus.agent.agent import Agent
+from homarus.agent.approval_ports import ApprovalPorts
 from homarus.agent.prompt.preview import PreviewServices
 from homarus.agent.run import RunOutcome
 from homarus.channels.base import ServeWebhook, SupportsWebhook
@@ -26,7 +27,9 @@ from homarus.store.journal import InboxRecord
 from homarus.tools.tool import Messenger
 
 if TYPE_CHECKING:
+    from homarus.agent.approval_service import ApprovalService
     from homarus.channels.controller import AccountStatus
+    from homarus.gateway.config_watch import ConfigWatcher
     from homarus.memory.agent_memory import AgentMemory
 
 
@@ -68,7 +71,9 @@ class GatewayServices:
 
     `recover` resumes what an earlier process left and then starts the channels; `preload` does
     what the first run would otherwise wait for. `wake_workers` has due replies sent.
-    `set_restart` is given what `/restart` calls.
+    `set_restart` is given what `/restart` calls, `set_config_watcher` what brings a changed config
+    into use. `get_approvals` imports the approvals when it is first called; what reaches approvers
+    is added to `approval_ports`, which is not.
     """
 
     get_loaded: Callable[[], LoadedConfig]
@@ -94,7 +99,10 @@ class GatewayServices:
     reload: Callable[[LoadedConfig], Awaitable[None]]
     wake_workers: Callable[[], None]
     set_restart: Callable[[Callable[[], None]], None]
+    get_approvals: "Callable[[], ApprovalService]"
+    approval_ports: ApprovalPorts
     audit: AuditLog = field(default_factory=AuditLog)
+    set_config_watcher: "Callable[[ConfigWatcher], None]" = lambda _watcher: None
 
     @property
     def loaded(self) -> LoadedConfig:

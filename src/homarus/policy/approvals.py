@@ -6,6 +6,8 @@ from typing import Literal, Protocol, TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
+from homarus.policy.exec_settings import ExecSettings
+from homarus.policy.tool_call import ExecEvaluation
 
 ApprovalDecision: TypeAlias = Literal["allow-once", "allow-always", "deny"]
 DECISIONS: tuple[ApprovalDecision, ...] = ("allow-once", "allow-always", "deny")
@@ -19,6 +21,7 @@ class ApprovalQuestion:
     shown verbatim, with deceptive characters escaped. `wire` has the fields that OpenClaw's clients
     read: command, cwd, host, security, ask, resolvedPath. `always` says what allow-always would
     save; "" when it is not offered, and then `allow_always` is None. `allow_always` saves it.
+    `is_allowed_by_fallback` is what `askFallback` says where no approver can be reached.
     """
 
     tool: str
@@ -29,6 +32,7 @@ class ApprovalQuestion:
     wire: Mapping[str, Json] = field(default_factory=dict)
     always: str = ""
     allow_always: Callable[[], None] | None = None
+    is_allowed_by_fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,15 @@ class ApprovalAnswer:
     @property
     def is_allowed(self) -> bool:
         return self.decision in ("allow-once", "allow-always")
+
+
+def is_allowed_by_fallback(exec: ExecSettings, evaluation: ExecEvaluation | None) -> bool:  # noqa: A002 - the section's name
+    """Return whether `askFallback` allows a command that no person can be asked about."""
+    if evaluation is None:
+        return False
+    if exec.ask_fallback == "full":
+        return True
+    return exec.ask_fallback == "allowlist" and evaluation.is_satisfied
 
 
 class Approvals(Protocol):

@@ -8,6 +8,7 @@ of several that deny or ask, the first one decides.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from homarus.policy.approvals import is_allowed_by_fallback
 from homarus.policy.taint import taint_verdict
 from homarus.policy.tool_call import (
     CallerFacts,
@@ -47,10 +48,19 @@ def decide_tool_call(
     for action in ("deny", "ask"):
         for verdict in verdicts:
             if verdict.action == action:
-                return ToolDecision(action, verdict.reason, verdict.layer, verdicts)
+                fallback = _has_fallback(call, caller, verdicts)
+                return ToolDecision(action, verdict.reason, verdict.layer, verdicts, fallback)
     last = next((each for each in reversed(verdicts) if each.action), None)
     reason = last.reason if last else "no rule forbids it"
     return ToolDecision("allow", reason, last.layer if last else "default", verdicts)
+
+
+def _has_fallback(
+    call: ToolCallFacts, caller: CallerFacts, verdicts: Sequence[LayerVerdict]
+) -> bool:
+    """Return whether `askFallback` allows a command that only the settings for commands ask for."""
+    asking = {verdict.layer for verdict in verdicts if verdict.action == "ask"}
+    return asking == {"exec"} and is_allowed_by_fallback(caller.exec, call.exec)
 
 
 def is_tool_offered(tool: ToolDeclaration, caller: CallerFacts, rules: PolicyRules) -> bool:

@@ -90,6 +90,7 @@ class ToolDecision:
     reason: str
     layer: str = ""
     verdicts: tuple[LayerVerdict, ...] = ()
+    is_allowed_by_fallback: bool = False  # for "ask": when no approver can be reached
 
 
 @dataclass(frozen=True, slots=True)

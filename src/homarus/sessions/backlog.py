@@ -10,7 +10,7 @@ from typing import Final
 from homarus.core.errors import UserError
 from homarus.core.message import Json
 from homarus.core.text import closest_names, one_line
-from homarus.store.journal import OPEN, InboxRecord, Journal, OutboxRecord, OutboxState
+from homarus.store.journal import UNSETTLED, InboxRecord, Journal, OutboxRecord, OutboxState
 
 LIMIT: Final = 200
 DISCARDED: Final = "discarded by a person"
@@ -24,7 +24,7 @@ async def list_backlog(
 
     With `stuck`, only what needs a person: parked, unknown and dead.
     """
-    records = await journal.inbox_records(*(() if stuck else OPEN), "parked", limit=limit)
+    records = await journal.inbox_records(*(() if stuck else UNSETTLED), "parked", limit=limit)
     unsent: tuple[OutboxState, ...] = () if stuck else ("pending", "sending")
     replies = await journal.outbox_records(*unsent, "unknown", "dead", limit=limit)
     return {

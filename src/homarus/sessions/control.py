@@ -20,7 +20,7 @@ from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_a
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
-from homarus.core.errors import UnavailableError
+from homarus.core.errors import StoreError, UnavailableError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Message, StoppedBy, Text
@@ -32,12 +32,12 @@ from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.sessions.directives import QueueDirective
 from homarus.sessions.queue_policy import QueueSettings, inbound_debounce_ms, resolve_queue_settings
 from homarus.sessions.recovery import recover, resume_or_park
-from homarus.sessions.run_queue import RunQueue, StartRun, make_result_future
+from homarus.sessions.run_queue import RunQueue, StartRun, copy_result, make_result_future
 from homarus.sessions.send_policy import is_muted
 from homarus.sessions.session import Session, SessionRepository
 from homarus.store.base import Store
 from homarus.store.journal import (
-    OPEN,
+    UNSETTLED,
     Acceptance,
     InboxRecord,
     JournalTransaction,
@@ -99,7 +99,9 @@ class SessionServices(Generic[OutcomeT]):
 
     `stop_run` stops the active run of a session and returns its id; `mark_stopped_by` must be
     called before it. `build_reply` turns a text for a message's sender into outbox records, and
-    `on_enqueued` is called once they are saved.
+    `on_enqueued` is called once they are saved. `is_suspended` says whether the outcome of a run is
+    that it waits for an approval. `on_suspended` gets that outcome as soon as the run can be
+    resumed, `on_suspended_stopped` the suspended runs that a person stopped.
     """
 
     repository: SessionRepository
@@ -119,6 +121,9 @@ class SessionServices(Generic[OutcomeT]):
     build_reply: Callable[[Inbound, str, str], Sequence[OutboxRecord]]
     on_enqueued: Callable[[], None]
     interpret: Callable[[str, InboxRecord], InterpretedMessage[OutcomeT]] = as_plain_message
+    is_suspended: Callable[[OutcomeT], bool] = lambda _outcome: False
+    on_suspended: Callable[[OutcomeT], None] = lambda _outcome: None
+    on_suspended_stopped: Callable[[str, Sequence[str]], None] = lambda _key, _runs: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,8 @@ class SessionControl(Generic[OutcomeT]):
             settings=self._settings,
             interrupt=self._interrupt,
             settle=self._settle_unanswered,
+            is_suspended=services.is_suspended,
+            on_suspended=services.on_suspended,
         )
 
     # Sessions
@@ -254,7 +261,13 @@ class SessionControl(Generic[OutcomeT]):
             name = f"drop {key}"
             settle = partial(self._settle_unanswered, dropped, ABORTED)
             self._group.create_task(run_contained(name, settle, lambda _exc: None), name=name)
-        return (*self._services.stop_run(key, run_id), *(record.id for record in dropped))
+        runs = [run for run in self._queue.suspended(key) if run_id in (None, run)]
+        suspended = self._queue.cancel_suspended(key, run_id)
+        if runs:
+            name, settle = f"drop {key}", partial(self._settle_suspended, key, runs)
+            self._group.create_task(run_contained(name, settle, lambda _exc: None), name=name)
+        ids = (record.id for record in (*dropped, *suspended))
+        return (*self._services.stop_run(key, run_id), *ids)
 
     def _interrupt(self, key: str) -> None:
         """Stop the active run because a newer message goes first."""
@@ -319,11 +332,50 @@ class SessionControl(Generic[OutcomeT]):
                 await session.reset()
             return session
 
+    # Suspended runs
+
+    def has_suspended(self, key: str) -> bool:
+        """Return whether a run of the session waits for an approval."""
+        return bool(self._queue.suspended(key))
+
+    def resume_suspended(self, key: str, run: str) -> None:
+        """Start a suspended run again; one that is not suspended is ignored."""
+        if self._closed or run not in self._queue.suspended(key):
+            return
+        name = f"resume {run}"
+        self._spawn(run_contained(name, lambda: self._resume_suspended(key, run), _ignore), name)
+
+    async def _resume_suspended(self, key: str, run: str) -> None:
+        try:
+            found = await self._journal.inbox_records("suspended", session=key)
+        except StoreError as exc:
+            log.warning("run %s could not be resumed yet: %s", run, exc)
+            await self._clock.sleep(RETRY_S)
+            self.resume_suspended(key, run)
+            return
+        records = [record for record in found if record.run == run]
+        if records:
+            self._queue.resume(key, run, sorted(records, key=lambda record: record.id != run))
+        else:  # settled or taken over by another run meanwhile
+            self._queue.cancel_suspended(key, run)
+
+    async def _settle_suspended(self, key: str, runs: Sequence[str]) -> None:
+        """Settle suspended runs as aborted, and cancel their approvals."""
+        found = await self._journal.inbox_records("suspended", session=key)
+        await self._settle_unanswered([one for one in found if one.run in runs], ABORTED)
+        self._services.on_suspended_stopped(key, runs)
+
+    def _hold(self, key: str, records: Sequence[InboxRecord]) -> None:
+        """Keep the messages of a run that an earlier process left suspended."""
+        self._track(key, records[0].id, self._queue.hold(key, records))
+
     # Start and end of the process
 
     async def recover(self) -> list[tuple[InboxRecord, asyncio.Future[OutcomeT]]]:
         """Resume what an earlier process accepted and did not settle."""
-        found = await recover(self._journal, self._clock, self._resume, self._build_parked_notice)
+        found = await recover(
+            self._journal, self._clock, self._resume, self._hold, self._build_parked_notice
+        )
         self._services.on_enqueued()
         return found
 
@@ -364,7 +416,7 @@ class SessionControl(Generic[OutcomeT]):
     async def _retry(self, ids: Sequence[str]) -> None:
         await self._clock.sleep(RETRY_S)
         found = [await self._journal.inbox_record(message_id) for message_id in ids]
-        records = [record for record in found if record and record.state in OPEN]
+        records = [record for record in found if record and record.state in UNSETTLED]
         _, summary = await resume_or_park(
             self._journal, self._clock, self._resume, self._build_parked_notice, records
         )
@@ -410,7 +462,7 @@ class SessionControl(Generic[OutcomeT]):
             outcome = await execute()
             if isinstance(outcome, InboxRecord):
                 rest = self._enqueue(key, InterpretedMessage(outcome))
-                rest.add_done_callback(partial(_copy_result, result))
+                rest.add_done_callback(partial(copy_result, result))
             elif not result.done():  # the caller may have stopped waiting
                 result.set_result(outcome)
 
@@ -451,6 +503,9 @@ class SessionControl(Generic[OutcomeT]):
             for record in (record for record in records if record.was_started):
                 transaction.mark_running([record.id], lease, run=record.run or record.id)
             self._report(transaction, records, lease, reason)
+            runs = [record.run for record in records if record.state == "suspended"]
+            if runs:
+                transaction.cancel_approvals(runs, at_ms=self._clock.now_ms())
         self._services.on_enqueued()
 
     def _report(
@@ -473,10 +528,14 @@ class SessionControl(Generic[OutcomeT]):
         self, record: InboxRecord, name: str, reason: str
     ) -> Sequence[OutboxRecord]:
         """Return what tells a sender that a message was parked; `name` is unique to the notice."""
+        text = PARKED_NOTICE.format(preview=record.preview, reason=reason)
+        return self.build_notice(record, name, text)
+
+    def build_notice(self, record: InboxRecord, name: str, text: str) -> Sequence[OutboxRecord]:
+        """Return a message to the sender of an inbox record; `name` is unique to the notice."""
         inbound = record.inbound
         if inbound is None or self._is_muted(record.session, inbound):
             return ()
-        text = PARKED_NOTICE.format(preview=record.preview, reason=reason)
         return self._services.build_reply(inbound, name, text)
 
     def _is_muted(self, key: str, inbound: Inbound) -> bool:
@@ -485,20 +544,12 @@ class SessionControl(Generic[OutcomeT]):
         return is_muted(rules, key, self._services.repository.entry(key), inbound)
 
 
+def _ignore(_exc: Exception) -> None:
+    """Do nothing more about an error: it was logged."""
+
+
 def _still_running() -> UnavailableError:
     return UnavailableError("the answer being made did not stop yet", fix="try again in a moment")
-
-
-def _copy_result(result: "asyncio.Future[OutcomeT]", run: "asyncio.Future[OutcomeT]") -> None:
-    """Give a command the outcome of the run that it led to."""
-    if result.done():
-        return
-    if run.cancelled():
-        result.cancel()
-    elif error := run.exception():
-        _fail(result, error)
-    else:
-        result.set_result(run.result())
 
 
 def _fail(result: "asyncio.Future[OutcomeT]", error: BaseException) -> None:

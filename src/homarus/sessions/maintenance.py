@@ -31,6 +31,7 @@ FIRST_S: Final = 60.0
 EVERY_S: Final = 86_400.0
 PRUNE_AFTER: Final = "30d"
 KEPT_MS: Final = 7 * 86_400_000  # how long duplicates of a settled message are recognised
+APPROVALS_KEPT_MS: Final = 30 * 86_400_000
 ARCHIVE_BYTES: Final = 1 << 30  # of archived transcripts, for each agent
 BACKUPS: Final = 3  # of a sessions.json that grew too large
 _ARCHIVED = re.compile(r".+\.jsonl\.(?:reset|deleted)\.[^/]+")
@@ -129,7 +130,10 @@ class SessionMaintenance:
 
     async def run_once(self) -> None:
         """Apply the rules to every agent's sessions, and prune the journal."""
-        forgotten = await self._services.store.journal.prune(self._clock.now_ms() - KEPT_MS)
+        now_ms = self._clock.now_ms()
+        forgotten = await self._services.store.journal.prune(
+            now_ms - KEPT_MS, approvals_before_ms=now_ms - APPROVALS_KEPT_MS
+        )
         if forgotten:
             log.info("forgot %d settled messages and sent replies", forgotten)
         config = self._services.get_config()

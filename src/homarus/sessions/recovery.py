@@ -3,7 +3,8 @@
 A run that was started is resumed from its transcript; a message without a run gets one. A message
 that was started too often may be what kills the process, and an answer to one that waited too
 long is no longer expected: those are parked for a person to decide, logged, and reported to their
-senders. An attempt that a clean stop cancelled does not count.
+senders. An attempt that a clean stop cancelled does not count. A message whose run waits for an
+approval is left until the approval is answered, expires or is cancelled.
 """
 
 import logging
@@ -59,10 +60,21 @@ def plan_recovery(records: Sequence[InboxRecord], now_ms: int) -> RecoveryPlan:
 
 
 async def recover(
-    journal: Journal, clock: Clock, resume: ResumeRun[OutcomeT], build_notice: BuildNotice
+    journal: Journal,
+    clock: Clock,
+    resume: ResumeRun[OutcomeT],
+    hold: ResumeRun[object],
+    build_notice: BuildNotice,
 ) -> list[OutcomeT]:
-    """Resume or park every open message, and log a summary."""
-    records = await journal.inbox_records(*OPEN)
+    """Resume, hold or park every unsettled message, and log a summary."""
+    records = [*await journal.inbox_records(*OPEN)]
+    if suspended := await journal.inbox_records("suspended"):
+        waiting = {approval.run for approval in await journal.approvals("pending")}
+        records += [record for record in suspended if record.run not in waiting]
+        for run in waiting & {record.run for record in suspended}:
+            shared = [record for record in suspended if record.run == run]
+            shared.sort(key=lambda record: record.id != run)
+            hold(shared[0].session, shared)
     started, summary = await resume_or_park(journal, clock, resume, build_notice, records)
     unsent = await journal.outbox_records("pending", "sending")
     if summary or unsent:
@@ -105,5 +117,7 @@ async def _park(
     ):
         transaction.mark_running([record.id], lease, run=record.run or record.id)
         transaction.settle([record.id], lease, "parked", at_ms=now_ms, why=reason)
+        if record.run:
+            transaction.cancel_approvals([record.run], at_ms=now_ms)
         # The lease's token keeps the name unique when a person retries the message.
         transaction.enqueue(*build_notice(record, f"{record.id}:parked:{lease.token}", reason))

@@ -15,7 +15,9 @@ happens to a message, by the rules of `queue_policy`:
 - messages dropped by the cap (`old`, `new`), or superseded by a newer one of the same chat
   (`interrupt`), are settled as reported. With `summarize` a line of each goes into the next
   question of its chat, and it is settled with that;
-- `steer-backlog` is given to the active run and answered by its own run, which alone settles it.
+- `steer-backlog` is given to the active run and answered by its own run, which alone settles it;
+- a run that ends suspended leaves its messages with `hold`: the session goes on with others, and
+  their futures get the outcome of the run that `resume` starts for them.
 
 A run that raises is a bug: its futures fail, and the next message gets its run.
 """
@@ -140,7 +142,9 @@ class RunQueue(Generic[OutcomeT]):
 
     `settings` returns the queue settings of a message whose session is busy. `interrupt` stops the
     active run of a session, which must be possible as soon as `start` was called. `settle` records
-    in the journal that messages are reported, and the reason.
+    in the journal that messages are reported, and the reason. `is_suspended` says whether the
+    outcome of a run is that it waits for an approval; then `on_suspended` is called with it as
+    soon as it can be resumed.
     """
 
     def __init__(
@@ -152,11 +156,15 @@ class RunQueue(Generic[OutcomeT]):
         settings: Callable[[str, InboxRecord], QueueSettings],
         interrupt: Callable[[str], object],
         settle: Callable[[Sequence[InboxRecord], str], Awaitable[None]],
+        is_suspended: Callable[[OutcomeT], bool] = lambda _outcome: False,
+        on_suspended: Callable[[OutcomeT], None] = lambda _outcome: None,
     ) -> None:
         self._group: asyncio.TaskGroup = group
         self._start, self._clock = start, clock
         self._settings, self._interrupt, self._settle = settings, interrupt, settle
+        self._is_suspended, self._on_suspended = is_suspended, on_suspended
         self._queues: dict[str, _SessionQueue[OutcomeT]] = {}
+        self._suspended: dict[str, dict[str, _QueuedMessages[OutcomeT]]] = {}  # session → run → …
         self._closed = False
 
     def submit(
@@ -199,6 +207,38 @@ class RunQueue(Generic[OutcomeT]):
         else:
             queue.waiting.append(item)
         return item.future
+
+    def hold(self, session: str, records: Sequence[InboxRecord]) -> asyncio.Future[OutcomeT]:
+        """Keep the messages of a suspended run until it is resumed; the first names the run."""
+        item = self._make_item(tuple(records))
+        self._suspended.setdefault(session, {})[records[0].id] = item
+        return item.future
+
+    def resume(self, session: str, run: str, records: Sequence[InboxRecord]) -> None:
+        """Start a suspended run again, once; its futures get the outcome of the new run."""
+        item = self._pop_suspended(session, run)
+        if item:
+            result = self.start_run(session, records)
+            result.add_done_callback(partial(copy_result, item.future))
+
+    def suspended(self, session: str) -> tuple[str, ...]:
+        """Return the names of the suspended runs of a session."""
+        return tuple(self._suspended.get(session, ()))
+
+    def cancel_suspended(self, session: str, run_id: str | None = None) -> tuple[InboxRecord, ...]:
+        """Cancel suspended runs, or one; the caller settles what is returned."""
+        runs = [run for run in self.suspended(session) if run_id in (None, run)]
+        items = [item for run in runs if (item := self._pop_suspended(session, run))]
+        for item in items:
+            item.future.cancel()
+        return _records(items)
+
+    def _pop_suspended(self, session: str, run: str) -> _QueuedMessages[OutcomeT] | None:
+        runs = self._suspended.get(session, {})
+        item = runs.pop(run, None)
+        if not runs:
+            self._suspended.pop(session, None)
+        return item
 
     def take_steering(self, session: str) -> list[InboxRecord]:
         """Return the messages that steer the active run; it calls this after each tool call.
@@ -246,6 +286,8 @@ class RunQueue(Generic[OutcomeT]):
         self._closed = True
         for queue in self._queues.values():
             self._abandon(queue)
+        for session in list(self._suspended):
+            self.cancel_suspended(session)
 
     def pending(self, session: str) -> tuple[InboxRecord, ...]:
         """Return the messages without a run, oldest first."""
@@ -366,6 +408,9 @@ class RunQueue(Generic[OutcomeT]):
 
         async def run() -> None:
             outcome = await self._start(session, active.records, active.text)
+            if self._is_suspended(outcome):
+                self._hold_active(session, active)
+                self._on_suspended(outcome)
             for future in active.open_futures():
                 future.set_result(outcome)
 
@@ -384,6 +429,17 @@ class RunQueue(Generic[OutcomeT]):
         finally:
             for future in active.open_futures():
                 future.cancel()
+
+    def _hold_active(self, session: str, active: _ActiveRun[OutcomeT]) -> None:
+        """Keep the messages of a run that ended suspended; nothing waits for it any more."""
+        futures, records, active.items = active.open_futures(), _records(active.items), []
+        if self._closed:
+            for future in futures:
+                future.cancel()  # the next start finds them in the journal
+            return
+        outcome = self.hold(session, records)
+        for future in futures:
+            outcome.add_done_callback(partial(copy_result, future))
 
     def _next(self, queue: _SessionQueue[OutcomeT]) -> _ActiveRun[OutcomeT] | None:
         """Return the next run: one message, or several that are merged."""
@@ -503,6 +559,18 @@ def _question(
     if overflow:
         return f"{_summary(overflow)}\n\n{items[0].inbound.text}"
     return ""
+
+
+def copy_result(result: "asyncio.Future[OutcomeT]", run: "asyncio.Future[OutcomeT]") -> None:
+    """Give a future the outcome of a run."""
+    if result.done():
+        return
+    if run.cancelled():
+        result.cancel()
+    elif error := run.exception():
+        result.set_exception(error)
+    else:
+        result.set_result(run.result())
 
 
 def make_result_future() -> "asyncio.Future[OutcomeT]":

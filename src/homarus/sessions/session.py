@@ -25,7 +25,13 @@ from homarus.sessions import transcript
 from homarus.sessions.chat_fields import chat_fields
 from homarus.sessions.last_route import route_fields
 from homarus.sessions.rejection import is_answer
-from homarus.sessions.transcript import EntryTree, NewEntry, OrphanedMessage, TranscriptModelState
+from homarus.sessions.transcript import (
+    EntryTree,
+    NewEntry,
+    OrphanedMessage,
+    SuspendedTurn,
+    TranscriptModelState,
+)
 from homarus.store.audit import AuditEntry
 from homarus.store.base import SessionRecord, Store, Transaction, TranscriptEntry, TranscriptHeader
 
@@ -77,7 +83,8 @@ class Session:
         path = EntryTree(entries, leaf).path()
         self.record = record
         self.leaf = leaf
-        self.messages = transcript.pair_calls(transcript.messages_of(path))
+        self._waiting_calls = transcript.waiting_calls_in(path)
+        self.messages = transcript.pair_calls(transcript.messages_of(path), self._waiting_calls)
         self._ids = {entry.id for entry in entries}
         self._settings: TranscriptModelState = transcript.model_state_of(path)
         self._orphan: OrphanedMessage | None = transcript.orphan_of(path)
@@ -185,7 +192,7 @@ class Session:
             (*drafts, question),
             fields,
             parent,
-            before=_with_results(messages),
+            before=_with_results(messages, self._waiting_calls),
             extra_writes=extra_writes,
         )
 
@@ -195,12 +202,14 @@ class Session:
         """Resume an interrupted run, given the entry ids of its user messages.
 
         Returns the messages after them; None when the first is not on the current path any more,
-        or another user message follows. A partial answer is left on a branch of its own. Calls
+        or another user message or a resumed run follows. A partial answer is left on a branch of its own. Calls
         without a result stay without one: the run knows which of them were started.
         """
         path = await self.path()
         first = next((n for n, one in enumerate(path) if one.id == question_ids[0]), None)
         if first is None or transcript.questions_in(path[first:]) - set(question_ids):
+            return None
+        if transcript.has_resumption(path[first:]):
             return None
         max_cached = path[: len(path) - transcript.count_partial_answers(path[first + 1 :])]
         leaf = max_cached[-1].id
@@ -211,8 +220,31 @@ class Session:
         self.leaf, self._orphan = leaf, None
         found = transcript.messages_of(max_cached)
         last = next((n for n in range(len(found) - 1, -1, -1) if found[n].calls), len(found))
-        self.messages = transcript.pair_calls(found[:last]) + found[last:]
+        paired = transcript.pair_calls(found[:last], self._waiting_calls)
+        self.messages = paired + found[last:]
         return transcript.messages_of(max_cached[first + 1 :])
+
+    async def resume_suspended_turn(
+        self, question_ids: Sequence[str], run_ids: Sequence[str], extra_writes: ExtraWrites
+    ) -> SuspendedTurn | None:
+        """Resume a run that was suspended, after which the conversation went on with other turns.
+
+        Returns None when there is no such run on the current path.
+        """
+        path = await self.path()
+        turn = transcript.suspended_turn(path, question_ids, run_ids)
+        if turn is None:
+            return None
+        async with self._store.transaction() as transaction:
+            extra_writes(transaction, ())
+        self._orphan = None
+        self.pair_messages(path)
+        return turn
+
+    def pair_messages(self, path: Sequence[TranscriptEntry]) -> None:
+        """Load the messages of a path, each call with its result."""
+        messages = transcript.messages_of(path)
+        self.messages[:] = transcript.pair_calls(messages, self._waiting_calls)
 
     async def path(self) -> Sequence[TranscriptEntry]:
         """Return the entries from the root to the leaf."""
@@ -223,7 +255,7 @@ class Session:
     ) -> None:
         """Save a compaction entry, and replace the messages before it by its summary."""
         await self._save((draft,), fields, self.leaf, extra_writes=extra_writes)
-        self.messages[:] = transcript.pair_calls(transcript.messages_of(await self.path()))
+        self.pair_messages(await self.path())
 
     async def append(
         self, *items: Message | NewEntry, extra_writes: ExtraWrites | None = None
@@ -389,6 +421,10 @@ class Session:
     def _apply(self, item: Message | NewEntry, entry: TranscriptEntry) -> None:
         self.leaf = entry.id
         self._settings = transcript.apply_entry(self._settings, entry)
+        if entry.type == "custom":
+            self._waiting_calls |= transcript.waiting_calls_in([entry])
+        elif entry.type == "custom_message" and (note := transcript.decode_message(entry)):
+            self.messages.append(note)
         if isinstance(item, Message):
             self.messages.append(item)
             self._orphan = OrphanedMessage(entry.id, entry.parent) if item.role == "user" else None
@@ -475,7 +511,7 @@ def _with(record: SessionRecord, fields: Mapping[str, Json], now_ms: int) -> Ses
     return replace(record, updated_ms=now_ms, data=data)
 
 
-def _with_results(messages: list[Message]) -> list[Message]:
+def _with_results(messages: list[Message], waiting: Mapping[str, str]) -> list[Message]:
     """Add a result to each of the last calls that has none, as after a crash of their run."""
     last = len(messages)
     while last and (
@@ -483,7 +519,7 @@ def _with_results(messages: list[Message]) -> list[Message]:
     ):
         last -= 1
     last = max(0, last - 1)
-    return messages[:last] + transcript.pair_calls(messages[last:])
+    return messages[:last] + transcript.pair_calls(messages[last:], waiting)
 
 
 def _new_record(key: str, agent: str, now_ms: int) -> SessionRecord:

@@ -8,6 +8,7 @@ import json
 import math
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, get_args
 
 from homarus.core.fast_dataclass import dataclass
@@ -26,6 +27,7 @@ from homarus.core.message import (
     ToolResult,
     Usage,
 )
+from homarus.core.text import clip_middle
 from homarus.store.base import TranscriptEntry
 
 _STOPS: Final[Mapping[str, StopReason]] = {stop: stop for stop in get_args(StopReason)}
@@ -33,6 +35,8 @@ _STOPS: Final[Mapping[str, StopReason]] = {stop: stop for stop in get_args(StopR
 INJECTED: Final = Origin("openai-responses", "openclaw", "gateway-injected")
 
 _STEERING = "homarus-steering"
+_APPROVAL = "homarus-approval"
+MAX_NOTE_CHARS: Final = 8_000
 _SUMMARY = "What was said before, in short:\n\n<summary>\n{}\n</summary>"
 _BRANCH = "We tried something else and came back from it. In short:\n\n<summary>\n{}\n</summary>"
 
@@ -74,6 +78,39 @@ def model_snapshot(provider: str, api: str, model: str, at_ms: int) -> NewEntry:
 def steering_copy(run_id: str) -> NewEntry:
     """Return the entry before a user message that only steers a run, and gets its own run later."""
     return NewEntry("custom", {"customType": _STEERING, "data": {"runId": run_id}})
+
+
+def suspension(run_id: str, approvals: Mapping[str, str]) -> NewEntry:
+    """Return the entry of a run that ends suspended, with its calls that have no result.
+
+    Each has the id of the approval it waits for, or "" when it waits for the call before it.
+    """
+    data = {"runId": run_id, "approvals": dict(approvals)}
+    return NewEntry("custom", {"customType": _APPROVAL, "data": data})
+
+
+def resumption(run_id: str, text: str) -> NewEntry:
+    """Return the note with which a suspended run continues after other turns."""
+    data = {
+        "customType": _APPROVAL,
+        "content": text,
+        "display": False,
+        "details": {"runId": run_id},
+    }
+    return NewEntry("custom_message", data)
+
+
+def resumption_text(question: str, unseen: Sequence[ToolResult]) -> str:
+    """Return the text of that note; `unseen` are results whose calls are not shown any more."""
+    results = "".join(
+        f"\nThe result of {result.name}, as data:\n{clip_middle(result.text, MAX_NOTE_CHARS)}\n"
+        for result in unseen
+    )
+    where = "" if unseen else " It is next to its call, above."
+    return (
+        f"[A tool call that waited for approval has its result now.{where}{results}"
+        f" Continue with the earlier message “{question}”, and answer it now.]"
+    )
 
 
 def compaction(
@@ -525,6 +562,78 @@ def questions_in(path: Iterable[TranscriptEntry]) -> set[str]:
     return found
 
 
+def waiting_calls_in(path: Iterable[TranscriptEntry | NewEntry]) -> dict[str, str]:
+    """Return the approvals that suspended calls of a path waited for, by call."""
+    found: dict[str, str] = {}
+    for entry in path:
+        if entry.type == "custom" and entry.data.get("customType") == _APPROVAL:
+            approvals = _mapping(entry.data.get("data")).get("approvals")
+            found |= {call: _str(approval) for call, approval in _mapping(approvals).items()}
+    return found
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def results_in(path: Iterable[TranscriptEntry]) -> dict[str, ToolResult]:
+    """Return the results of a path by their calls, those before a compaction too."""
+    messages = (decode_message(entry) for entry in path if entry.type == "message")
+    parts = (part for message in messages if message for part in message.parts)
+    return {part.call_id: part for part in parts if isinstance(part, ToolResult)}
+
+
+def has_resumption(path: Iterable[TranscriptEntry]) -> bool:
+    """Return whether a suspended run continued on this part of a path."""
+    return any(
+        entry.type == "custom_message" and entry.data.get("customType") == _APPROVAL
+        for entry in path
+    )
+
+
+def ends_with_resumption(path: Sequence[TranscriptEntry], run_id: str) -> bool:
+    """Return whether the last entry is the note of a run that continues."""
+    data = path[-1].data if path and path[-1].type == "custom_message" else {}
+    is_note = data.get("customType") == _APPROVAL
+    return is_note and _mapping(data.get("details")).get("runId") == run_id
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedTurn:
+    """What a suspended run did before other turns followed.
+
+    `messages` are its own after its question, `calls` those of them that have no result.
+    """
+
+    messages: tuple[Message, ...]
+    calls: tuple[ToolCall, ...]
+
+
+def suspended_turn(
+    path: Sequence[TranscriptEntry], question_ids: Collection[str], run_ids: Collection[str]
+) -> SuspendedTurn | None:
+    """Return the turn of a run whose questions are on the path, with what other runs did left out.
+
+    Returns None when no run was suspended since: then the conversation went on without this one.
+    """
+    is_own, was_suspended = False, False
+    other_questions = questions_in(path) - set(question_ids)
+    own: list[Message] = []
+    for entry in path:
+        data = entry.data
+        if data.get("customType") == _APPROVAL:
+            was_suspended |= is_own or entry.type == "custom_message"
+            if entry.type == "custom_message":
+                is_own = _mapping(data.get("details")).get("runId") in run_ids
+        elif entry.id in question_ids or entry.id in other_questions:
+            is_own = entry.id in question_ids
+        elif message := decode_message(entry) if is_own else None:
+            own.append(message)
+    results = set(results_in(path))
+    calls = [call for message in own for call in message.calls if call.id not in results]
+    return SuspendedTurn(tuple(own), tuple(calls)) if was_suspended else None
+
+
 def count_partial_answers(path: Sequence[TranscriptEntry]) -> int:
     """Return how many entries at the end of a path are partial answers."""
     count = 0
@@ -537,16 +646,19 @@ def count_partial_answers(path: Sequence[TranscriptEntry]) -> int:
     return count
 
 
-def pair_calls(messages: Sequence[Message]) -> list[Message]:
+def pair_calls(
+    messages: Sequence[Message], waiting: Mapping[str, str] = MappingProxyType({})
+) -> list[Message]:
     """Return the messages with one result right after each call, as providers require.
 
     A call without a result gets one that says so; a result without a call is left out. A message
-    that was injected between a call and its result comes after both.
+    that was injected between a call and its result comes after both. `waiting` are the calls of
+    suspended runs, with their approvals: their results may come after other messages.
     """
     paired: list[Message] = []
     open_calls: dict[str, ToolCall] = {}
     between: list[Message] = []
-    for message in messages:
+    for index, message in enumerate(messages):
         if message.role == "tool":
             (result,) = (part for part in message.parts if isinstance(part, ToolResult))
             if open_calls.pop(result.call_id, None):
@@ -556,15 +668,35 @@ def pair_calls(messages: Sequence[Message]) -> list[Message]:
             between.append(message)
             continue
         if open_calls or between:
-            paired.extend(_interrupted(call, message.at_ms) for call in open_calls.values())
+            paired.extend(
+                _late_result(call, messages[index:], message.at_ms, waiting)
+                for call in open_calls.values()
+            )
             paired.extend(between)
             between = []
         paired.append(message)
         open_calls = {call.id: call for call in message.calls}
     if open_calls:
         at_ms = messages[-1].at_ms
-        paired.extend(_interrupted(call, at_ms) for call in open_calls.values())
+        paired.extend(_late_result(call, (), at_ms, waiting) for call in open_calls.values())
     return paired + between
+
+
+def _late_result(
+    call: ToolCall, later: Sequence[Message], at_ms: int, waiting: Mapping[str, str]
+) -> Message:
+    """Return the result that a suspended call got among later messages, or what stands for one."""
+    result = interrupted_result(call)
+    if call.id in waiting:
+        for message in later:
+            if any(other.id == call.id for other in message.calls):
+                break  # a model may use an id again
+            if any(isinstance(p, ToolResult) and p.call_id == call.id for p in message.parts):
+                return message
+        approval = waiting[call.id] or "of another call"
+        text = Text(f"This call was not run: it waits for approval {approval}.")
+        result = ToolResult(call.id, call.name, (text,))
+    return Message("tool", (result,), at_ms)
 
 
 def is_injected(message: Message) -> bool:
@@ -579,7 +711,3 @@ def interrupted_result(call: ToolCall) -> ToolResult:
     """Return the result of a call whose outcome is unknown."""
     text = Text("This call was interrupted. Whether it took effect is not known.")
     return ToolResult(call.id, call.name, (text,), is_error=True)
-
-
-def _interrupted(call: ToolCall, at_ms: int) -> Message:
-    return Message("tool", (interrupted_result(call),), at_ms)

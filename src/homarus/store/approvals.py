@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 
 ApprovalState: TypeAlias = Literal["pending", "allowed", "denied", "expired", "cancelled"]
+APPROVAL_STATES: Final = get_args(ApprovalState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +39,8 @@ class ApprovalRecord:
     resolved_ms: int = 0
     used_ms: int = 0
     extra: Mapping[str, Json] = field(default_factory=dict)
+
+    def is_usable(self, digest: str, at_ms: int) -> bool:
+        """Return whether this approval allows exactly this call to start now."""
+        is_unused = self.state == "allowed" and not self.used_ms
+        return is_unused and self.digest == digest and at_ms < self.expires_ms

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import apsw
 
 from homarus.core.errors import CorruptDataError
 from homarus.core.principal import OWNER
+from homarus.store.journal import InboxState
 from homarus.store.journal_codec import decode_extras
 from homarus.store.query import select
 from homarus.store.schema import MIGRATIONS, migrate
@@ -37,7 +38,7 @@ DAMAGE: Final = (
     ValueError,
     OverflowError,
 )
-INBOX_STATES: Final = frozenset({"accepted", "running", "answered", "silent", "reported", "parked"})
+INBOX_STATES: Final = frozenset(get_args(InboxState))
 OUTBOX_STATES: Final = frozenset({"pending", "sending", "sent", "unknown", "dead"})
 _STEPS_PER_CALL: Final = 10_000
 
@@ -82,11 +83,15 @@ _RULES: Final = (
     )),
     ("the state of a message", (
         "SELECT 1 FROM accepted WHERE state NOT IN"
-        " ('accepted', 'running', 'answered', 'silent', 'reported', 'parked') LIMIT 1"
+        " ('accepted', 'running', 'suspended', 'answered', 'silent', 'reported', 'parked') LIMIT 1"
     )),
     ("the state of a reply", (
         "SELECT 1 FROM parcels WHERE state NOT IN"
         " ('pending', 'sending', 'sent', 'unknown', 'dead') LIMIT 1"
+    )),
+    ("the state of an approval", (
+        "SELECT 1 FROM approvals WHERE state NOT IN"
+        " ('pending', 'allowed', 'denied', 'expired', 'cancelled') LIMIT 1"
     )),
     ("the number of the last start", (
         "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM meta WHERE key = 'epoch'"
@@ -234,12 +239,17 @@ def _check_parcel(row: Mapping[str, Any]) -> bool:
     return True
 
 
+def _check_approval(row: Mapping[str, Any]) -> bool:
+    return isinstance(load_json(row["request"]), dict) and isinstance(load_json(row["extra"]), dict)
+
+
 _CHECKS: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
     "sessions": _check_session,
     "transcripts": _check_transcript,
     "entries": _check_entry,
     "records": _check_record,
     "parcels": _check_parcel,
+    "approvals": _check_approval,
 }
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "TEXT": (str,),

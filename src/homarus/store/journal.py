@@ -2,7 +2,10 @@
 
 An accepted message is an inbox record, and ends in exactly one recorded outcome:
 
-    accepted → running → answered | silent | reported | parked
+    accepted → running ⇄ suspended → answered | silent | reported | parked
+
+A suspended one waits for an approval: no run works on it until the approval is answered, expires
+or is cancelled.
 
 A reply that a channel must send is an outbox record:
 
@@ -17,7 +20,10 @@ What every journal guarantees (tests/contract/test_journal.py):
   started it again: anything else raises LeaseLostError and changes nothing;
 - a settled record is never started or settled again, except a parked one that a person retries;
 - inbox records are returned in the order they were accepted, outbox records of a chat in the
-  order they were enqueued.
+  order they were enqueued;
+- a pending approval is answered, expires or is cancelled exactly once; an allowed one is used at
+  most once, before it expires, for the digest it was given for, in the transaction that records
+  the start of its call.
 
 `run` names the run that answers: the id of its first message. Messages that joined the run later
 (steered, collected) carry the same `run`.
@@ -29,12 +35,16 @@ from typing import Literal, Protocol, TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Json
+from homarus.store.approvals import ApprovalRecord, ApprovalState
 
-InboxState: TypeAlias = Literal["accepted", "running", "answered", "silent", "reported", "parked"]
+InboxState: TypeAlias = Literal[
+    "accepted", "running", "suspended", "answered", "silent", "reported", "parked"
+]
 SettledState: TypeAlias = Literal["answered", "silent", "reported", "parked"]
 OutboxState: TypeAlias = Literal["pending", "sending", "sent", "unknown", "dead"]
 
 OPEN: tuple[InboxState, ...] = ("accepted", "running")
+UNSETTLED: tuple[InboxState, ...] = (*OPEN, "suspended")
 PREVIEW_CHARS = 120
 
 
@@ -53,7 +63,7 @@ class InboxRecord:
     `inbound` is stored until the record is settled (a parked one keeps it); `preview` is the start
     of its text, in one line. `entry` is its question in the transcript of `session_id`, "" before
     there is one; `reply` is the entry that answered. `attempts` counts how often it was started,
-    except by attempts that a clean stop of the program cancelled.
+    except by attempts that a clean stop of the program cancelled, or that were suspended.
     """
 
     id: str
@@ -79,7 +89,7 @@ class InboxRecord:
     @property
     def was_started(self) -> bool:
         """Return whether a run or a command has worked on it since a person last retried it."""
-        return self.state == "running" or self.attempts > 0
+        return self.state in ("running", "suspended") or self.attempts > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +160,10 @@ class JournalTransaction(Protocol):
         session_id: str = "",
         entry: str = "",
     ) -> None:
-        """Mark records as running under this lease. Without `entry` they keep the one they have."""
+        """Mark records as running under this lease. Without `entry` they keep the one they have.
+
+        Suspended ones too.
+        """
         ...
 
     def check_lease(self, ids: Sequence[str], lease: Lease) -> None:
@@ -162,6 +175,25 @@ class JournalTransaction(Protocol):
 
         The records stay running; those that are not running under this lease are ignored.
         """
+        ...
+
+    def suspend(self, ids: Sequence[str], lease: Lease) -> None:
+        """Mark running records as suspended; the attempt under this lease does not count."""
+        ...
+
+    def add_approval(self, record: ApprovalRecord) -> None:
+        """Store a pending approval. Raises ConflictError when its id is in use."""
+        ...
+
+    def use_approval(self, id: str, digest: str, *, at_ms: int) -> None:  # noqa: A002 - the word for it
+        """Mark an allowed approval as used, in the transaction that records the call's start.
+
+        Raises ConflictError unless it is allowed, not used, not expired, and for this digest.
+        """
+        ...
+
+    def cancel_approvals(self, runs: Sequence[str], *, at_ms: int) -> None:
+        """Cancel the pending approvals of these runs."""
         ...
 
     def settle(
@@ -255,6 +287,35 @@ class Journal(Protocol):
         """Return outbox records of these states or of all, in order; with `limit`, the first."""
         ...
 
+    async def approval(self, id: str) -> ApprovalRecord | None: ...  # noqa: A002 - the word for it
+
+    async def approvals(
+        self, *states: ApprovalState, session: str | None = None, limit: int | None = None
+    ) -> Sequence[ApprovalRecord]:
+        """Return approvals of these states or of all, oldest first; with `limit`, the newest."""
+        ...
+
+    async def find_approval(self, run: str, call_id: str) -> ApprovalRecord | None:
+        """Return the newest approval of a call of a run."""
+        ...
+
+    async def resolve_approval(
+        self,
+        id: str,  # noqa: A002 - the word for it
+        state: ApprovalState,
+        *,
+        decision: str = "",
+        by: str = "",
+        at_ms: int,
+        outbox: Sequence[OutboxRecord] = (),
+    ) -> ApprovalRecord | None:
+        """Answer, expire or cancel a pending approval, and enqueue records with it.
+
+        Returns None and changes nothing when it is not pending, when an answer comes after the
+        expiry, or when it is expired before that time.
+        """
+        ...
+
     async def retry(self, id: str, *, at_ms: int) -> bool:  # noqa: A002 - the word for it
         """Make a parked message accepted, or a dead or unknown record pending.
 
@@ -274,9 +335,9 @@ class Journal(Protocol):
         """
         ...
 
-    async def prune(self, before_ms: int) -> int:
+    async def prune(self, before_ms: int, *, approvals_before_ms: int = 0) -> int:
         """Delete what was settled or sent before a time, except parked records.
 
-        Return the count.
+        Approvals have a time of their own. Return the count.
         """
         ...

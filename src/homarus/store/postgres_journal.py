@@ -30,6 +30,8 @@ from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json
 from homarus.core.principal import OWNER, Principal
 from homarus.store import postgres_sql
+from homarus.store.approval_codec import ApprovalResolution, decode_approval
+from homarus.store.approvals import ApprovalRecord, ApprovalState
 from homarus.store.journal import (
     Acceptance,
     Cursor,
@@ -218,6 +220,20 @@ class _PostgresTransaction:
         ids = storable_ids(ids)
         self._add(lambda db: postgres_sql.cancel_attempt(db, self._principal, ids, lease), lease)
 
+    def suspend(self, ids: Sequence[str], lease: Lease) -> None:
+        ids = storable_ids(ids)
+        self._add(lambda db: postgres_sql.suspend(db, self._principal, ids, lease), lease)
+
+    def add_approval(self, record: ApprovalRecord) -> None:
+        self._add(lambda db: postgres_sql.add_approval(db, self._principal, record))
+
+    def use_approval(self, id: str, digest: str, *, at_ms: int) -> None:  # noqa: A002 - the word for it
+        self._add(lambda db: postgres_sql.use_approval(db, self._principal, id, digest, at_ms))
+
+    def cancel_approvals(self, runs: Sequence[str], *, at_ms: int) -> None:
+        runs = storable_ids(runs)
+        self._add(lambda db: postgres_sql.cancel_approvals(db, self._principal, runs, at_ms))
+
     def settle(
         self,
         ids: Sequence[str],
@@ -377,6 +393,45 @@ class PostgresJournal:
         rows = await self._read(query, channel=to_storable(channel or ""), limit=_sql_limit(limit))
         return [decode_outbox_record(row) for row in rows]
 
+    async def approval(self, id: str) -> ApprovalRecord | None:  # noqa: A002 - the word for it
+        rows = await self._read(
+            f"{postgres_sql.SELECT_OWN_APPROVALS} AND id = %(id)s", id=to_storable(id)
+        )
+        return decode_approval(rows[0]) if rows else None
+
+    async def approvals(
+        self, *states: ApprovalState, session: str | None = None, limit: int | None = None
+    ) -> Sequence[ApprovalRecord]:
+        query = sql.SQL(postgres_sql.SELECT_OWN_APPROVALS) + _state_condition(states)
+        if session is not None:
+            query += sql.SQL(" AND session = %(session)s")
+        query += sql.SQL(" ORDER BY place DESC LIMIT %(limit)s")
+        rows = await self._read(query, session=to_storable(session or ""), limit=_sql_limit(limit))
+        return [decode_approval(row) for row in reversed(rows)]
+
+    async def find_approval(self, run: str, call_id: str) -> ApprovalRecord | None:
+        rows = await self._read(
+            f"{postgres_sql.SELECT_OWN_APPROVALS} AND run = %(run)s AND call_id = %(call)s"
+            " ORDER BY place DESC LIMIT 1",
+            run=to_storable(run),
+            call=to_storable(call_id),
+        )
+        return decode_approval(rows[0]) if rows else None
+
+    async def resolve_approval(
+        self,
+        id: str,  # noqa: A002 - the word for it
+        state: ApprovalState,
+        *,
+        decision: str = "",
+        by: str = "",
+        at_ms: int,
+        outbox: Sequence[OutboxRecord] = (),
+    ) -> ApprovalRecord | None:
+        resolution = ApprovalResolution(to_storable(id), state, decision, by, at_ms)
+        async with self._engine.connection() as db, db.transaction():
+            return await postgres_sql.resolve_approval(db, self._principal, resolution, outbox)
+
     async def retry(self, id: str, *, at_ms: int) -> bool:  # noqa: A002 - the word for it
         async with self._engine.connection() as db, db.transaction():
             return await postgres_sql.retry(db, self._principal, to_storable(id), at_ms)
@@ -391,9 +446,9 @@ class PostgresJournal:
         async with self._engine.connection() as db, db.transaction():
             await postgres_sql.shift_times(db, self._principal, step_ms)
 
-    async def prune(self, before_ms: int) -> int:
+    async def prune(self, before_ms: int, *, approvals_before_ms: int = 0) -> int:
         async with self._engine.connection() as db, db.transaction():
-            return await postgres_sql.prune(db, self._principal, before_ms)
+            return await postgres_sql.prune(db, self._principal, before_ms, approvals_before_ms)
 
     async def _read(self, query: str | sql.Composed, **values: object) -> list[Row]:
         async with self._engine.connection() as db:

@@ -11,6 +11,15 @@ from psycopg import AsyncConnection, AsyncCursor, sql
 
 from homarus.core.errors import ConflictError, LeaseLostError, StoreError
 from homarus.core.principal import Principal
+from homarus.store.approval_codec import (
+    APPROVAL_COLUMNS,
+    SELECT_APPROVALS,
+    ApprovalResolution,
+    decode_approval,
+    encode_approval,
+    unusable_approval,
+)
+from homarus.store.approvals import ApprovalRecord
 from homarus.store.journal import Acceptance, Lease, OutboxRecord, OutboxState, SettledState
 from homarus.store.journal_codec import (
     SELECT_INBOX,
@@ -67,11 +76,28 @@ MIGRATIONS: Final = (
     """,
     # Media, buttons and reply references of an outbox record.
     "ALTER TABLE parcels ADD COLUMN extras text NOT NULL DEFAULT '';",
+    # Approvals of tool calls, and the messages whose runs wait for one.
+    """
+    CREATE TABLE approvals (
+        place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        team text NOT NULL, member text NOT NULL, id text NOT NULL,
+        agent text NOT NULL, session text NOT NULL, run text NOT NULL, call_id text NOT NULL,
+        tool text NOT NULL, requester text NOT NULL, digest text NOT NULL, request text NOT NULL,
+        created_ms bigint NOT NULL, expires_ms bigint NOT NULL, state text NOT NULL,
+        decision text NOT NULL, resolved_by text NOT NULL, resolved_ms bigint NOT NULL,
+        used_ms bigint NOT NULL, extra text NOT NULL,
+        UNIQUE (team, member, id)
+    );
+    CREATE INDEX approvals_by_run ON approvals (team, member, run);
+    CREATE INDEX approvals_pending ON approvals (team, member) WHERE state = 'pending';
+    CREATE INDEX accepted_suspended ON accepted (team, member) WHERE state = 'suspended';
+    """,
 )
 _SCHEMA_LOCK: Final = 0x686F6D61  # any number, the same in every process
 
 SELECT_OWN_INBOX: Final = f"{SELECT_INBOX} WHERE team = %(team)s AND member = %(member)s"
 SELECT_OWN_OUTBOX: Final = f"{SELECT_OUTBOX} WHERE team = %(team)s AND member = %(member)s"
+SELECT_OWN_APPROVALS: Final = f"{SELECT_APPROVALS} WHERE team = %(team)s AND member = %(member)s"
 
 
 async def migrate(db: Db, schema: str) -> None:
@@ -176,11 +202,11 @@ async def mark_running(
     """Mark open rows as running under this lease. Doing so twice under one lease is one attempt."""
     done = await db.execute(
         "UPDATE accepted SET state = 'running', token = %(token)s, run = %(run)s,"
-        " attempts = attempts + (state = 'accepted' OR token <> %(token)s)::int,"
+        " attempts = attempts + (state <> 'running' OR token <> %(token)s)::int,"
         " session_id = coalesce(nullif(%(session_id)s, ''), session_id),"
         " entry = coalesce(nullif(%(entry)s, ''), entry)"
         " WHERE team = %(team)s AND member = %(member)s AND id = ANY(%(ids)s)"
-        " AND state IN ('accepted', 'running') AND token <= %(token)s",
+        " AND state IN ('accepted', 'running', 'suspended') AND token <= %(token)s",
         values_of(
             principal, ids=[*ids], token=lease.token, run=run, session_id=session_id, entry=entry
         ),
@@ -208,6 +234,81 @@ async def cancel_attempt(db: Db, principal: Principal, ids: Sequence[str], lease
     )
 
 
+async def suspend(db: Db, principal: Principal, ids: Sequence[str], lease: Lease) -> None:
+    """Mark running rows as suspended, without the count of this attempt."""
+    done = await db.execute(
+        "UPDATE accepted SET state = 'suspended', attempts = greatest(attempts - 1, 0)"
+        " WHERE team = %(team)s AND member = %(member)s AND id = ANY(%(ids)s)"
+        " AND state = 'running' AND token = %(token)s",
+        values_of(principal, ids=[*ids], token=lease.token),
+    )
+    _check_all(done, ids, lease)
+
+
+async def add_approval(db: Db, principal: Principal, record: ApprovalRecord) -> None:
+    """Insert an approval."""
+    names, marks = ", ".join(APPROVAL_COLUMNS), ", ".join(["%s"] * (len(APPROVAL_COLUMNS) + 2))
+    await db.execute(
+        sql.SQL(f"INSERT INTO approvals (team, member, {names}) VALUES ({marks})"),  # noqa: S608 - our names
+        (principal.team, principal.user, *encode_approval(record)),
+    )
+
+
+async def use_approval(
+    db: Db, principal: Principal, approval_id: str, digest: str, at_ms: int
+) -> None:
+    """Mark an approval as used, if it allows this call."""
+    done = await db.execute(
+        "UPDATE approvals SET used_ms = %(at_ms)s WHERE team = %(team)s AND member = %(member)s"
+        " AND id = %(id)s AND digest = %(digest)s AND state = 'allowed' AND used_ms = 0"
+        " AND expires_ms > %(at_ms)s",
+        values_of(principal, id=approval_id, digest=digest, at_ms=at_ms),
+    )
+    if not done.rowcount:
+        raise unusable_approval(approval_id)
+
+
+async def cancel_approvals(db: Db, principal: Principal, runs: Sequence[str], at_ms: int) -> None:
+    """Cancel the pending approvals of these runs."""
+    await db.execute(
+        "UPDATE approvals SET state = 'cancelled', resolved_ms = %(at_ms)s"
+        " WHERE team = %(team)s AND member = %(member)s AND run = ANY(%(runs)s)"
+        " AND state = 'pending'",
+        values_of(principal, runs=[*runs], at_ms=at_ms),
+    )
+
+
+async def resolve_approval(
+    db: Db,
+    principal: Principal,
+    resolution: ApprovalResolution,
+    outbox: Sequence[OutboxRecord],
+) -> ApprovalRecord | None:
+    """Resolve a pending approval, and enqueue records with it."""
+    found = await db.execute(
+        f"{SELECT_OWN_APPROVALS} AND id = %(id)s FOR UPDATE",
+        values_of(principal, id=resolution.id),
+    )
+    row = await found.fetchone()
+    resolved = resolution.apply(decode_approval(row)) if row else None
+    if resolved is None:
+        return None
+    await db.execute(
+        "UPDATE approvals SET state = %(state)s, decision = %(decision)s, resolved_by = %(by)s,"
+        " resolved_ms = %(at_ms)s WHERE team = %(team)s AND member = %(member)s AND id = %(id)s",
+        values_of(
+            principal,
+            id=resolved.id,
+            state=resolved.state,
+            decision=resolved.decision,
+            by=resolved.resolved_by,
+            at_ms=resolved.resolved_ms,
+        ),
+    )
+    await enqueue(db, principal, outbox)
+    return resolved
+
+
 async def settle(
     db: Db,
     principal: Principal,
@@ -226,7 +327,7 @@ async def settle(
         " body = CASE WHEN %(state)s = 'parked' THEN body END"
         " WHERE team = %(team)s AND member = %(member)s AND id = ANY(%(ids)s)"
         " AND (state = 'running' AND token = %(token)s"
-        " OR state = 'accepted' AND token <= %(token)s) RETURNING run",
+        " OR state IN ('accepted', 'suspended') AND token <= %(token)s) RETURNING run",
         values_of(
             principal, ids=[*ids], token=lease.token, state=state, at_ms=at_ms, why=why, reply=reply
         ),
@@ -362,7 +463,7 @@ async def shift_times(db: Db, principal: Principal, step_ms: int) -> None:
     )
 
 
-async def prune(db: Db, principal: Principal, before_ms: int) -> int:
+async def prune(db: Db, principal: Principal, before_ms: int, approvals_before_ms: int) -> int:
     """Delete finished items from before a time."""
     messages = await db.execute(
         "DELETE FROM accepted WHERE team = %(team)s AND member = %(member)s"
@@ -374,7 +475,12 @@ async def prune(db: Db, principal: Principal, before_ms: int) -> int:
         " AND at_ms < %(before)s AND state = 'sent'",
         values_of(principal, before=before_ms),
     )
-    return messages.rowcount + records.rowcount
+    approvals = await db.execute(
+        "DELETE FROM approvals WHERE team = %(team)s AND member = %(member)s"
+        " AND resolved_ms < %(before)s AND state <> 'pending'",
+        values_of(principal, before=approvals_before_ms),
+    )
+    return messages.rowcount + records.rowcount + approvals.rowcount
 
 
 async def _forget_calls(db: Db, principal: Principal, runs: Sequence[str]) -> None:
@@ -383,6 +489,8 @@ async def _forget_calls(db: Db, principal: Principal, runs: Sequence[str]) -> No
         "DELETE FROM calls WHERE team = %(team)s AND member = %(member)s AND run = ANY(%(runs)s)"
         " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
         " AND run = calls.run AND state IN ('accepted', 'running'))"
+        " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
+        " AND run = calls.run AND state = 'suspended')"
         " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = %(team)s AND member = %(member)s"
         " AND run = calls.run AND state = 'parked')",
         values_of(principal, runs=[*runs]),

@@ -26,6 +26,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.principal import OWNER
 from homarus.core.private_files import create_private, open_private
 from homarus.store import sessions_file
+from homarus.store.approvals import APPROVAL_STATES
 from homarus.store.base import TranscriptHeader
 from homarus.store.damage import (
     DAMAGE,
@@ -45,7 +46,9 @@ from homarus.store.transcript_scan import scan_transcript
 log = logging.getLogger(__name__)
 
 DAMAGED: Final = "state.sqlite.damaged-"
-_ROWID_TABLES: Final = ("sessions", "transcripts", "entries", "accepted", "parcels", "spent")
+_ROWID_TABLES: Final = (
+    "sessions", "transcripts", "entries", "accepted", "parcels", "spent", "approvals",
+)  # fmt: skip
 _KEYED_TABLES: Final = ("records", "calls", "audit")  # `indexes` only says what the files have
 # Without an index that lists the rows, their ids are tried until so many in a row are not there.
 _MAX_GUESSES: Final = 2_000
@@ -466,6 +469,11 @@ def _repair_numbers(new: apsw.Connection, meta: Mapping[str, Any]) -> None:
             " (SELECT value FROM json_each(?))",
             (fallback, json.dumps(sorted(states))),
         )
+    new.execute(  # what a damaged approval allowed is not known
+        "UPDATE approvals SET state = 'cancelled' WHERE state NOT IN"
+        " (SELECT value FROM json_each(?))",
+        (json.dumps(APPROVAL_STATES),),
+    )
     tokens = select(new, "SELECT token >> 32 FROM accepted UNION SELECT token >> 32 FROM parcels")
     epochs = [meta.get("epoch"), *(epoch for (epoch,) in tokens)]
     epoch = max((one for one in epochs if isinstance(one, int) and 0 <= one < MAX_EPOCH), default=0)

@@ -123,6 +123,22 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
         BEGIN SELECT RAISE(ABORT, 'rows of the audit log are not deleted'); END;
     """,
+    # Approvals of tool calls, and the messages whose runs wait for one.
+    """
+    CREATE TABLE approvals (
+        place INTEGER PRIMARY KEY,
+        team TEXT NOT NULL, user TEXT NOT NULL, id TEXT NOT NULL,
+        agent TEXT NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL, call_id TEXT NOT NULL,
+        tool TEXT NOT NULL, requester TEXT NOT NULL, digest TEXT NOT NULL, request TEXT NOT NULL,
+        created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, state TEXT NOT NULL,
+        decision TEXT NOT NULL, resolved_by TEXT NOT NULL, resolved_ms INTEGER NOT NULL,
+        used_ms INTEGER NOT NULL, extra TEXT NOT NULL,
+        UNIQUE (team, user, id)
+    );
+    CREATE INDEX approvals_by_run ON approvals (team, user, run);
+    CREATE INDEX approvals_pending ON approvals (team, user) WHERE state = 'pending';
+    CREATE INDEX accepted_suspended ON accepted (team, user) WHERE state = 'suspended';
+    """,
 )
 
 

@@ -11,6 +11,8 @@ from homarus.core.errors import CorruptDataError
 from homarus.core.message import Inbound, Json
 from homarus.core.principal import Principal
 from homarus.store import sqlite_journal_sql, sqlite_sql
+from homarus.store.approval_codec import SELECT_APPROVALS, ApprovalResolution, decode_approval
+from homarus.store.approvals import ApprovalRecord, ApprovalState
 from homarus.store.clock_rebase import shift_times
 from homarus.store.journal import (
     Acceptance,
@@ -90,6 +92,24 @@ class SqliteJournalTransaction:
         ids = storable_ids(ids)
         self.steps.append(
             lambda db: sqlite_journal_sql.cancel_attempt(db, self.principal, ids, lease)
+        )
+
+    def suspend(self, ids: Sequence[str], lease: Lease) -> None:
+        ids = storable_ids(ids)
+        self.steps.append(lambda db: sqlite_journal_sql.suspend(db, self.principal, ids, lease))
+
+    def add_approval(self, record: ApprovalRecord) -> None:
+        self.steps.append(lambda db: sqlite_journal_sql.add_approval(db, self.principal, record))
+
+    def use_approval(self, id: str, digest: str, *, at_ms: int) -> None:  # noqa: A002 - the word for it
+        self.steps.append(
+            lambda db: sqlite_journal_sql.use_approval(db, self.principal, id, digest, at_ms)
+        )
+
+    def cancel_approvals(self, runs: Sequence[str], *, at_ms: int) -> None:
+        runs = storable_ids(runs)
+        self.steps.append(
+            lambda db: sqlite_journal_sql.cancel_approvals(db, self.principal, runs, at_ms)
         )
 
     def settle(
@@ -213,7 +233,12 @@ class SqliteJournal:
     async def inbox_records(
         self, *states: InboxState, session: str | None = None, limit: int | None = None
     ) -> Sequence[InboxRecord]:
-        clause = self._state_clause(states, sqlite_journal_sql.OPEN, sqlite_journal_sql.PARKED)
+        clause = self._state_clause(
+            states,
+            sqlite_journal_sql.OPEN,
+            sqlite_journal_sql.PARKED,
+            sqlite_journal_sql.SUSPENDED,
+        )
         if session is not None:
             clause.add("session = ?", to_storable(session))
         order = "place" if limit is None else "place DESC"
@@ -253,6 +278,51 @@ class SqliteJournal:
         )
         return [decode_outbox_record(row) for row in rows]
 
+    @repairing
+    async def approval(self, id: str) -> ApprovalRecord | None:  # noqa: A002 - the word for it
+        rows = self._read(
+            f"{SELECT_APPROVALS} WHERE team = ? AND user = ? AND id = ?",
+            (*self._scope, to_storable(id)),
+        )
+        return decode_approval(rows[0]) if rows else None
+
+    @repairing
+    async def approvals(
+        self, *states: ApprovalState, session: str | None = None, limit: int | None = None
+    ) -> Sequence[ApprovalRecord]:
+        clause = self._state_clause(states, sqlite_journal_sql.PENDING)
+        if session is not None:
+            clause.add("session = ?", to_storable(session))
+        rows = self._read(
+            f"{SELECT_APPROVALS} WHERE {clause} ORDER BY place DESC LIMIT ?",
+            (*clause.values, -1 if limit is None else max(limit, 0)),
+        )
+        return [decode_approval(row) for row in reversed(rows)]
+
+    @repairing
+    async def find_approval(self, run: str, call_id: str) -> ApprovalRecord | None:
+        rows = self._read(
+            f"{SELECT_APPROVALS} WHERE team = ? AND user = ? AND run = ? AND call_id = ?"
+            " ORDER BY place DESC LIMIT 1",
+            (*self._scope, to_storable(run), to_storable(call_id)),
+        )
+        return decode_approval(rows[0]) if rows else None
+
+    async def resolve_approval(
+        self,
+        id: str,  # noqa: A002 - the word for it
+        state: ApprovalState,
+        *,
+        decision: str = "",
+        by: str = "",
+        at_ms: int,
+        outbox: Sequence[OutboxRecord] = (),
+    ) -> ApprovalRecord | None:
+        resolution = ApprovalResolution(to_storable(id), state, decision, by, at_ms)
+        return await self._write(
+            lambda db: sqlite_journal_sql.resolve_approval(db, self._principal, resolution, outbox)
+        )
+
     async def retry(self, id: str, *, at_ms: int) -> bool:  # noqa: A002 - the word for it
         return await self._write(
             lambda db: sqlite_journal_sql.retry(db, self._principal, to_storable(id), at_ms)
@@ -268,10 +338,9 @@ class SqliteJournal:
     async def shift_times(self, step_ms: int) -> None:
         await self._write(lambda db: shift_times(db, step_ms, self._principal))
 
-    async def prune(self, before_ms: int) -> int:
-        return await self._write(
-            lambda db: sqlite_journal_sql.prune(db, self._principal, before_ms)
-        )
+    async def prune(self, before_ms: int, *, approvals_before_ms: int = 0) -> int:
+        times = (before_ms, approvals_before_ms)
+        return await self._write(lambda db: sqlite_journal_sql.prune(db, self._principal, *times))
 
     def _state_clause(self, states: Sequence[str], *indexed: str) -> WhereClause:
         """Return records of these states, using the index's condition when it covers them."""

@@ -11,6 +11,15 @@ import apsw
 
 from homarus.core.errors import ConflictError, LeaseLostError
 from homarus.core.principal import Principal
+from homarus.store.approval_codec import (
+    APPROVAL_COLUMNS,
+    SELECT_APPROVALS,
+    ApprovalResolution,
+    decode_approval,
+    encode_approval,
+    unusable_approval,
+)
+from homarus.store.approvals import ApprovalRecord
 from homarus.store.journal import Acceptance, Lease, OutboxRecord, OutboxState, SettledState
 from homarus.store.journal_codec import (
     SELECT_INBOX,
@@ -25,6 +34,8 @@ BY_ID: Final = f"{SELECT_INBOX} WHERE team = ? AND user = ? AND id = ?"
 # The exact text of the partial indexes' conditions: only then does SQLite use them.
 OPEN: Final = "state IN ('accepted', 'running')"
 PARKED: Final = "state = 'parked'"
+SUSPENDED: Final = "state = 'suspended'"
+PENDING: Final = "state = 'pending'"
 WAITING: Final = "state IN ('pending', 'sending')"
 STRANDED: Final = "state IN ('unknown', 'dead')"
 
@@ -85,12 +96,12 @@ def mark_running(
     """Mark open rows as running under this lease. Doing so twice under one lease is one attempt."""
     for record_id in ids:
         db.execute(
-            "UPDATE accepted SET attempts = attempts + (state = 'accepted' OR token <> ?5),"
+            "UPDATE accepted SET attempts = attempts + (state <> 'running' OR token <> ?5),"
             " state = 'running', token = ?5, run = ?4,"
             " session_id = CASE ?6 WHEN '' THEN session_id ELSE ?6 END,"
             " entry = CASE ?7 WHEN '' THEN entry ELSE ?7 END"
             " WHERE team = ?1 AND user = ?2 AND id = ?3 AND token <= ?5"
-            " AND state IN ('accepted', 'running')",
+            " AND state IN ('accepted', 'running', 'suspended')",
             (principal.team, principal.user, record_id, run, lease.token, session_id, entry),
         )
         if not db.changes():
@@ -122,6 +133,72 @@ def cancel_attempt(
     )
 
 
+def suspend(db: apsw.Connection, principal: Principal, ids: Iterable[str], lease: Lease) -> None:
+    """Mark running rows as suspended, without the count of this attempt."""
+    for record_id in ids:
+        db.execute(
+            "UPDATE accepted SET state = 'suspended', attempts = max(attempts - 1, 0)"
+            " WHERE team = ? AND user = ? AND id = ? AND state = 'running' AND token = ?",
+            (principal.team, principal.user, record_id, lease.token),
+        )
+        if not db.changes():
+            raise _lost(db, principal, record_id, lease)
+
+
+def add_approval(db: apsw.Connection, principal: Principal, record: ApprovalRecord) -> None:
+    """Insert an approval."""
+    names, marks = ", ".join(APPROVAL_COLUMNS), ", ".join("?" * (len(APPROVAL_COLUMNS) + 2))
+    db.execute(
+        f"INSERT INTO approvals (team, user, {names}) VALUES ({marks})",  # noqa: S608 - our names
+        (principal.team, principal.user, *encode_approval(record)),
+    )
+
+
+def use_approval(
+    db: apsw.Connection, principal: Principal, approval_id: str, digest: str, at_ms: int
+) -> None:
+    """Mark an approval as used, if it allows this call."""
+    db.execute(
+        "UPDATE approvals SET used_ms = ?5 WHERE team = ?1 AND user = ?2 AND id = ?3"
+        " AND digest = ?4 AND state = 'allowed' AND used_ms = 0 AND expires_ms > ?5",
+        (principal.team, principal.user, approval_id, digest, at_ms),
+    )
+    if not db.changes():
+        raise unusable_approval(approval_id)
+
+
+def cancel_approvals(
+    db: apsw.Connection, principal: Principal, runs: Iterable[str], at_ms: int
+) -> None:
+    """Cancel the pending approvals of these runs."""
+    db.executemany(
+        "UPDATE approvals SET state = 'cancelled', resolved_ms = ?"
+        " WHERE team = ? AND user = ? AND run = ? AND state = 'pending'",
+        [(at_ms, principal.team, principal.user, run) for run in runs],
+    )
+
+
+def resolve_approval(
+    db: apsw.Connection,
+    principal: Principal,
+    resolution: ApprovalResolution,
+    outbox: Sequence[OutboxRecord],
+) -> ApprovalRecord | None:
+    """Resolve a pending approval, and enqueue records with it."""
+    scope = (principal.team, principal.user, resolution.id)
+    rows = select(db, f"{SELECT_APPROVALS} WHERE team = ? AND user = ? AND id = ?", scope)
+    resolved = resolution.apply(decode_approval(rows[0])) if rows else None
+    if resolved is None:
+        return None
+    db.execute(
+        "UPDATE approvals SET state = ?, decision = ?, resolved_by = ?, resolved_ms = ?"
+        " WHERE team = ? AND user = ? AND id = ?",
+        (resolved.state, resolved.decision, resolved.resolved_by, resolved.resolved_ms, *scope),
+    )
+    enqueue(db, principal, outbox)
+    return resolved
+
+
 def settle(
     db: apsw.Connection,
     principal: Principal,
@@ -141,7 +218,8 @@ def settle(
             "UPDATE accepted SET state = ?5, token = ?4, settled_ms = ?6, why = ?7, reply = ?8,"
             " body = CASE ?5 WHEN 'parked' THEN body END"
             " WHERE team = ?1 AND user = ?2 AND id = ?3 AND"
-            " (state = 'running' AND token = ?4 OR state = 'accepted' AND token <= ?4)"
+            " (state = 'running' AND token = ?4"
+            " OR state IN ('accepted', 'suspended') AND token <= ?4)"
             " RETURNING run",
             (principal.team, principal.user, record_id, lease.token, state, at_ms, why, reply),
         )
@@ -275,7 +353,9 @@ def discard(db: apsw.Connection, principal: Principal, item_id: str, at_ms: int,
     return bool(db.changes())
 
 
-def prune(db: apsw.Connection, principal: Principal, before_ms: int) -> int:
+def prune(
+    db: apsw.Connection, principal: Principal, before_ms: int, approvals_before_ms: int
+) -> int:
     """Delete finished items from before a time."""
     db.execute(
         "DELETE FROM accepted WHERE team = ? AND user = ? AND settled_ms < ?"
@@ -287,6 +367,12 @@ def prune(db: apsw.Connection, principal: Principal, before_ms: int) -> int:
         "DELETE FROM parcels WHERE team = ? AND user = ? AND at_ms < ? AND state = 'sent'",
         (principal.team, principal.user, before_ms),
     )
+    deleted += db.changes()
+    db.execute(
+        "DELETE FROM approvals WHERE team = ? AND user = ? AND resolved_ms < ?"
+        " AND state <> 'pending'",
+        (principal.team, principal.user, approvals_before_ms),
+    )
     return deleted + db.changes()
 
 
@@ -296,6 +382,8 @@ def _forget_calls(db: apsw.Connection, principal: Principal, run: str) -> None:
         "DELETE FROM calls WHERE team = ?1 AND user = ?2 AND run = ?3"
         " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = ?1 AND user = ?2 AND run = ?3"
         " AND state IN ('accepted', 'running'))"
+        " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = ?1 AND user = ?2 AND run = ?3"
+        " AND state = 'suspended')"
         " AND NOT EXISTS (SELECT 1 FROM accepted WHERE team = ?1 AND user = ?2 AND run = ?3"
         " AND state = 'parked')",
         (principal.team, principal.user, run),

@@ -8,8 +8,15 @@ from typing import Protocol, TypeVar
 from homarus.core.errors import ConflictError, LeaseLostError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound, Json
+from homarus.store.approval_codec import (
+    ApprovalResolution,
+    decode_approval,
+    encode_approval,
+    unusable_approval,
+)
+from homarus.store.approvals import ApprovalRecord, ApprovalState
 from homarus.store.journal import (
-    OPEN,
+    UNSETTLED,
     Acceptance,
     Cursor,
     InboxRecord,
@@ -58,6 +65,7 @@ class MemoryJournalRows:
     calls: frozenset[tuple[str, str]] = frozenset()
     outbox: dict[str, _StoredOutboxRecord] = field(default_factory=dict)
     cursors: dict[str, str] = field(default_factory=dict)
+    approvals: dict[str, ApprovalRecord] = field(default_factory=dict)
     last_place: int = 0
 
     def copy(self) -> "MemoryJournalRows":
@@ -66,6 +74,7 @@ class MemoryJournalRows:
             messages=dict(self.messages),
             outbox=dict(self.outbox),
             cursors=dict(self.cursors),
+            approvals=dict(self.approvals),
         )
 
     def next_place(self) -> int:
@@ -106,7 +115,7 @@ class MemoryJournalRows:
     def get_open(self, record_id: str, lease: Lease) -> _StoredMessage:
         """Return a record that may be started under this lease."""
         message = self.messages.get(record_id)
-        if message is None or message.record.state not in OPEN or message.token > lease.token:
+        if message is None or message.record.state not in UNSETTLED or message.token > lease.token:
             raise LeaseLostError(f"message {record_id} is not ours to work on under {lease.name}")
         return message
 
@@ -125,7 +134,7 @@ class MemoryJournalRows:
     def delete_calls(self, run: str) -> None:
         """Delete the calls of a run, unless one of its messages may be retried."""
         rows = (message.record for message in self.messages.values() if message.record.run == run)
-        if all(record.state not in {*OPEN, "parked"} for record in rows):
+        if all(record.state not in {*UNSETTLED, "parked"} for record in rows):
             self.calls = frozenset(call for call in self.calls if call[0] != run)
 
     def get_sendable(
@@ -183,7 +192,23 @@ class MemoryJournalRows:
                 )
                 self.outbox[id_] = replace(one, record=shifted)
 
-    def prune(self, before_ms: int) -> int:
+    def resolve_approval(
+        self, resolution: ApprovalResolution, outbox: Sequence[OutboxRecord]
+    ) -> ApprovalRecord | None:
+        record = self.approvals.get(resolution.id)
+        resolved = resolution.apply(record) if record else None
+        if resolved:
+            self.approvals[resolved.id] = resolved
+            self.enqueue(outbox)
+        return resolved
+
+    def enqueue(self, records: Sequence[OutboxRecord]) -> None:
+        for record in map(new_outbox_record, records):
+            if record.id not in self.outbox:
+                placed = replace(record, place=self.next_place())
+                self.outbox[record.id] = _StoredOutboxRecord(placed)
+
+    def prune(self, before_ms: int, approvals_before_ms: int) -> int:
         done = {"answered", "silent", "reported"}
         old = [
             id_
@@ -195,11 +220,18 @@ class MemoryJournalRows:
             for id_, one in self.outbox.items()
             if one.record.state == "sent" and one.record.at_ms < before_ms
         ]
+        approvals = [
+            id_
+            for id_, approval in self.approvals.items()
+            if approval.state != "pending" and approval.resolved_ms < approvals_before_ms
+        ]
+        for id_ in approvals:
+            del self.approvals[id_]
         for id_ in old:
             del self.messages[id_]
         for id_ in stored:
             del self.outbox[id_]
-        return len(old) + len(stored)
+        return len(old) + len(stored) + len(approvals)
 
 
 class MemoryJournalTransaction:
@@ -257,6 +289,46 @@ class MemoryJournalTransaction:
 
         self._add(step)
 
+    def suspend(self, ids: Sequence[str], lease: Lease) -> None:
+        ids = storable_ids(ids)
+
+        def step(rows: MemoryJournalRows) -> None:
+            for record_id in ids:
+                message = rows.get_running(record_id, lease)
+                attempts = max(message.record.attempts - 1, 0)
+                record = replace(message.record, state="suspended", attempts=attempts)
+                rows.messages[record_id] = replace(message, record=record)
+
+        self._add(step)
+
+    def add_approval(self, record: ApprovalRecord) -> None:
+        stored = decode_approval(encode_approval(record))
+
+        def step(rows: MemoryJournalRows) -> None:
+            if stored.id in rows.approvals:
+                raise ConflictError(f"approval {stored.id} exists already")
+            rows.approvals[stored.id] = stored
+
+        self._add(step)
+
+    def use_approval(self, id: str, digest: str, *, at_ms: int) -> None:  # noqa: A002 - the word for it
+        def step(rows: MemoryJournalRows) -> None:
+            record = rows.approvals.get(id)
+            if record is None or not record.is_usable(digest, at_ms):
+                raise unusable_approval(id)
+            rows.approvals[id] = replace(record, used_ms=at_ms)
+
+        self._add(step)
+
+    def cancel_approvals(self, runs: Sequence[str], *, at_ms: int) -> None:
+        def step(rows: MemoryJournalRows) -> None:
+            for record in list(rows.approvals.values()):
+                if record.run in runs and record.state == "pending":
+                    cancelled = replace(record, state="cancelled", resolved_ms=at_ms)
+                    rows.approvals[record.id] = cancelled
+
+        self._add(step)
+
     def settle(
         self,
         ids: Sequence[str],
@@ -307,13 +379,7 @@ class MemoryJournalTransaction:
         self._add(step)
 
     def enqueue(self, *records: OutboxRecord) -> None:
-        def step(rows: MemoryJournalRows) -> None:
-            for record in map(new_outbox_record, records):
-                if record.id not in rows.outbox:
-                    placed = replace(record, place=rows.next_place())
-                    rows.outbox[record.id] = _StoredOutboxRecord(placed)
-
-        self._add(step)
+        self._add(lambda rows: rows.enqueue(records))
 
     def save_cursor(self, cursor: Cursor) -> None:
         def step(rows: MemoryJournalRows) -> None:
@@ -429,6 +495,41 @@ class MemoryJournal:
         ]
         return stored if limit is None else stored[: max(limit, 0)]
 
+    async def approval(self, id: str) -> ApprovalRecord | None:  # noqa: A002 - the word for it
+        return self._read().approvals.get(to_storable(id))
+
+    async def approvals(
+        self, *states: ApprovalState, session: str | None = None, limit: int | None = None
+    ) -> Sequence[ApprovalRecord]:
+        found = [
+            record
+            for record in self._read().approvals.values()
+            if (not states or record.state in states) and session in (None, record.session)
+        ]
+        return found if limit is None else found[max(0, len(found) - max(limit, 0)) :]
+
+    async def find_approval(self, run: str, call_id: str) -> ApprovalRecord | None:
+        wanted = (to_storable(run), to_storable(call_id))
+        found = [
+            record
+            for record in self._read().approvals.values()
+            if (record.run, record.call_id) == wanted
+        ]
+        return found[-1] if found else None
+
+    async def resolve_approval(
+        self,
+        id: str,  # noqa: A002 - the word for it
+        state: ApprovalState,
+        *,
+        decision: str = "",
+        by: str = "",
+        at_ms: int,
+        outbox: Sequence[OutboxRecord] = (),
+    ) -> ApprovalRecord | None:
+        resolution = ApprovalResolution(to_storable(id), state, decision, by, at_ms)
+        return self._change(lambda rows: rows.resolve_approval(resolution, outbox))
+
     async def retry(self, id: str, *, at_ms: int) -> bool:  # noqa: A002 - the word for it
         return self._change(lambda rows: rows.retry(to_storable(id), at_ms))
 
@@ -438,5 +539,5 @@ class MemoryJournal:
     async def shift_times(self, step_ms: int) -> None:
         self._change(lambda rows: rows.shift_times(step_ms))
 
-    async def prune(self, before_ms: int) -> int:
-        return self._change(lambda rows: rows.prune(before_ms))
+    async def prune(self, before_ms: int, *, approvals_before_ms: int = 0) -> int:
+        return self._change(lambda rows: rows.prune(before_ms, approvals_before_ms))

@@ -102,8 +102,7 @@ async def _answer(
     prepared = await prepare_call(tool, ctx, call, values)
     try:
         verdict = await judge(prepared.facts)
-        if verdict.action != "ask" or not tool.asks:
-            await check_decision(replace(ctx, call_id=call.id), prepared, verdict)
+        await check_decision(replace(ctx, call_id=call.id), prepared, verdict)
         await begin(tool)
         return await _run_marked(tool, prepared)
     finally:

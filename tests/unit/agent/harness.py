@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from homarus.agent.agent import Agent
+from homarus.agent.approval_ports import ApprovalPorts
 from homarus.agent.reply.builder import make_reply_builder
 from homarus.agent.run import RunOutcome
 from homarus.agent.run_registry import RunRegistry
@@ -44,7 +45,7 @@ from homarus.testing.fakes import Hang, ScriptedProvider
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.builtin import files
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import deny_approval
+from tests.approval_harness import make_approval_service
 
 KEY = "agent:main:main"
 
@@ -88,6 +89,10 @@ class Harness:
         self.unsettled: list[str] = []
         self.late_work: list[Coroutine[None, None, None]] = []  # what no run waits for
         self.selections: list[ModelSelection] = []
+        self.approval_ports = ApprovalPorts()
+        self.approvals = make_approval_service(
+            self.store.journal, clock, ports=self.approval_ports, bus=self.bus
+        )
         self.services = RunServices(
             find_traits=find_traits,
             sessions=self.sessions,
@@ -101,7 +106,7 @@ class Harness:
             get_agent=lambda _id: self.agent,
             get_tools=lambda _agent: ToolRegistry.from_modules(files),
             connect=self.connect,
-            get_approver=lambda _inbound: deny_approval,
+            get_approvals=lambda: self.approvals,
             pop_steering=self.steer,
             format_message=lambda _key, inbound: inbound.text,
             make_builder=lambda session, inbound, thinking, _new: make_reply_builder(

@@ -62,6 +62,12 @@ def test_error_exit_status_is_two_only_for_user_mistakes() -> None:
         "MissingExtraError",
         "StateInUseError",
         "InvalidRequestError",
+        "ApprovalError",
+        "UnknownApprovalError",
+        "AmbiguousApprovalError",
+        "ApprovalResolvedError",
+        "ApprovalExpiredError",
+        "ForeignApprovalError",
     }
     assert StateInUseError("held").exit_status == 2
 

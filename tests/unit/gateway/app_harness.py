@@ -24,7 +24,6 @@ from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.store.sqlite import SqliteStore, open_store
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import Hang, ScriptedProvider
-from homarus.tools.tool import deny_approval
 
 ADMIN = frozenset({"operator.admin"})
 CONFIG: dict[str, Any] = {
@@ -201,7 +200,6 @@ async def world(
             store=store,
             group=group,
             clock=clock,
-            ask=deny_approval,
             channels=channels,
         )
         gateway = Recorder(

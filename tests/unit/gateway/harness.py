@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from homarus.agent.agent import Agent
+from homarus.agent.approval_ports import ApprovalPorts
 from homarus.agent.memory_registry import MemoryRegistry
 from homarus.agent.prompt.preview import PreviewServices
 from homarus.agent.run import RunOutcome
@@ -36,6 +37,7 @@ from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.registry import ToolRegistry
+from tests.approval_harness import make_approval_service
 from tests.unit.gateway.builders import FakeChannelControl, FakeMessenger
 from tests.waiting import settle
 
@@ -64,6 +66,10 @@ class FakeProgram:
         self.store: Store = MemoryStore()
         self.messenger = FakeMessenger(self.store, self.channels)
         self.sessions = SessionRepository(self.store, clock)
+        self.approval_ports = ApprovalPorts()
+        self.approvals = make_approval_service(
+            self.store.journal, clock, ports=self.approval_ports, bus=self.bus
+        )
         self.models = ModelRouter(self.loaded.config, {}, self.paths, clock)
         self.runs: dict[str, str] = {}  # run id → session key
         self.aborted: list[str] = []
@@ -130,6 +136,8 @@ class FakeProgram:
             reload=self._reload,
             wake_workers=lambda: None,
             set_restart=lambda _restart: None,
+            get_approvals=lambda: self.approvals,
+            approval_ports=self.approval_ports,
         )
 
     def agent(self, agent_id: str) -> Agent:

@@ -64,7 +64,7 @@ async def test_recover_logs_one_summary_line(caplog: pytest.LogCaptureFixture) -
         for name, at_ms in (("old", now_ms - MAX_AGE_MS - 1), ("new", now_ms)):
             inbound = Inbound(name, Address("test", "1"), "ann", "hi", run_id=name)
             await journal.accept(KEY, inbound, at_ms=at_ms)
-        assert await recover(journal, clock, begin, lambda _record, _name, _why: ()) == [1]
+        assert await recover(journal, clock, begin, begin, lambda _record, _name, _why: ()) == [1]
         (parked,) = await journal.inbox_records("parked")
         assert parked.id == "old" and "day" in parked.why and parked.inbound is not None
     assert begun == [["new"]]

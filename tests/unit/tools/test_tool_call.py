@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from homarus.core.errors import LeaseLostError, StoreError, ToolError
 from homarus.core.message import Image, Text, ToolCall, ToolResult
 from homarus.core.untrusted import untrusted_sources
+from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.tool_call import TaintSource, ToolAction, ToolCallFacts, ToolDecision
 from homarus.tools.effects import write_effects
 from homarus.tools.execute import MAX_IMAGES, execute_tool_call
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import ApprovalRequest, Tool, ToolContext, ToolOutput, tool
+from homarus.tools.tool import ApprovalRequest, PreparedCall, Tool, ToolContext, ToolOutput, tool
 
 LOGGER = "homarus.tools.execute"
 
@@ -34,10 +35,8 @@ def judge(
     return decide
 
 
-def doing(
-    work: Callable[[], Awaitable[Any]], *, asks: bool = False, timeout_s: float | None = 5
-) -> Tool:
-    @tool(group="test", name="work", aliases=("toil",), asks=asks, timeout_s=timeout_s)
+def doing(work: Callable[[], Awaitable[Any]], *, timeout_s: float | None = 5) -> Tool:
+    @tool(group="test", name="work", aliases=("toil",), timeout_s=timeout_s)
     async def run(ctx: ToolContext, size: int = 0) -> Any:
         """Work."""
         return await work()
@@ -125,13 +124,28 @@ async def test_call_ask_verdict_asks_person_with_arguments(answer: bool) -> None
     assert '"size": 12' in questions[0].detail
 
 
-async def test_call_tool_that_asks_itself_is_not_asked_for() -> None:
-    async def work() -> str:
-        return "done"
+async def test_call_that_prepares_itself_is_decided_before_it_runs() -> None:
+    ran = list[str]()
 
-    questions: list[ApprovalRequest] = []
-    back = await use(doing(work, asks=True), action="ask", questions=questions)
-    assert back.text == "done" and not questions
+    @tool(group="test", name="work")
+    async def work(ctx: ToolContext, size: int = 0) -> PreparedCall:
+        """Work."""
+
+        async def run() -> str:
+            ran.append("run")
+            return "done"
+
+        facts = ToolCallFacts(work.declaration, effects=frozenset({"send"}))
+        question = ApprovalQuestion("work", "May it work?", f"size {size}", "d1")
+        return PreparedCall(facts, question, run, lambda: ran.append("close"))
+
+    seen, questions = list[ToolCallFacts](), list[ApprovalRequest]()
+    call = ToolCall("1", "work", {"size": 3})
+    back = await use(work, call, action="ask", seen=seen, questions=questions)
+    assert back.is_error and ran == ["close"] and questions[0].detail == "size 3"
+    assert (seen[0].effects, seen[0].args) == (frozenset({"send"}), {"size": 3})
+    back = await use(work, call, action="ask", answer=True)
+    assert back.text == "done" and ran == ["close", "run", "close"]
 
 
 async def test_call_failing_judge_denies() -> None:

@@ -15,11 +15,14 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Final, TypeAlias
 
+from homarus.agent import commands
 from homarus.agent.commands import models as model_commands
 from homarus.agent.commands import sessions as session_commands
-from homarus.agent.commands import settings as setting_commands
 from homarus.agent.commands.catalog import (
     BY_NAME,
     COMMANDS,
@@ -68,6 +71,7 @@ _FIRST: Final = (
 _TRANSCRIPT_CHANNEL: Final = "webchat"  # its clients read the transcript: replies must be in it
 _LISTS_COMMANDS: Final = frozenset({"telegram"})  # services that show a list of commands
 _MAX_REASON_CHARS = 300
+_NOT_AGAIN: Final = "it may have run, and is not run again; send it once more if it should be"
 
 # What a message leads to: a reply, or a message that is left for a run.
 CommandWork: TypeAlias = Callable[[AgentCommandContext], Awaitable[CommandReply | Inbound]]
@@ -90,7 +94,7 @@ class CommandDispatcher:
         inbound = record.inbound
         if inbound is None or not inbound.authority or self._is_text_only(inbound):
             return InterpretedMessage(record)
-        parsed = self._parse(inbound.text)
+        parsed = self._parse(inbound.text) or self._parse_bang(inbound)
         if inbound.authority not in {"owner", "authorised"}:
             is_command = parsed is not None and not inbound.images
             ignore = partial(self._ignore, record) if is_command else None
@@ -104,7 +108,12 @@ class CommandDispatcher:
             parsed = ParsedCommand(BY_NAME["stop"])
         if parsed and parsed.command.name not in DIRECTIVES:
             given = ((parsed.command.name, parsed.args),)
-            return self._as_command(key, record, inbound, partial(self._run_commands, given))
+            handler = HANDLERS.get(parsed.command.name)
+            is_once = handler is not None and handler.runs_once
+            work: CommandWork = partial(self._run_commands, given)
+            if is_once and record.attempts:
+                work = partial(_fail, UserError("the program ended while this ran", fix=_NOT_AGAIN))
+            return self._as_command(key, record, inbound, work, is_once=is_once)
         return self._interpret_text(key, record, inbound, parsed)
 
     def _is_text_only(self, inbound: Inbound) -> bool:
@@ -125,6 +134,7 @@ class CommandDispatcher:
     ) -> InterpretedMessage[RunOutcome]:
         try:
             found = self._extract(inbound, parsed)
+            self._check_elevated(key, inbound, found)
         except UserError as exc:
             return self._as_command(key, record, inbound, partial(_fail, exc))
         if found.commands:
@@ -147,9 +157,11 @@ class CommandDispatcher:
         inbound: Inbound,
         work: CommandWork,
         rest: InboxRecord | None = None,
+        *,
+        is_once: bool = False,
     ) -> InterpretedMessage[RunOutcome]:
         """Return a message that is executed at once; `rest` is what of it a run would get."""
-        execute = partial(self._execute, key, record, inbound, work)
+        execute = partial(self._execute, key, record, inbound, work, is_once=is_once)
         return InterpretedMessage(rest or record, execute=execute)
 
     def _parse(self, text: str) -> ParsedCommand | None:
@@ -157,9 +169,25 @@ class CommandDispatcher:
         triggers = self._services.get_config().session.reset_triggers
         return parse_command(text) or parse_reset(text, triggers)
 
+    def _parse_bang(self, inbound: Inbound) -> ParsedCommand | None:
+        """Return the `/bash` that `! COMMAND`, `!poll` or `!stop` of the owner is."""
+        body = inbound.text.strip()
+        if not body.startswith("!") or not body[1:].strip() or inbound.authority != "owner":
+            return None
+        if not self._services.get_config().commands.bash:
+            return None  # a sentence may start with an exclamation mark
+        return ParsedCommand(BY_NAME["bash"], body[1:].strip())
+
     def _extract(self, inbound: Inbound, parsed: ParsedCommand | None = None) -> ParsedDirectives:
         config, models = self._services.get_config(), self._services.get_models()
         return extract_directives(inbound, parsed, config, models)
+
+    def _check_elevated(self, key: str, inbound: Inbound, found: ParsedDirectives) -> None:
+        """Raise UserError for an inline `/elevated` of a sender who may not have it."""
+        if found.options.elevated in {None, "off"}:
+            return
+        if refusal := self._context(key, inbound).elevated_refusal:
+            raise UserError(f"elevated commands are not for you here: {refusal}")
 
     def _context(self, key: str, inbound: Inbound) -> AgentCommandContext:
         agent, channel = self._services.get_agent(agent_id_of(key)), inbound.address.channel
@@ -213,14 +241,29 @@ class CommandDispatcher:
         return CommandReply(f"{reply}\n{more.text}", more.fields)
 
     async def _execute(
-        self, key: str, record: InboxRecord, inbound: Inbound, work: CommandWork
+        self,
+        key: str,
+        record: InboxRecord,
+        inbound: Inbound,
+        work: CommandWork,
+        *,
+        is_once: bool = False,
     ) -> RunOutcome | InboxRecord:
-        """Execute a message and settle it; return the record that is left for a run."""
+        """Execute a message and settle it; return the record that is left for a run.
+
+        The attempt of a command that is executed once counts also if a clean stop cancels it.
+        """
         with changes_by(f"{inbound.address.channel}:{inbound.sender}"):
-            return await self._execute_leased(key, record, inbound, work)
+            return await self._execute_leased(key, record, inbound, work, is_once=is_once)
 
     async def _execute_leased(
-        self, key: str, record: InboxRecord, inbound: Inbound, work: CommandWork
+        self,
+        key: str,
+        record: InboxRecord,
+        inbound: Inbound,
+        work: CommandWork,
+        *,
+        is_once: bool,
     ) -> RunOutcome | InboxRecord:
         async with self._journal.lease(f"command:{record.id}") as lease:
             async with self._journal.transaction() as transaction:
@@ -229,7 +272,7 @@ class CommandDispatcher:
                 work_name = f"command in {key}"
                 done = await _attempt(work_name, lambda: work(self._context(key, inbound)))
             except asyncio.CancelledError:
-                if self._services.control.is_shutting_down:
+                if self._services.control.is_shutting_down and not is_once:
                     async with self._journal.transaction() as transaction:
                         transaction.cancel_attempt([record.id], lease)
                 raise
@@ -359,13 +402,18 @@ async def show_help(_context: CommandContext) -> CommandReply:
 
 
 @command("commands")
-async def list_commands(_context: CommandContext) -> CommandReply:
+async def list_commands(context: CommandContext) -> CommandReply:
     """`/commands`."""
-    implemented = {*HANDLERS, *RESETS}
+    implemented = [spec.name for spec in implemented_commands()]
+    off = disabled_commands(context.config.commands)
     lines = list[str]()
     for category in dict.fromkeys(spec.category for spec in COMMANDS):
-        names = [s.name for s in COMMANDS if s.category == category and s.name in implemented]
+        listed = [name for name in implemented if name not in off]
+        names = [name for name in listed if BY_NAME[name].category == category]
         lines += [f"{_TITLES[category]}:", *map(_line, names), ""] if names else []
+    if off:
+        settings = ", ".join(f"/{name} (commands.{name})" for name in off)
+        lines.append(f"Switched off: {settings}")
     missing = ", ".join(f"/{spec.name}" for spec in COMMANDS if spec.name not in implemented)
     return CommandReply("\n".join([*lines, f"Not built yet: {missing}"]))
 
@@ -382,16 +430,31 @@ def _line(name: str) -> str:
     return f"/{shown}{f' {spec.args}' if spec.args else ''} - {spec.help}"
 
 
-HANDLERS: Final[Mapping[str, ChatCommand]] = find_commands(
-    sys.modules[__name__], session_commands, model_commands, setting_commands
-)
+def _command_modules() -> list[ModuleType]:
+    """Return every module of the package of commands: a new command is a new file in it."""
+    names = (f"{commands.__name__}.{each.name}" for each in iter_modules(commands.__path__))
+    return [sys.modules[__name__] if name == __name__ else import_module(name) for name in names]
+
+
+HANDLERS: Final[Mapping[str, ChatCommand]] = find_commands(*_command_modules())
 
 
 def native_commands(config: CommandsConfig) -> tuple[tuple[str, str], ...]:
     """Return name and help of the commands, for services that list them to people."""
     if config.native is False:
         return ()
-    return tuple((spec.name, spec.help) for spec in implemented_commands())
+    off = disabled_commands(config)
+    return tuple(
+        (spec.name, spec.help)
+        for spec in implemented_commands()
+        if spec.scope != "text" and spec.name not in off
+    )
+
+
+def disabled_commands(config: CommandsConfig) -> tuple[str, ...]:
+    """Return the commands that a setting of their own must switch on, and that are off."""
+    enabled = {"config": config.config, "debug": config.debug, "bash": config.bash}
+    return tuple(name for name, is_enabled in enabled.items() if not is_enabled)
 
 
 def implemented_commands() -> tuple[CommandSpec, ...]:

@@ -45,7 +45,7 @@ from homarus.gateway.session_patch import set_label
 from homarus.sessions.chat_fields import named_group_fields
 from homarus.sessions.levels import think_level
 from homarus.sessions.transcript import decode_message
-from homarus.store.journal import OPEN, InboxRecord
+from homarus.store.journal import UNSETTLED, InboxRecord
 from homarus.store.state_paths import is_session_id
 
 _MAX_WAIT_S = 3_600.0
@@ -164,7 +164,10 @@ async def _duplicate_result(call: MethodCall, row: InboxRecord) -> Json:
     """Return the result of a message that an earlier process accepted."""
     from homarus.agent.reply.reply_cleaner import clean_message
 
-    if row.state in OPEN:
+    if row.state == "suspended":
+        fix = "answer it (homarus approvals list), then ask again"
+        raise UnavailableError(f"run {row.id} waits for an approval", fix=fix)
+    if row.state in UNSETTLED:
         raise UnavailableError(f"run {row.id} waits to be taken up; ask again in a moment")
     if row.state in {"reported", "parked"} and row.why != "aborted":
         raise RunFailedError(row.id, row.why or CRASHED)

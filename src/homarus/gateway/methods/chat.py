@@ -42,7 +42,7 @@ from homarus.gateway.run_request import (
 from homarus.gateway.run_tracker import CRASHED, RunFailedError
 from homarus.gateway.session_rows import newest_session_row, resolve_session_defaults
 from homarus.sessions.transcript import encode_message
-from homarus.store.journal import OPEN, InboxRecord
+from homarus.store.journal import UNSETTLED, InboxRecord
 
 _CONTROLS = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _DEFAULT_LIMIT = 200
@@ -125,7 +125,7 @@ def clean(message: str) -> str:
 
 def _duplicate_status(row: InboxRecord) -> Json:
     """Return the state of a message that was accepted before; raises when its run failed."""
-    if row.state in OPEN:
+    if row.state in UNSETTLED:
         return {"runId": row.id, "status": "in_flight"}
     if row.state in {"answered", "silent"} or row.why == "aborted":
         return {"runId": row.id, "status": "ok"}

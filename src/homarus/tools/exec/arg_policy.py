@@ -110,6 +110,12 @@ def is_interpreter(executable: Executable) -> bool:
     return bool(program_names(executable) & arg_rules().interpreters)
 
 
+def runs_project_code(executable: Executable) -> bool:
+    """Return whether a program runs what files of the project say, which the agent may change."""
+    names = program_names(executable)
+    return bool(names & arg_rules().project_runners) or is_interpreter(executable)
+
+
 def find_denied_argument(
     executable: Executable, args: Sequence[str], literal: int, place: Place, *, is_explicit: bool
 ) -> str:

@@ -38,6 +38,7 @@ class ArgRules:
     denied: frozenset[str]
     interpreters: frozenset[str]
     wrappers: frozenset[str]
+    project_runners: frozenset[str]
     usual_options: frozenset[str]
 
 
@@ -61,6 +62,7 @@ def arg_rules() -> ArgRules:
         names("denied"),
         names("interpreters"),
         names("wrappers"),
+        names("project-runners"),
         names("usual-options"),
     )
 

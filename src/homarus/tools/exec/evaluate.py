@@ -1,6 +1,7 @@
 """Evaluate a plan: is every simple command of it allowed without a question, and by what."""
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from homarus.policy.tool_call import ExecEvaluation
 from homarus.tools.exec.allowlist import AllowEntry, MatchContext, find_entry
@@ -13,6 +14,10 @@ from homarus.tools.exec.arg_policy import (
 from homarus.tools.exec.git import find_repository_risk
 from homarus.tools.exec.plan import ExecPlan, SimpleCommand
 from homarus.tools.exec.safe_bins import SAFE_BINS, is_safe_bin
+
+_ABOUT_OUTPUT: Final = frozenset(
+    ("LANG", "LANGUAGE", "TZ", "TERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR")
+)
 
 
 def evaluate_plan(
@@ -30,6 +35,9 @@ def evaluate_plan(
     """
     if plan.chain is None:
         return ExecEvaluation(is_parsed=False, reason=f"it is not understood: {plan.reason}")
+    if unusual := sorted(name for name in plan.requested_env if not is_about_output(name)):
+        matches = ("",) * len(list(plan.commands()))
+        return ExecEvaluation(is_parsed=True, matches=matches, reason=f"it sets {unusual[0]}")
     judge = CommandJudge(plan, entries, safe_bins, skill_bins)
     found = [judge.judge(each) for each in plan.commands()]
     reason = next((reason for match, reason in found if not match), "")
@@ -40,6 +48,11 @@ def plan_context(plan: ExecPlan) -> MatchContext:
     """Return where the commands of a plan run."""
     place = Place(plan.folder.path, plan.workspace, plan.env.get("PATH", ""))
     return MatchContext(place, plan.env.get("HOME", ""))
+
+
+def is_about_output(name: str) -> bool:
+    """Return whether a variable only changes how output looks."""
+    return name in _ABOUT_OUTPUT or name.startswith("LC_")
 
 
 class CommandJudge:
