@@ -23,7 +23,7 @@ from homarus.tools.execute import prepare_call
 from homarus.tools.tool import ToolContext
 
 KEY = "agent:main:bench"
-COMMAND = "ls -la | head -n 5"
+COMMAND = "ls -la --color=never src"
 CALLER = CallerFacts("main", KEY, taint=(TaintSource("web", "https://a.example"),))
 WARM_UP = 20
 FEW = 10  # calls, so few that the machine's pace seldom changes between
@@ -50,7 +50,7 @@ async def _measure(home: Path, batches: int) -> list[Figure]:
                 await _commit(app, next(numbers))
             spent_ms = (spent_ms - clock.spent_s() * 1000) / FEW
             paced.append(spent_ms / max(1.0, (before_ms + weather_ms()) / 2 / USUAL_MS))
-        note = f"median of {batches} × {FEW} commands of two programs"
+        note = f"median of {batches} × {FEW} commands"
         return [Figure("tool.cpu_ms", median(paced), "CPU-ms", note, is_paced=True)]
 
 
