@@ -690,6 +690,7 @@ class Run:
         await session.append(resumption(self.id, text), extra_writes=self._journal.check_lease)
 
     async def _compact(self) -> None:
+        self._taint.search()
         self.emit(CompactionStarted())
         hooks, extra_writes = self._services.hooks, self._journal.check_lease
         await compact_with_hooks(self._context, hooks, self._where, extra_writes)
