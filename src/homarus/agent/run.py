@@ -543,6 +543,7 @@ class Run:
             get_chat=lambda: self._chat,
             get_approvals=self._get_approvals,
             messenger=None if is_muted else services.messenger,
+            sessions=services.store,
             hooks=services.hooks,
             emit=self.emit,
             now_ms=services.clock.now_ms,

@@ -46,6 +46,7 @@ from homarus.policy.workspace_access import (
     session_access,
 )
 from homarus.providers.base import ToolSpec
+from homarus.store.base import SessionRecord
 
 if TYPE_CHECKING:
     from homarus.tools.rooted_fs import RootedFs
@@ -143,9 +144,26 @@ class Messenger(Protocol):
     async def delete(self, to: Address, message_id: str) -> None: ...
 
 
+class SessionReader(Protocol):
+    """Lets a tool read the records of sessions: settings, token counts, the last chat."""
+
+    async def session(self, key: str) -> SessionRecord | None:
+        """Return the record of one session."""
+        ...
+
+    async def sessions(
+        self, *, agent: str | None = None, since_ms: int = 0, limit: int | None = None
+    ) -> Sequence[SessionRecord]:
+        """Return session records, newest first."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool knows about its run.
+    """What a tool knows about its run, and the ports through which it reaches other parts.
+
+    What belongs to the agent and not to the run (its memory, its running commands) is a port of
+    `ToolSourceContext`, which the tool is made with.
 
     `here` is the chat that is answered, `message_id` the message in it. `messenger` is None where
     no chat can be reached. `run_access` is what the senders of the run's messages may do with the
@@ -163,6 +181,7 @@ class ToolContext:
     run_id: str = ""
     call_id: str = ""
     messenger: Messenger | None = None
+    sessions: SessionReader | None = None
     run_access: WorkspaceAccess | None = None
     docs: Path | None = None
     session_name: str = ""
