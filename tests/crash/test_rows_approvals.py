@@ -21,7 +21,7 @@ from tests.crash.random_kills import side_effect_call
 KILLED = -9
 SUSPEND_AT_ONCE = {"approvals": {"waitSeconds": 0}}
 SEED = 20261116
-TRIALS = 40
+TRIALS = 10
 
 
 def decide(rig: Rig, decision: str) -> None:
