@@ -1,4 +1,4 @@
-"""Rows 57 to 62: `kill -9` at every stage of an approval.
+"""Rows 59 to 64: `kill -9` at every stage of an approval.
 
 Nothing runs twice, nothing runs without approval, and every message whose call waits for a person
 is answered, or its approval expires with a notice to the sender.
@@ -65,7 +65,7 @@ def kill_at(rig: Rig, fault: str, message: Any) -> None:
 
 
 @pytest.mark.parametrize("decision", ["allow-once", pytest.param("deny", marks=pytest.mark.slow)])
-def test_row_57_killed_after_approval_was_saved(make_rig: MakeRig, decision: str) -> None:
+def test_row_59_killed_after_approval_was_saved(make_rig: MakeRig, decision: str) -> None:
     rig = make_rig(config=SUSPEND_AT_ONCE)
     decide(rig, "wait")
     message = rig.offer(side_effect_call(rig.side))
@@ -78,7 +78,7 @@ def test_row_57_killed_after_approval_was_saved(make_rig: MakeRig, decision: str
 
 
 @pytest.mark.slow
-def test_row_58_killed_while_suspended(make_rig: MakeRig) -> None:
+def test_row_60_killed_while_suspended(make_rig: MakeRig) -> None:
     rig = make_rig(config=SUSPEND_AT_ONCE)
     decide(rig, "wait")
     message = rig.offer(side_effect_call(rig.side))
@@ -96,18 +96,18 @@ def test_row_58_killed_while_suspended(make_rig: MakeRig) -> None:
     assert rig.side_effects(message["nonce"]) == 1 and not rig.verdict().doubled
 
 
-def test_row_59_killed_after_answer_was_saved(make_rig: MakeRig) -> None:
+def test_row_61_killed_after_answer_was_saved(make_rig: MakeRig) -> None:
     rig = make_rig(config=SUSPEND_AT_ONCE)
     message = rig.offer(side_effect_call(rig.side))
     kill_at(rig, "approval.answered", message)
     assert [one.state for one in approvals(rig)] == ["allowed"]
-    decide(rig, "wait")  # nobody is asked again
+    decide(rig, "wait")  # no person is asked again
     rig.start()
     check_answered(rig, message, runs=1)
 
 
 @pytest.mark.parametrize(("point", "runs"), [("approval.resumed", 1), ("tool.started", 0)])
-def test_row_60_killed_after_the_run_was_resumed(make_rig: MakeRig, point: str, runs: int) -> None:
+def test_row_62_killed_after_the_run_was_resumed(make_rig: MakeRig, point: str, runs: int) -> None:
     rig = make_rig(config=SUSPEND_AT_ONCE)
     decide(rig, "wait")
     message = rig.offer(side_effect_call(rig.side))
@@ -121,7 +121,7 @@ def test_row_60_killed_after_the_run_was_resumed(make_rig: MakeRig, point: str, 
     assert ("interrupted" in results(rig, message)[0]) == (runs == 0), "it is never run again"
 
 
-def test_row_61_killed_while_the_approved_call_ran(make_rig: MakeRig) -> None:
+def test_row_63_killed_while_the_approved_call_ran(make_rig: MakeRig) -> None:
     rig = make_rig(config=SUSPEND_AT_ONCE)
     message = rig.offer(side_effect_call(rig.side, "sleep 600"))
     rig.start()
@@ -133,7 +133,7 @@ def test_row_61_killed_while_the_approved_call_ran(make_rig: MakeRig) -> None:
 
 
 @pytest.mark.slow
-def test_row_62_approval_expires_while_the_gateway_is_down(make_rig: MakeRig) -> None:
+def test_row_64_approval_expires_while_the_gateway_is_down(make_rig: MakeRig) -> None:
     rig = make_rig(config={"approvals": {"waitSeconds": 0, "expirySeconds": 1}})
     decide(rig, "wait")
     message = rig.offer(side_effect_call(rig.side))
@@ -148,7 +148,7 @@ def test_row_62_approval_expires_while_the_gateway_is_down(make_rig: MakeRig) ->
 
 
 @pytest.mark.slow
-def test_rows_57_to_62_random_kills(make_rig: MakeRig) -> None:
+def test_rows_59_to_64_random_kills(make_rig: MakeRig) -> None:
     rig, random = make_rig(config=SUSPEND_AT_ONCE), Random(SEED)
     for trial in range(TRIALS):
         decision = random.choice(["allow-once", "allow-once", "deny"])
