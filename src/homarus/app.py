@@ -15,7 +15,8 @@ from homarus.agent.approval_ports import ApprovalPorts
 from homarus.agent.boot import run_boot_prompts
 from homarus.agent.commands.catalog import has_control_command
 from homarus.agent.commands.context import CommandServices
-from homarus.agent.commands.dispatcher import CommandDispatcher, native_commands
+from homarus.agent.commands.dispatcher import CommandDispatcher
+from homarus.agent.commands.listing import native_commands
 from homarus.agent.memory_registry import MemoryRegistry
 from homarus.agent.prompt.preview import PreviewServices, preview_prompt
 from homarus.agent.prompt.user_message import format_user_message
@@ -28,15 +29,17 @@ from homarus.channels.messenger import ChannelMessenger
 from homarus.channels.registry import find_traits
 from homarus.channels.runtime import ChannelRuntime
 from homarus.config.agent_settings import agent_ids, default_agent_id
+from homarus.config.json5_document import KeyPath, Value
 from homarus.config.load import LoadedConfig
 from homarus.config.log_setup import configure_logging
 from homarus.config.paths import Paths
+from homarus.config.redaction import set_config_secrets
 from homarus.config.schema import Config
 from homarus.config.timezone import local_date, zone_name
 from homarus.core.atomic_file import remove_leftovers
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
-from homarus.core.errors import HomarusError
+from homarus.core.errors import HomarusError, StoreError
 from homarus.core.event import Event, RunEnded
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json
@@ -49,15 +52,19 @@ from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
-from homarus.store.audit import AuditLog
+from homarus.store.audit import AuditEntry, AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
+from homarus.tools.catalog import log_list_problems
+from homarus.tools.exec.process_table_loader import ProcessTableLoader
 
 if TYPE_CHECKING:
     from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
+    from homarus.channels.pairing import PairingStore
+    from homarus.gateway.chat_changes import ChatConfigEdits
+    from homarus.gateway.config_watch import ConfigWatcher
     from homarus.gateway.services import GatewayServices
-    from homarus.tools.exec.process_table import ProcessTable
 
 
 class App:
@@ -75,9 +82,13 @@ class App:
         channels: Sequence[Channel] = (),
     ) -> None:
         self.loaded, self.paths, self.models = loaded, paths, models
+        self._from_files, self.overrides = loaded, dict[KeyPath, Value]()
+        self._config_watcher: ConfigWatcher | None = None  # set by the gateway process
         # The routers of earlier configs; active runs may still use them.
         self._retired: list[ModelRouter] = []
         self.store, self.sessions = store, SessionRepository(store, clock)
+        self.audit = AuditLog(store, lambda: self._start_task(self._save_audit_anchor()))
+        set_config_secrets(loaded.raw, loaded.env)
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
@@ -86,7 +97,7 @@ class App:
         self._approvals: ApprovalService | None = None
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
-        self._processes: ProcessTable | None = None  # made by the first command
+        self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -204,18 +215,14 @@ class App:
             preview=partial(preview_prompt, self.preview),
             build_reply=self._supervisor.build_reply,
             on_enqueued=self._supervisor.wake_workers,
+            find_traits=find_traits,
+            read_exec_rules=self._read_exec_rules,
+            get_config_edits=self._get_config_edits,
+            get_overrides=lambda: self.overrides,
+            get_pairings=self._get_pairings,
+            get_tools=self.tools,
+            get_processes=self.processes,
         )
-
-    def processes(self) -> "ProcessTable":
-        """Return the table of running commands."""
-        if self._processes is None:
-            from homarus.tools.exec.process_table import ProcessTable  # not needed without commands
-
-            def notify(key: str, text: str) -> None:
-                self.notices.add(key, text, self.clock.now_ms())
-
-            self._processes = ProcessTable(self._group, self.clock.now_ms, notify)
-        return self._processes
 
     def _config(self) -> Config:
         return self.loaded.config
@@ -286,6 +293,7 @@ class App:
                 )
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
+            audit=self.audit,
         )
 
     def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
@@ -335,7 +343,36 @@ class App:
             set_restart=self.set_restart,
             get_approvals=self.approvals,
             approval_ports=self.approval_ports,
+            audit=self.audit,
+            set_config_watcher=self._set_config_watcher,
         )
+
+    def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:
+        self._config_watcher = watcher
+
+    def _get_config_edits(self) -> "ChatConfigEdits":
+        from homarus.gateway.chat_changes import ChatConfigEdits  # for commands that are rare
+
+        return ChatConfigEdits(
+            self.gateway_services(),
+            self._config_watcher,
+            self._from_files,
+            start_task=self._start_task,
+            set_overrides=self._set_overrides,
+        )
+
+    def _get_pairings(self) -> "PairingStore":
+        from homarus.channels.pairing import PairingStore  # for a command that is rare
+
+        return PairingStore(self.paths.state, self.clock)
+
+    async def _set_overrides(self, values: Mapping[KeyPath, Value]) -> None:
+        """Replace the overrides, and use the config with them. Raises ConfigError."""
+        from homarus.config.overrides import override_config
+
+        override_config(self.paths, self._from_files, values)
+        self.overrides = dict(values)
+        await self.reload(self._from_files)
 
     def set_restart(self, restart: Callable[[], None]) -> None:
         """Set what restarts the process of this program."""
@@ -370,8 +407,7 @@ class App:
             self._approvals.close()
         if self._channel_task:
             self._channel_task.cancel()
-        if self._processes:
-            self._processes.stop()
+        self.processes.stop()
         self.memory.stop_watching()
 
     def _make_builder(
@@ -395,20 +431,52 @@ class App:
         return self.notices.prepend_to(key, text)
 
     async def reload(self, loaded: LoadedConfig) -> None:
-        """Use another config: active runs end by the old one, the next use this."""
+        """Use another config: active runs end by the old one, the next use this.
+
+        The overrides of `/debug` stay; raises ConfigError if they do not fit it.
+        """
         if not self.control.active_runs():
             await self._close_retired()
+        from_files = loaded
+        if self.overrides:
+            from homarus.config.overrides import override_config
+
+            loaded = override_config(self.paths, loaded, self.overrides)
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
-        self.loaded = loaded
+        await self._audit_reload(loaded)
+        self.loaded, self._from_files = loaded, from_files
+        set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         configure_logging(loaded.config, self.paths.logs)
+        log_list_problems(loaded.config)
         await self.channels.reconcile()
+
+    async def _save_audit_anchor(self) -> None:
+        from homarus.store.audit_anchor import save_anchor
+
+        await save_anchor(self.store, self.paths.state)
+
+    async def _audit_reload(self, loaded: LoadedConfig) -> None:
+        """Record that another config is used: one that was edited by hand has no other row."""
+        from homarus.config.tree_edit import differing_paths, format_path
+        from homarus.store.audit_changes import import_changes
+
+        await import_changes(self.store, self.paths.state)
+        changed = differing_paths(self.loaded.raw, loaded.raw)
+        data = {"target": "config", "action": "load", "hash": loaded.hash}
+        paths = [format_path(path) for path in changed]
+        await self.audit.write(
+            AuditEntry(self.clock.now_ms(), "config", data={**data, "changed": paths})
+        )
 
     async def close(self) -> None:
         """Close the connections to models, and memory."""
+        with suppress(StoreError):
+            await self.audit.write()
+            await self._save_audit_anchor()
         await self.memory.close()
         self._retired.append(self.models)
         await self._close_retired()

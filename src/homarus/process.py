@@ -13,12 +13,19 @@ from homarus.config.session_store import with_session_store
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.tasks import task_group
 from homarus.providers.model_router import ModelRouter
+from homarus.store.audit_changes import import_changes
 from homarus.store.sqlite import SqliteStore, open_store
 
 if TYPE_CHECKING:
     from homarus.gateway.auth import AuthMode, SharedSecretAuth
     from homarus.gateway.serve import ExitMode, Listening
     from homarus.gateway.services import GatewayServices
+
+
+def _list_problems(loaded: LoadedConfig) -> tuple[str, ...]:
+    from homarus.tools.catalog import describe_list_problems
+
+    return describe_list_problems(loaded.config)
 
 
 @asynccontextmanager
@@ -35,7 +42,7 @@ async def open_app(
     if loaded is None:
         loaded = load_config(paths, env)
         configure_logging(loaded.config, paths.logs)
-        for text in loaded.warnings:
+        for text in (*loaded.warnings, *_list_problems(loaded)):
             warn(text)
     paths = with_session_store(paths, loaded.config)
     clock = clock or SystemClock()
@@ -56,6 +63,7 @@ async def open_app(
         )
         after.callback(app.watchdog.detach_abandoned)
         after.push_async_callback(app.close)  # after the last run
+        await import_changes(store, paths.state)
         watching = group.create_task(_end_if_broken(store), name="store watch")
         try:
             yield app
@@ -98,7 +106,7 @@ async def serve(
     if auth_mode is None:
         loaded = create_config_with_token(paths, env, loaded)
     configure_logging(loaded.config, paths.logs)
-    for text in loaded.warnings:
+    for text in (*loaded.warnings, *_list_problems(loaded)):
         warn(text)
     for text in find_unused(loaded.config, loaded.raw, paths):
         warn(text)

@@ -1,4 +1,7 @@
-"""`python -m tests.attacks FILE [CATEGORY…]`: `category passed/total`; exits 1 on a failure."""
+"""`python -m tests.attacks [FILE] [CATEGORY…]`: `category passed/total`; exits 1 on a failure.
+
+Without a file, the recorded cases of `tests/data/attack-cases.json` are run.
+"""
 
 import sys
 from pathlib import Path
@@ -6,14 +9,21 @@ from pathlib import Path
 from tests.attacks.cases import read_cases, try_all
 from tests.attacks.table import WORLDS
 
+RECORDED = Path(__file__).parent.parent / "data" / "attack-cases.json"
+
 
 def main(argv: list[str]) -> int:
     """Print the report."""
-    if not argv or not Path(argv[0]).is_file():
-        print("usage: python -m tests.attacks FILE [CATEGORY…]", file=sys.stderr)
+    names_file = bool(argv) and (argv[0].endswith(".json") or "/" in argv[0])
+    file = Path(argv[0]) if names_file else RECORDED
+    every = read_cases(file) if file.is_file() else {}
+    wanted = argv[names_file:] or list(every)
+    if unknown := [name for name in wanted if name not in every] or not every:
+        print(
+            f"usage: python -m tests.attacks [FILE] [CATEGORY…]; not known: {unknown}",
+            file=sys.stderr,
+        )
         return 2
-    every = read_cases(Path(argv[0]))
-    wanted = argv[1:] or list(every)
     failed: list[str] = []
     without: list[str] = []
     for name in wanted:

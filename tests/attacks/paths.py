@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from homarus.core.errors import ToolError
 from homarus.core.message import ToolCall, ToolResult
 from homarus.memory.agent_memory import AgentMemory
 from homarus.memory.spec import MemorySpec
@@ -15,10 +16,13 @@ from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.tools.builtin import files
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
+from homarus.tools.rooted_fs import RootedFs
 from homarus.tools.tool import ToolContext
 from tests.attacks.cases import Case, Judge, NotRunError
+from tests.attacks.races import swapped_files
 
 SECRET = "TOPSECRET"
+RACED_READS, RACED_WRITES = 10_000, 1_000
 LINKS = {
     "link_out": "{out}/secret",
     "link_dir": "{out}",
@@ -75,7 +79,7 @@ def _judge(base: Path, case: Case) -> str:
     if case["op"] not in {"read", "write"}:
         raise NotRunError(f"no tool does {case['op']}")
     if "race" in case:
-        raise NotRunError("races are run by tests/unit/tools")
+        return _judge_race(base, case["op"])
     path = str(case["path"])
     if path.startswith(("/ws", "/outside", "@/outside", "file:///outside")):
         at = path.index("/ws" if path.startswith("/ws") else "/outside")
@@ -89,6 +93,28 @@ def _judge(base: Path, case: Case) -> str:
     if given.is_error and _files(base) != before:
         return "refused, and something was written"
     return ""
+
+
+def _judge_race(base: Path, op: str) -> str:
+    """Open a file 10,000 times, or write it, while its folder is swapped for a link outside."""
+    outside, beneath = base / "outside", RootedFs(base / "ws")
+    good = 0
+    with swapped_files(base / "ws", outside):
+        for _ in range(RACED_READS if op == "read" else RACED_WRITES):
+            try:
+                if op == "write":
+                    beneath.write_atomic("swapped/secret", b"pwned")
+                else:
+                    with beneath.open_read("swapped/secret") as opened:
+                        if SECRET.encode() in opened.file.read():
+                            return "the secret was read"
+            except ToolError:
+                continue
+            good += 1
+    if not good:
+        return "no attempt succeeded: nothing was raced"
+    same = (outside / "secret").read_text() == SECRET
+    return "" if same else "the file outside was written"
 
 
 def _judge_note(base: Path, case: Case) -> str:

@@ -34,6 +34,7 @@ from homarus.channels.bot_loops import BOT_TURNS
 from homarus.channels.inbound import RejectedMessage
 from homarus.channels.media import MediaDownloader
 from homarus.channels.pairing import ALPHABET, CODE_CHARS, MAX_PENDING, TTL_MS, PairingStore
+from homarus.channels.registry import find_traits
 from homarus.config.check import check_config
 from homarus.config.load import load_config
 from homarus.config.paths import Paths
@@ -50,6 +51,7 @@ from homarus.core.message import (
     ToolCall,
 )
 from homarus.gateway.last_good import FILE, load_config_or_last_good
+from homarus.policy.exec_settings import resolve_elevated
 from homarus.policy.tool_call import ToolCallFacts
 from homarus.policy.tool_call import ToolDecision as Decision
 from homarus.process import open_app
@@ -229,6 +231,12 @@ def _media(folder: Path) -> str:
     return asyncio.run(main())
 
 
+_OWNER_COMMANDS = (
+    "/config set gateway.port=1", "/restart", "/elevated full", "/exec security=full ask=off",
+    "/bash touch ran", "/debug set tools.deny=[]", "/allowlist add 9",
+)  # fmt: skip
+
+
 def _owner_command(folder: Path) -> str:
     """Run the commands with the authority that access control granted."""
     config: Mapping[str, Json] = {"allowFrom": [OWNER, "7"]}
@@ -237,7 +245,7 @@ def _owner_command(folder: Path) -> str:
     async def main() -> str:
         async with _program(folder) as app:
             before = app.paths.config.exists()
-            for text in ("/config set gateway.port=1", "/restart", "/elevated full"):
+            for text in _OWNER_COMMANDS:
                 verdict = _try(folder, config, replace(_direct("7", text), id=text), **rest)
                 if not isinstance(verdict, AccessGranted):
                     return f"was {verdict}"
@@ -255,11 +263,17 @@ def _recipient(folder: Path) -> str:
     to_owner = replace(_direct(STRANGER), address=Address("telegram", OWNER, OWNER, OWNER))
     in_group = _group(STRANGER, mentioned=True, reply_to=OWNER, title=OWNER)
     rest: dict[str, Json] = {"commands": {"ownerAllowFrom": [OWNER]}}
+    elevated: dict[str, Json] = {"elevated": {"allowFrom": {"telegram": [OWNER]}}}
+    config, entry = _config(listed, tools=elevated), {"elevatedLevel": "full"}
     for inbound, worth in ((to_owner, "authorised"), (in_group, "stranger")):
         verdict = _try(folder, listed, replace(inbound, authority="owner"), **rest)
         if not isinstance(verdict, AccessGranted) or verdict.inbound.authority != worth:
             return f"was {verdict}"
-    return ""
+        given = inbound.address.channel, inbound.sender
+        if resolve_elevated(config, "main", entry, *given, find_traits) != ("off", False):
+            return "the commands of another sender were elevated"
+    of_owner = resolve_elevated(config, "main", entry, "telegram", OWNER, find_traits)
+    return "" if of_owner == ("full", True) else "the listed sender may not elevate commands"
 
 
 def _guess(folder: Path) -> str:

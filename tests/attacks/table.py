@@ -1,10 +1,12 @@
 """The table of categories with an entry point; the report lists the others as missing."""
 
 from tests.attacks import (
+    allowlists,
     commands,
     fetches,
     frames,
     groups,
+    injections,
     keys,
     logs,
     paths,
@@ -19,6 +21,7 @@ from tests.attacks import origins as doors
 from tests.attacks.cases import World
 
 WORLDS: dict[str, World] = {
+    "exec_allowlist": allowlists.world,
     "path_traversal": paths.world,
     "ws_origin_host_auth": doors.world,
     "frames_json": frames.world,
@@ -26,6 +29,7 @@ WORLDS: dict[str, World] = {
     "redaction_log": logs.world,
     "identity_policy": senders.world,
     "webhook_signature": webhooks.world,
+    "prompt_injection": injections.world,
     "client_settings": settings.world,
     "exec_environment": commands.environment_world,
     "exec_question": commands.question_world,

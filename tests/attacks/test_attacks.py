@@ -19,6 +19,7 @@ CATEGORIES = (
     "redaction_log",
     "identity_policy",
     "webhook_signature",
+    "prompt_injection",
     "client_settings",
     "exec_environment",
     "exec_question",

@@ -12,6 +12,7 @@ import pytest
 from homarus.core.errors import ConflictError, LeaseLostError, NotFoundError
 from homarus.core.message import Address, Inbound, Usage
 from homarus.core.principal import Principal
+from homarus.store.audit import AuditAnchor, AuditEntry
 from homarus.store.base import SessionRecord, Store, TranscriptEntry, TranscriptHeader, UsageRecord
 from homarus.store.journal import Lease, OutboxRecord
 from homarus.store.sqlite import open_store
@@ -422,3 +423,73 @@ async def test_usage_records_keep_order_and_are_found_by_time_and_session(run: R
             11,
         ]
         assert await store.scoped(Principal("other", "one")).usage_records() == []
+
+
+async def test_audit_entries_are_chained_in_order_and_filtered(run: Run) -> None:
+    async with run() as store:
+        entries = [
+            AuditEntry(10, "decision", "main", "agent:main:main", "exec", {"action": "allow"}),
+            AuditEntry(20, "execution", "main", "agent:main:main", "exec", {"exitCode": 0}),
+            AuditEntry(30, "config", "work", data={"changed": ["a"]}),
+        ]
+        async with store.transaction() as transaction:
+            transaction.add_audit(*entries[:2])
+        async with store.transaction() as transaction:
+            transaction.add_audit(entries[2])
+            transaction.add_audit()
+        found = await store.audit_entries()
+        assert [entry.seq for entry in found] == [1, 2, 3]
+        assert [replace(e, seq=0, previous="", hash="") for e in found] == entries
+        assert found[0].previous == "" and found[1].previous == found[0].hash
+        assert [e.seq for e in await store.audit_entries(since_ms=20)] == [2, 3]
+        assert [e.seq for e in await store.audit_entries(agent="main", limit=1)] == [2]
+        assert [e.seq for e in await store.audit_entries(tool="exec", kind="decision")] == [1]
+        last = AuditAnchor(3, found[2].hash)
+        assert await store.audit_anchor() == last == (await store.check_audit()).anchor
+        assert (await store.audit_anchor(1)).hash == found[0].hash
+        assert (await store.audit_anchor(9)).seq == 0
+        assert (await store.check_audit(file=last)).problem == ""
+        assert "cut off" in (await store.check_audit(file=AuditAnchor(4, "x"))).problem
+        assert "rewritten" in (await store.check_audit(file=AuditAnchor(2, "x"))).problem
+
+
+async def test_audit_of_failed_transaction_is_not_stored(run: Run) -> None:
+    async with run() as store:
+
+        async def fail() -> None:
+            async with store.transaction() as transaction:
+                transaction.add_audit(AuditEntry(1, "config"))
+                transaction.append("absent", entry("a"))
+
+        with pytest.raises(NotFoundError):
+            await fail()
+        assert await store.audit_entries() == []
+        assert (await store.audit_anchor()).seq == 0
+
+
+async def test_audit_log_of_another_principal_is_its_own(run: Run) -> None:
+    async with run() as store:
+        other = store.scoped(Principal("t", "u"))
+        for each in (store, other):
+            async with each.transaction() as transaction:
+                transaction.add_audit(AuditEntry(1, "config"))
+        one, two = [(await each.audit_entries())[0] for each in (store, other)]
+        assert (one.seq, two.seq) == (1, 1) and one.hash != two.hash
+        assert (await other.check_audit()).problem == ""
+
+
+async def test_audit_entry_is_bounded_and_without_secrets(run: Run) -> None:
+    key = "sk-" + "a1" * 20
+    deep: dict[str, Any] = {"a": {"b": {"c": {"d": {"e": "x"}}}}}
+    data = {"text": f"use {key} now", "long": "x" * 50_000, "odd": "\ud800\0", "deep": deep}
+    async with run() as store:
+        async with store.transaction() as transaction:
+            transaction.add_audit(AuditEntry(1, "decision", "main", f"k {key}", "exec", data))
+        (found,) = await store.audit_entries()
+        assert key not in str(found) and len(str(found.data)) < 2_000
+        assert found.data["text"] == "use *** now"
+        assert (await store.check_audit()).problem == ""
+        huge = {f"field {number}": "y" * 500 for number in range(40)}
+        async with store.transaction() as transaction:
+            transaction.add_audit(AuditEntry(1, "decision", data=huge))
+        assert len(str((await store.audit_entries())[1].data)) < 5_000

@@ -19,6 +19,7 @@ from homarus.cli.main import GROUPS, group
 from homarus.config.schema import Config
 from homarus.core import event
 from homarus.gateway.methods import METHODS, UNIMPLEMENTED
+from homarus.tools.catalog import builtin_tools
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in generate.REFERENCE.glob("*.md")}
@@ -125,7 +126,7 @@ def test_reference_contains_every_channel_setting() -> None:
 
 
 def test_reference_contains_every_tool_with_arguments() -> None:
-    tools = {tool.name: tool for tool in generate.builtin_tools()}
+    tools = {tool.name: tool for tool in builtin_tools()}
     assert {"read", "write", "edit", "ls", "find", "grep", "exec"} <= set(tools)
     for tool in tools.values():
         assert tool.spec.description, f"{tool.name} has no manual"

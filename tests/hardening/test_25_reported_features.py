@@ -15,10 +15,8 @@ from homarus.config.unused_files import find_unused
 from homarus.process import serve
 
 JOB = {"id": "1", "name": "Daily report", "enabled": True, "schedule": {"kind": "every"}}
-LIST = {"version": 1, "agents": {"main": {"allowlist": [{"pattern": "/usr/bin/git"}]}, "b": {}}}
 JOBS_TEXT = "1 scheduled job does not run: schedules are not built yet (~/.openclaw/cron/jobs.json"
 BEAT_TEXT = "agent main has no heartbeat: heartbeats are not built yet"
-LIST_TEXT = "1 command that agent main may run without approval need one"
 
 
 @pytest.fixture
@@ -28,7 +26,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (state / "workspace").mkdir()
     write(state / "openclaw.json", {"logging": {"level": "silent"}})
     write(state / "cron/jobs.json", {"version": 1, "jobs": [JOB, {**JOB, "enabled": False}]})
-    write(state / "exec-approvals.json", LIST)
     (state / "workspace/HEARTBEAT.md").write_text("# Tasks\n- check the mail\n")
     for name in ("OPENCLAW_STATE_DIR", "OPENCLAW_CONFIG_PATH", "OPENCLAW_PROFILE"):
         monkeypatch.delenv(name, raising=False)
@@ -51,14 +48,14 @@ def unused(home: Path, config: dict[str, Any] | None = None) -> str:
 
 def test_unused_features_are_named_with_their_file(home: Path) -> None:
     text = unused(home)
-    assert all(each in text for each in (JOBS_TEXT, "Daily report", BEAT_TEXT, LIST_TEXT))
+    assert all(each in text for each in (JOBS_TEXT, "Daily report", BEAT_TEXT))
 
 
 @pytest.mark.parametrize("command", [status, doctor])
 @pytest.mark.parametrize("as_json", [True, False])
 def test_unused_features_are_in_status_and_doctor(home: Path, command: Any, as_json: bool) -> None:
     shown = CliRunner().invoke(command, ["--json"] if as_json else []).stdout
-    assert all(each in shown for each in (JOBS_TEXT, BEAT_TEXT, LIST_TEXT))
+    assert all(each in shown for each in (JOBS_TEXT, BEAT_TEXT))
 
 
 async def test_unused_features_are_warnings_of_gateway_start(home: Path) -> None:
@@ -72,7 +69,7 @@ async def test_unused_features_are_warnings_of_gateway_start(home: Path) -> None
 
     with pytest.raises((EndOfTestError, ExceptionGroup)):
         await serve({"HOME": str(home)}, port=0, ready=ready, warn=warnings.append)
-    assert all(any(text in one for one in warnings) for text in (JOBS_TEXT, BEAT_TEXT, LIST_TEXT))
+    assert all(any(text in one for one in warnings) for text in (JOBS_TEXT, BEAT_TEXT))
 
 
 @pytest.mark.parametrize(

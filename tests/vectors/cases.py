@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -72,7 +73,7 @@ def judge(case: Case, adapter: Adapter) -> str:
     raises = isinstance(case.expected, dict) and "$throws" in case.expected
     try:
         with _utc():
-            actual = adapter(*args)
+            actual = adapter(*args, *_absent(adapter, len(args)))
     except HomarusError as error:
         return "" if raises else f"raised {type(error).__name__}: {error}"
     if raises:
@@ -80,6 +81,17 @@ def judge(case: Case, adapter: Adapter) -> str:
     if same(actual, case.expected):
         return ""
     return f"gave {actual!r}, not {case.expected!r}"
+
+
+def _absent(adapter: Adapter, given: int) -> list[None]:
+    """Return None for arguments that a case does not give: there, they are undefined."""
+    kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = signature(adapter).parameters.values()
+    except ValueError:  # a function without a signature has no optional arguments
+        return []
+    required = [one for one in parameters if one.kind in kinds and one.default is one.empty]
+    return [None] * (len(required) - given)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from homarus.policy import access
 from homarus.sessions import levels, queue_policy, routing, usage
 from homarus.skills import skill
 from homarus.store.state_paths import transcript_file_name
-from tests.vectors import directive_functions, session_functions
+from tests.vectors import directive_functions, policy_functions, session_functions
 from tests.vectors.cases import Adapter, Json, NotApplicable, get
 from tests.vectors.config_functions import diff_config_paths, resolve_env_vars
 
@@ -555,7 +555,34 @@ TABLE: dict[str, Adapter] = {
         ask["ageInDays"], ask["halfLifeDays"]
     ),
     "hash_text": hybrid_scoring.hash_text,
+    # tool_policy
+    "normalize_tool_name": policy_functions.resolve_tool_name,
+    "expand_tool_groups": policy_functions.expand_tool_groups,
+    "resolve_tool_profile_policy": policy_functions.resolve_profile,
+    "is_tool_allowed_by_policy_name": policy_functions.is_tool_allowed,
+    "resolve_subagent_tool_policy": policy_functions.resolve_subagent_policy,
+    "merge_also_allow": policy_functions.extend_allow_list,
+    "is_owner_only_tool": policy_functions.is_owner_only,
+    "glob_match": policy_functions.matches_glob,
 }
 
 # By call (`fn(args)`): internal steps of OpenClaw that are not visible outside.
-NOT_APPLICABLE: dict[str, NotApplicable] = {}
+_OWN_NAMES = "000's tool names: memory_write and file_delete are tools, ui_* is the question card"
+NOT_APPLICABLE: dict[str, NotApplicable] = {
+    'expand_tool_groups(["group:web", "group:memory", "web_fetch"])': NotApplicable(
+        "group:memory also has memory_write", _OWN_NAMES
+    ),
+    'expand_tool_groups(["group:openclaw"])': NotApplicable(
+        "the program's own tools are also memory_write, ask_user and those of 2026.9", _OWN_NAMES
+    ),
+    'expand_tool_groups(["group:ui", "group:automation", "group:messaging", "group:nodes"])': (
+        NotApplicable("group:ui also has ask_user, for ui_notify and others", _OWN_NAMES)
+    ),
+    'expand_tool_groups(["group:fs"])': NotApplicable(
+        "group:fs also has file_delete, and ls, find, grep, which OpenClaw does not enable",
+        _OWN_NAMES,
+    ),
+    'resolve_tool_profile_policy("minimal")': NotApplicable(
+        "minimal is memory and session_status", "tool profiles and skill precedence"
+    ),
+}

@@ -1,6 +1,7 @@
 """The agents of the config with their tools, made at first use."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from homarus.config.schema import Config
 from homarus.core.session_keys import main_key, normalize_agent_id
 from homarus.policy.decision import is_tool_offered
 from homarus.policy.tool_call import CallerFacts
+from homarus.policy.tool_policy import make_policy_rules
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.sources import ToolSourceContext, load_tools
+from homarus.tools.sources import ToolSourceContext, ToolSources, load_tools
 
 if TYPE_CHECKING:
     from homarus.memory.tools import ToolMemory
@@ -26,7 +28,8 @@ class AgentRegistry:
     """Makes and caches agents and their tools.
 
     `reaches` returns whether there are chats to write to; `memory` returns the memory of an
-    agent, `get_processes` the table of running commands.
+    agent, `get_processes` the table of running commands. `sources` has the tools that come and go
+    while the program runs: when one of them has changed, the next run uses what it has now.
     """
 
     def __init__(
@@ -37,44 +40,72 @@ class AgentRegistry:
         reaches: Callable[[], bool] = lambda: False,
         memory: "Callable[[str], ToolMemory] | None" = None,
         get_processes: "Callable[[], ProcessTable] | None" = None,
+        sources: ToolSources | None = None,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
         self._memory, self._get_processes = memory, get_processes
+        self.sources = sources or ToolSources()
         self._agents: dict[str, Agent] = {}
+        self._builtin: dict[str, ToolRegistry] = {}
         self._tools: dict[str, ToolRegistry] = {}
+        self._revision = self.sources.revision
 
     def get(self, agent_id: str) -> Agent:
         """Return an agent, and create its workspace if needed. Raises UnknownNameError."""
+        self._drop_outdated()
         if agent_id not in self._agents:
             settings = resolve_agent_settings(self._config(), self._paths, agent_id)
             workspace.ensure_workspace(settings.workspace, templates=not settings.skip_bootstrap)
             config, protected = self._config(), tuple[Path, ...]()
             if reaches_machine(settings.tools, config.tools):
                 protected = tuple(protected_folders(config, self._paths, agent_id))
-            self._agents[agent_id] = make_agent(settings, config.tools, protected)
+            agent = make_agent(settings, config.tools, protected)
+            if plugins := self._plugin_names(agent_id):
+                rules = make_policy_rules(config.tools, settings.tools, plugins)
+                agent = replace(agent, rules=rules)
+            self._agents[agent_id] = agent
         return self._agents[agent_id]
 
     def tools(self, agent_id: str) -> ToolRegistry:
         """Return the tools that an agent's rules do not deny."""
+        self._drop_outdated()
         if agent_id not in self._tools:
-            agent = self.get(agent_id)
-            all_tools = load_tools(self._tool_context(agent))
-            owner = CallerFacts(agent_id, main_key(agent_id))
-            self._tools[agent_id] = all_tools.filter(
+            agent, owner = self.get(agent_id), CallerFacts(agent_id, main_key(agent_id))
+            self._tools[agent_id] = self.all_tools(agent_id).filter(
                 lambda tool: is_tool_offered(tool.declaration, owner, agent.rules)
             )
         return self._tools[agent_id]
 
-    def _tool_context(self, agent: Agent) -> ToolSourceContext:
+    def all_tools(self, agent_id: str) -> ToolRegistry:
+        """Return every tool that is made for an agent, whatever its rules are."""
+        context = self._tool_context(agent_id)
+        if agent_id not in self._builtin:
+            self._builtin[agent_id] = load_tools(context)
+        builtin, added = self._builtin[agent_id], self.sources.load(context)
+        return ToolRegistry((*builtin, *added)) if added else builtin
+
+    def _plugin_names(self, agent_id: str) -> frozenset[str]:
+        """Return the names of tools from outside, and of their sources."""
+        added = self.sources.load(self._tool_context(agent_id))
+        return frozenset(name for tool in added for name in (tool.name, tool.declaration.source))
+
+    def _drop_outdated(self) -> None:
+        """Drop what was made before the tools of a source changed; our own tools are kept."""
+        if self._revision != (revision := self.sources.revision):
+            self._revision = revision
+            self._agents.clear()
+            self._tools.clear()
+
+    def _tool_context(self, agent_id: str) -> ToolSourceContext:
         config, memory = self._config(), self._memory
-        own = resolve_agent_settings(config, self._paths, agent.id).tools
-        is_used = memory is not None and has_memory(config, agent.id)
+        own = resolve_agent_settings(config, self._paths, agent_id).tools
+        is_used = memory is not None and has_memory(config, agent_id)
         return ToolSourceContext(
-            agent.id,
+            agent_id,
             config,
             lambda key: effective_tools(key, own, config.tools),
             has_chats=self._has_chats(),
-            memory=partial(memory, agent.id) if memory and is_used else None,
+            memory=partial(memory, agent_id) if memory and is_used else None,
             state=self._paths.state,
             get_processes=self._get_processes,
         )
@@ -87,6 +118,7 @@ class AgentRegistry:
     def clear(self) -> None:
         """Drop all agents and tools: the config has changed."""
         self._agents.clear()
+        self._builtin.clear()
         self._tools.clear()
 
 

@@ -33,6 +33,7 @@ from homarus.agent.run_setup import (
 from homarus.agent.services import RunServices
 from homarus.agent.session_compaction import compact_with_hooks
 from homarus.agent.spend_limit import with_spend_limit
+from homarus.agent.taint import RunTaint
 from homarus.agent.tool_runner import ToolRunner
 from homarus.agent.usage_recorder import UsageRecordingProvider
 from homarus.config.timezone import local_date
@@ -159,6 +160,7 @@ class Run:
         self._builder: ReplyBuilder | None = None
         self._live: LiveReplyHandle | None = None
         self._chat = NO_CHAT
+        self._taint = RunTaint(self._inbounds, self._transcript)
         self._context: ModelContext
         self._loop_context: LoopContext | None = None
         self._approvals: RunApprovals | None = None  # made by the first tool call
@@ -337,6 +339,9 @@ class Run:
     def _error_text(self) -> str:
         outcome = self._outcome
         return str(outcome.error or (INTERRUPTED if outcome.status == "failed" else ""))
+
+    def _transcript(self) -> Sequence[Message]:
+        return self._session.messages if self._session else ()
 
     # Control from outside
 
@@ -542,6 +547,8 @@ class Run:
             emit=self.emit,
             now_ms=services.clock.now_ms,
             session_name=session_name(self._context.session.record.data, self.key),
+            taint=self._taint,
+            audit_log=services.audit,
             resolve_caller=partial(self._resolve_caller, inbound.options),
         )
 
@@ -620,6 +627,7 @@ class Run:
                     config, session, [record.inbound], find_traits=self._services.find_traits
                 )
                 self._chat = self._chat.join(chat)
+                self._taint.add_inbound(record.inbound)
                 question = self._make_question(record.inbound)
                 if has_images(question):  # rarely: this blocks the loop while they are scaled
                     question = fit_message(question, self._context.agent.image_max_px)

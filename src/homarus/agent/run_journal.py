@@ -33,7 +33,7 @@ class RunJournal:
     def __init__(self, services: RunServices, records: Sequence[InboxRecord], lease: Lease) -> None:
         self._store, self._lease = services.store, lease
         self._on_enqueued, self._on_unsettled = services.on_enqueued, services.on_unsettled
-        self._now_ms = services.clock.now_ms
+        self._now_ms, self._audit = services.clock.now_ms, services.audit
         self._first = records[0]
         self._ids = [record.id for record in records]
         self._runs = {record.run or record.id for record in records}  # that worked on them before
@@ -102,12 +102,14 @@ class RunJournal:
         def extra_writes(transaction: Transaction, entries: Sequence[TranscriptEntry]) -> None:
             transaction.check_lease(self._ids, self._lease)
             transaction.add_usage(*usage)
+            transaction.add_audit(*audit)
             for item, entry in zip(items, entries, strict=True):
                 if isinstance(item, Message):
                     self._record_message(transaction, session, item, entry)
             transaction.enqueue(*outbox)
 
-        await session.append(*items, extra_writes=extra_writes)
+        with self._audit.storing() as audit:
+            await session.append(*items, extra_writes=extra_writes)
         self._copies.difference_update(map(id, messages))
         self._wake_outbox(outbox)
         for message in messages:
@@ -137,10 +139,12 @@ class RunJournal:
 
         Raises ConflictError when the approval does not allow it any more.
         """
-        async with self._store.journal.transaction() as transaction:
-            if approval:
-                transaction.use_approval(approval.id, approval.digest, at_ms=self._now_ms())
-            transaction.call_started(self.run, self._lease, call_id)
+        with self._audit.storing() as audit:
+            async with self._store.transaction() as transaction:
+                if approval:
+                    transaction.use_approval(approval.id, approval.digest, at_ms=self._now_ms())
+                transaction.call_started(self.run, self._lease, call_id)
+                transaction.add_audit(*audit)
         fault_point("tool.started")
 
     async def open_calls(self) -> frozenset[str]:
@@ -158,9 +162,11 @@ class RunJournal:
             reply_id, at_ms = entries[-1].id, self._now_ms()
             transaction.settle(self._ids, self._lease, status, at_ms=at_ms, reply=reply_id)
             transaction.add_usage(*usage)
+            transaction.add_audit(*audit)
             transaction.enqueue(*outbox)
 
-        await session.append(reply, extra_writes=extra_writes)
+        with self._audit.storing() as audit:
+            await session.append(reply, extra_writes=extra_writes)
         fault_point("reply.saved")
         self._wake_outbox(outbox)
 
@@ -195,19 +201,21 @@ class RunJournal:
         ids = [*self._ids, *(record.id for record in self._steering.values())]
         outbox = await self.sender.records_for_error(text)
         try:
-            async with self._store.transaction() as transaction:
-                # A message of an earlier process may not have been started under this lease.
-                transaction.mark_running(ids, self._lease, run=self.run)
-                transaction.settle(
-                    ids,
-                    self._lease,
-                    "reported",
-                    at_ms=self._now_ms(),
-                    why=one_line(reason, _MAX_REASON_CHARS),
-                )
-                transaction.cancel_approvals(self.runs, at_ms=self._now_ms())
-                transaction.add_usage(*self._usage)
-                transaction.enqueue(*outbox)
+            with self._audit.storing() as audit:
+                async with self._store.transaction() as transaction:
+                    # A message of an earlier process may not have been started under this lease.
+                    transaction.mark_running(ids, self._lease, run=self.run)
+                    transaction.settle(
+                        ids,
+                        self._lease,
+                        "reported",
+                        at_ms=self._now_ms(),
+                        why=one_line(reason, _MAX_REASON_CHARS),
+                    )
+                    transaction.cancel_approvals(self.runs, at_ms=self._now_ms())
+                    transaction.add_usage(*self._usage)
+                    transaction.add_audit(*audit)
+                    transaction.enqueue(*outbox)
         except LeaseLostError:
             return  # the run that holds the lease now settles them
         except StoreError:

@@ -36,9 +36,13 @@ def merge_messages(records: Sequence[InboxRecord], text: str) -> Inbound:
             inbound.group_history for inbound in inbounds if inbound.group_history
         ),
     )
-    if not text or len(senders) < 2:
+    if not text:
         return merged
-    metadata = replace(first.metadata, name="", handle="")
+    # What others wrote is wrapped in the text already.
+    metadata = replace(first.metadata, forwarded="", via_bot="")
+    if len(senders) < 2:
+        return replace(merged, metadata=metadata)
+    metadata = replace(metadata, name="", handle="")
     return replace(merged, sender=MULTIPLE_SENDERS, metadata=metadata)
 
 

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from homarus.agent.agent import Agent
+from homarus.agent.call_audit import CallAudit
 from homarus.agent.context.image_scaling import fit_result
 from homarus.agent.loop_detection import LoopDetector
 from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.run_journal import RunJournal
+from homarus.agent.taint import RunTaint
+from homarus.config.redaction import mask_known_secrets
 from homarus.core.event import EventData, ToolProgressed
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
@@ -17,8 +20,9 @@ from homarus.core.message import Image, Inbound, Text, ToolCall, ToolResult
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import HookContext, Refusal
 from homarus.policy.decision import decide_tool_call, is_command
-from homarus.policy.tool_call import CallerFacts, TaintSource, ToolCallFacts, ToolDecision
+from homarus.policy.tool_call import CallerFacts, ToolCallFacts, ToolDecision
 from homarus.sessions.transcript import interrupted_result
+from homarus.store.audit import AuditLog
 from homarus.tools.execute import execute_tool_call as call_tool
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import Messenger, Tool, ToolContext
@@ -33,9 +37,8 @@ class ToolRunner:
 
     `interrupted_calls` were started by an earlier attempt and have no result: they are not run
     again. `get_chat` returns the settings of the chat: other senders who steer the run narrow them.
-    `resolve_caller` adds the settings for commands to who makes a call; `get_taint` returns the
-    untrusted content that the run has read.
-    `get_approvals` returns what asks a person about calls.
+    `resolve_caller` adds the settings for commands to who makes a call; `taint` is the untrusted
+    content that the run has read. `get_approvals` returns what asks a person about calls.
     """
 
     agent: Agent
@@ -53,7 +56,12 @@ class ToolRunner:
     now_ms: Callable[[], int]
     session_name: str = ""
     resolve_caller: Callable[[CallerFacts], CallerFacts] = lambda caller: caller
-    get_taint: Callable[[], tuple[TaintSource, ...]] = tuple
+    taint: RunTaint = field(default_factory=RunTaint)
+    audit_log: AuditLog = field(default_factory=AuditLog)
+
+    @property
+    def _audit(self) -> CallAudit:
+        return CallAudit(self.audit_log, self.where, self.now_ms)
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run one call, unless an earlier attempt, loop detection or a hook forbids it."""
@@ -64,8 +72,10 @@ class ToolRunner:
         started_ms = self.now_ms()
         allowed = await self.hooks.before_tool_call(self.where, call)
         if isinstance(allowed, Refusal):
+            self._audit.record_refusal(call, "hook", allowed.reason)
             return ToolResult(call.id, call.name, (Text(allowed.reason),), is_error=True)
         result = await self._execute(allowed)
+        self.taint.add_result(result)
         if any(isinstance(part, Image) for part in result.content):
             result = await asyncio.to_thread(fit_result, result, self.agent.image_max_px)
         fault_point("tool.ended")
@@ -78,10 +88,12 @@ class ToolRunner:
         return self.resolve_caller(self.get_chat().caller)
 
     async def _execute(self, call: ToolCall) -> ToolResult:
+        audit, started = self._audit, list[tuple[str, int]]()
         approvals = self.get_approvals()
 
         async def begin(tool: Tool) -> None:
             fault_point("tool.asked")
+            started.append((tool.name, self.now_ms()))
             approval = approvals.pop_allowed(call.id)
             if approval or not tool.idempotent:
                 await self.journal.mark_call_started(call.id, approval)
@@ -89,15 +101,17 @@ class ToolRunner:
         async def decide(facts: ToolCallFacts) -> ToolDecision:
             chat = self.get_chat()  # senders may have joined since the call was prepared
             caller = self._get_caller() if is_command(facts) else chat.caller
-            if taint := self.get_taint():
+            if taint := self.taint.sources:
                 caller = replace(caller, taint=taint)
-            return decide_tool_call(facts, caller, self.agent.rules.for_chat(chat.rules))
+            decision = decide_tool_call(facts, caller, self.agent.rules.for_chat(chat.rules))
+            audit.record_decision(call, facts.tool.name, decision, taint=taint, facts=facts)
+            return decision
 
         context = ToolContext(
             self.where.session_key,
             self.agent.id,
             self.agent.workspace,
-            progress=lambda text: self.emit(ToolProgressed(call, text)),
+            progress=lambda text: self.emit(ToolProgressed(call, mask_known_secrets(text))),
             here=self.inbound.address,
             message_id=self.inbound.id,
             run_id=self.where.run_id,
@@ -110,4 +124,7 @@ class ToolRunner:
             get_caller=self._get_caller,
             run_approvals=approvals,
         )
-        return await call_tool(self.tools, context, call, decide, begin=begin)
+        result = await call_tool(self.tools, context, call, decide, begin=begin)
+        for name, started_ms in started:
+            audit.record_execution(call, name, result, self.now_ms() - started_ms)
+        return result

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 from homarus.channels.pairing_file import PairingFile, locked
 from homarus.channels.registry import find_traits
+from homarus.config.change_log import log_change
 from homarus.config.paths import is_sqlite_home, openclaw_files_dir
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError, UserError
@@ -79,7 +80,7 @@ class PairingStore:
     """The files of every channel. `wait_s` is the timeout of the lock."""
 
     def __init__(self, state: Path, clock: Clock, *, wait_s: float = 5.0) -> None:
-        self._folder = openclaw_files_dir(state) / "credentials"
+        self._state, self._folder = state, openclaw_files_dir(state) / "credentials"
         self._clock, self._wait_s = clock, wait_s
         self._files: dict[str, PairingFile] = {}
         self._logged_problems: set[str] = set()
@@ -122,14 +123,33 @@ class PairingStore:
         """Approve a sender by code. Raises UserError for an unknown code."""
         with self._lock(channel):
             found = self._find_by_code(channel, code, account)
-            file = self._allow_file(channel, found.account)
-            tree = dict(file.read())
-            listed = [entry for entry in _texts(tree.get("allowFrom")) if entry != found.id]
-            if "revoked" in tree:
-                tree["revoked"] = [one for one in _texts(tree["revoked"]) if one != found.id]
-            file.write({**tree, "version": 1, "allowFrom": [*listed, found.id]})
+            self._add(channel, found.id, found.account)
             self._drop(found)
+        log_change(self._state, "pairing", action="approve", sender=f"{channel}:{found.id}")
         return found
+
+    def add_sender(self, channel: str, sender: str, account: str) -> bool:
+        """Approve a sender by id; return whether they were not approved before.
+
+        Raises UserError for what is no id of the service.
+        """
+        sender_id = normalize_sender_id(channel, sender, find_traits)
+        if not sender_id or sender_id == EVERYONE:
+            raise UserError(f"{one_line(sender, 40)!r} is no id of a sender on {channel}")
+        with self._lock(channel):
+            approved = self._normalize_all(channel, self.approved_senders(channel, account))
+            if sender_id in approved:
+                return False
+            self._add(channel, sender_id, account)
+        return True
+
+    def _add(self, channel: str, sender_id: str, account: str) -> None:
+        file = self._allow_file(channel, account)
+        tree = dict(file.read())
+        listed = [entry for entry in _texts(tree.get("allowFrom")) if entry != sender_id]
+        if "revoked" in tree:
+            tree["revoked"] = [one for one in _texts(tree["revoked"]) if one != sender_id]
+        file.write({**tree, "version": 1, "allowFrom": [*listed, sender_id]})
 
     def reject(self, channel: str, code: str, account: str | None = None) -> PairingRequest:
         """Reject a request; its sender may ask again."""

@@ -135,6 +135,7 @@ class FileConfigClient:
     async def validate(self) -> ConfigValidation:
         from homarus.config.load import examine_config
         from homarus.config.own_keys import describe_openclaw_problems
+        from homarus.tools.catalog import describe_list_problems
 
         file = str(self._paths.config)
         try:
@@ -142,6 +143,8 @@ class FileConfigClient:
         except ConfigError as exc:
             return ConfigValidation(file, True, (_issue(exc),), ())  # noqa: FBT003 - it is there
         unread = () if found.errors else describe_openclaw_problems(found.shared)
+        if found.config and not found.errors:
+            unread = (*unread, *describe_list_problems(found.config))
         issues = tuple(map(_issue, found.errors))
         return ConfigValidation(file, found.exists, issues, (*found.warnings, *unread))
 

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import click
 
+from homarus.agent.agent import reaches_machine
 from homarus.agent.workspace import SEEDED, workspace_advice
 from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import as_json_option
@@ -82,12 +83,13 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         checked = check_models(paths, examined.config, examined.env, probe=probe)
         findings += [DoctorFinding(*finding) for finding in checked]
         findings += _restrictions(examined.config)
+        findings += _commands(examined.config)
         findings += _channels(examined.config)
         findings += _tls(paths, examined.config)
         unused = find_unused(examined.config, examined.raw, paths)
         findings += [DoctorFinding("not built", "note", text) for text in unused]
     findings += [*_state(paths, fix=fix), *_memory(paths), _disk(paths), _git(), *_proxies(paths)]
-    findings += _pending_devices(paths)
+    findings += [*_pending_devices(paths), *_audit(paths)]
     if as_json:
         rows = [_row(finding) for finding in findings]
         healthy = all(finding.state != "bad" for finding in findings)
@@ -220,10 +222,28 @@ def _pending_devices(paths: Paths) -> Iterator[DoctorFinding]:
             yield DoctorFinding("device", "note", describe_pending(entry))
 
 
+def _audit(paths: Paths) -> Iterator[DoctorFinding]:
+    """Check that no row of the audit log was changed."""
+    if not paths.database.exists():
+        return
+    from homarus.cli.audit import check_log
+
+    try:
+        found = check_log(paths)
+    except HomarusError as exc:
+        yield DoctorFinding("audit", "note", exc.message, exc.fix)
+        return
+    if found.problem:
+        yield DoctorFinding("audit", "bad", found.problem, "homarus audit verify")
+    else:
+        yield DoctorFinding("audit", "ok", f"{found.anchor.seq} rows, none was changed")
+
+
 def _agents(paths: Paths, config: Config) -> Iterator[DoctorFinding]:
     for agent in agent_ids(config):
-        workspace = resolve_agent_settings(config, paths, agent).workspace
-        yield _workspace(agent, workspace, shorten(workspace, paths.home))
+        settings = resolve_agent_settings(config, paths, agent)
+        yield _workspace(agent, settings.workspace, shorten(settings.workspace, paths.home))
+        yield _file_scope(agent, is_open=reaches_machine(settings.tools, config.tools))
 
 
 def _workspaces(paths: Paths, config: Config) -> Iterator[DoctorFinding]:
@@ -248,9 +268,21 @@ def _workspace(agent: str, workspace: Path, shown: str) -> DoctorFinding:
     return DoctorFinding(about, "ok", f"workspace {shown}")
 
 
+def _file_scope(agent: str, *, is_open: bool) -> DoctorFinding:
+    """Return where the file tools of an agent reach."""
+    if not is_open:
+        return DoctorFinding(f"agent {agent}", "ok", "file tools stay in the workspace")
+    text = (
+        "in your conversations file tools read and write the whole machine, except the state of "
+        "the gateway and other workspaces: tools.fs.workspaceOnly is false"
+    )
+    fix = "remove tools.fs.workspaceOnly to keep them in the workspace"
+    return DoctorFinding(f"agent {agent}", "note", text, fix)
+
+
 def _restrictions(config: Config) -> Iterator[DoctorFinding]:
     """Return the settings that keep the gateway from starting, or agents from running."""
-    from homarus.tools.catalog import builtin_tools
+    from homarus.tools.catalog import builtin_tools, describe_list_problems
 
     for refusal in start_refusals(config):
         yield DoctorFinding("gateway", "bad", refusal.message, refusal.fix)
@@ -263,6 +295,17 @@ def _restrictions(config: Config) -> Iterator[DoctorFinding]:
             yield DoctorFinding(f"agent {agent}", "bad", text, "set sandbox.mode to off")
         for error in tool_list_refusals(config, agent, groups):
             yield DoctorFinding(f"agent {agent}", "bad", error.message, error.fix)
+    for text in describe_list_problems(config):
+        yield DoctorFinding("tools", "note", text, "homarus policy explain TOOL shows what holds")
+
+
+def _commands(config: Config) -> Iterator[DoctorFinding]:
+    """Return a warning when the commands of agents have all rights on this machine."""
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if is_root and config.tools.exec.security != "deny":
+        text = "the exec tool runs commands as root"
+        fix = "run the gateway as a user of its own, or set tools.exec.security to deny"
+        yield DoctorFinding("exec", "note" if config.channels else "info", text, fix)
 
 
 def _channels(config: Config) -> Iterator[DoctorFinding]:

@@ -33,6 +33,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "models": ("models", "Manage models; without a subcommand, show the current one."),
         "memory": ("memory", "Search, read and write an agent's memory; manage its index."),
         "prompt": ("prompt", "Show the system prompt of a session, or its parts."),
+        "policy": ("policy", "Explain which tool calls are allowed, asked about or denied."),
         "approvals": (
             "approvals",
             "Answer questions about tool calls; edit the rules for commands.",
@@ -55,6 +56,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Maintenance": {
         "config": ("config", "Read, change and validate the configuration."),
+        "audit": ("audit", "Show the audit log, or verify that no row was changed."),
         "doctor": ("doctor", "Find problems and show how to fix them."),
         "import": ("import_home", "Copy sessions, memory, jobs and credentials of another home."),
         "backup": ("backup", "Create, verify and restore backups."),

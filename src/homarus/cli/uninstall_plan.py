@@ -28,6 +28,7 @@ from homarus.store.state_paths import LOCK
 # What only this program makes in a state directory.
 _OWN: Final = (
     "state.sqlite*", LOCK, "gateway.json", "gateway.token", "gateway-hosts.json", "homarus.json*",
+    "audit-pending.jsonl*", "audit-anchor.json",
     ".homarus.json.*.tmp", "openclaw.last-good.json", "chat-history.jsonl", "wizard.json",
     "homarus",
 )  # fmt: skip

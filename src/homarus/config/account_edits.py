@@ -67,6 +67,16 @@ def delete_account(tree: Mapping[str, Any], channel: str, account: str | None) -
     return unset_path(dict(tree), path)
 
 
+def account_path(tree: Mapping[str, Any], channel: str, account: str) -> KeyPath:
+    """Return the path of an account's settings: its own section, else that of its channel.
+
+    Raises UserError for a channel that the config does not have.
+    """
+    if account in account_ids(tree, channel) or not account_ids(tree, channel):
+        return _existing_path(tree, channel, account)
+    return "channels", channel
+
+
 def has_unset_variables(value: Value) -> bool:
     """Return whether the value holds a `${NAME}` that was not substituted."""
     if isinstance(value, Mapping):

@@ -1,80 +1,173 @@
-"""Read and extend `exec-approvals.json`, OpenClaw's rules for commands in the state directory."""
+"""Read and extend `exec-approvals.json`, OpenClaw's rules for commands in the state directory.
+
+What this program does not know in the file stays. A change is made to the file as it is at that
+moment, under a lock: an entry that was removed meanwhile is never written back.
+"""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import uuid4
 
+from homarus.config.change_log import log_change
 from homarus.config.paths import openclaw_files_dir
 from homarus.core.atomic_file import write_atomic
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.file_lock import file_lock
+from homarus.core.file_stamp import FileStamp, stat_stamp
 from homarus.core.message import Json
 from homarus.core.private_files import make_private_dir
-from homarus.core.session_keys import normalize_agent_id
+from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
 
 FILE: Final = "exec-approvals.json"
 _LOCK_TIMEOUT_S: Final = 5.0
+_ATTEMPTS: Final = 5
 DENY_ALL: Final[Mapping[str, Json]] = {"defaults": {"security": "deny"}}
+Approvals: TypeAlias = Mapping[str, Json]
 
 
-def read_approvals(state: Path) -> Mapping[str, Json]:
+@dataclass(frozen=True, slots=True)
+class EntryUse:
+    """The use of an entry by a command: `key` is its id, or its pattern where it has none."""
+
+    key: str
+    command: str
+    resolved_path: str
+
+
+def read_approvals(state: Path) -> Approvals:
     """Return the content of the file, empty if there is none; one that is unreadable denies all."""
+    path = openclaw_files_dir(state) / FILE
+    return _read(path, stat_stamp(path))
+
+
+@lru_cache(8)
+def _read(path: Path, _stamp: FileStamp | None) -> Approvals:
+    """Read the file; one that was not written since is not read again."""
     try:
-        found = json.loads((openclaw_files_dir(state) / FILE).read_text(encoding="utf-8"))
+        return _parse(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError):
+    except OSError:
+        return DENY_ALL
+
+
+def _parse(data: bytes) -> Approvals:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
         return DENY_ALL
     return found if isinstance(found, dict) else DENY_ALL
 
 
-def allowed_entries(approvals: Mapping[str, Json], agent_id: str) -> Iterator[Mapping[str, Json]]:
-    """Yield the entries of an agent's list that name a folder: those that this program wrote."""
+def agent_entries(approvals: Approvals, agent_id: str) -> Iterator[Json]:
+    """Yield the entries for an agent: its own and those of all agents (`*`)."""
     for name, entries in _lists(approvals).items():
-        if normalize_agent_id(name) == normalize_agent_id(agent_id):
-            yield from (each for each in entries if _is_exact(each))
+        if name == "*" or _is_agent(name, agent_id):
+            yield from entries
 
 
-def add_allowed(state: Path, agent_id: str, entry: Mapping[str, Json]) -> None:
-    """Add an entry to an agent's list; everything else in the file stays. Raises OSError."""
-    folder = openclaw_files_dir(state)
-    make_private_dir(folder)
-    with file_lock(folder / f".{FILE}.lock", _LOCK_TIMEOUT_S, is_optional=True):
-        approvals = read_approvals(state)
-        if approvals is DENY_ALL:
-            raise OSError(f"{FILE} cannot be read")
+def add_allowed(state: Path, agent_id: str, *entries: Mapping[str, Json]) -> None:
+    """Add entries to an agent's list; one that is there already is not added. Raises OSError."""
+
+    def add(approvals: Approvals) -> Approvals:
         agents = approvals.get("agents")
         sections = dict(agents) if isinstance(agents, dict) else {}
-        names = [n for n in sections if normalize_agent_id(n) == normalize_agent_id(agent_id)]
-        name = names[0] if names else agent_id
+        name = next((each for each in sections if _is_agent(each, agent_id)), agent_id)
         found = sections.get(name)
         section = dict(found) if isinstance(found, dict) else {}
         listed = section.get("allowlist")
         known = listed if isinstance(listed, list) else []
-        section["allowlist"] = [*known, {"id": str(uuid4()), **entry}]
-        content = {"version": 1, **approvals, "agents": {**sections, name: section}}
-        data = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-        write_atomic(folder / FILE, data.encode())
+        new = [{"id": str(uuid4()), **each} for each in entries if not _is_listed(each, known)]
+        section["allowlist"] = [*known, *new]
+        return {"version": 1, **approvals, "agents": {**sections, name: section}}
+
+    _change(state, add)
+    listed = [dict(each) for each in entries]
+    log_change(state, "allowlist", action="add", agent=agent_id, entries=listed)
 
 
-def allowlist_sizes(approvals: Mapping[str, Json]) -> dict[str, int]:
-    """Return how many patterns of OpenClaw each agent's list has, by agent, without empty lists."""
-    counts = {
-        name: sum(not _is_exact(entry) for entry in entries)
-        for name, entries in _lists(approvals).items()
+def record_use(state: Path, agent_id: str, uses: Mapping[str, EntryUse], now_ms: int) -> None:
+    """Write into the entries of an agent when and by what they were used. Raises OSError.
+
+    An entry that is not in the file any more stays removed.
+    """
+
+    def update(approvals: Approvals) -> Approvals:
+        agents = dict(approvals.get("agents", {}))
+        for name, entries in _lists(approvals).items():
+            if name == "*" or _is_agent(name, agent_id):
+                changed = [_used(each, uses, now_ms) for each in entries]
+                agents[name] = {**agents[name], "allowlist": changed}
+        return {**approvals, "agents": agents}
+
+    if any(_key(each) in uses for each in agent_entries(read_approvals(state), agent_id)):
+        _change(state, update)
+
+
+def _used(entry: Json, uses: Mapping[str, EntryUse], now_ms: int) -> Json:
+    use = uses.get(_key(entry))
+    if use is None:
+        return entry
+    if isinstance(entry, str):
+        if len(entry.split()) < 2:
+            return entry  # as an object it would allow the program with other arguments, too
+        entry = {"id": str(uuid4()), "pattern": entry}
+    return {
+        **entry,
+        "lastUsedAt": now_ms,
+        "lastUsedCommand": use.command,
+        "lastResolvedPath": use.resolved_path,
     }
-    return {name: count for name, count in counts.items() if count}
 
 
-def _lists(approvals: Mapping[str, Json]) -> dict[str, list[Json]]:
+def _key(entry: Json) -> str:
+    if isinstance(entry, str):
+        return entry.strip()
+    if not isinstance(entry, dict):
+        return ""
+    found = entry.get("id") or entry.get("pattern")
+    return found.strip() if isinstance(found, str) else ""
+
+
+def _is_listed(entry: Mapping[str, Json], known: list[Json]) -> bool:
+    return any(
+        isinstance(each, dict) and all(each.get(name) == value for name, value in entry.items())
+        for each in known
+    )
+
+
+def _change(state: Path, change: Callable[[Approvals], Approvals]) -> None:
+    """Replace the file by what `change` makes of it; a change by another program is not lost."""
+    folder = openclaw_files_dir(state)
+    make_private_dir(folder)
+    path = folder / FILE
+    with file_lock(folder / f".{FILE}.lock", _LOCK_TIMEOUT_S, is_optional=True):
+        for _ in range(_ATTEMPTS):
+            before = path.read_bytes() if path.is_file() else b"{}"
+            approvals = _parse(before)
+            if approvals is DENY_ALL:
+                raise OSError(f"{FILE} cannot be read")
+            data = json.dumps(change(approvals), ensure_ascii=False, indent=2) + "\n"
+            if (path.read_bytes() if path.is_file() else b"{}") == before:
+                write_atomic(path, data.encode())
+                return
+    raise OSError(f"{FILE} is changed by another program all the time")
+
+
+def _is_agent(name: str, agent_id: str) -> bool:
+    agent = normalize_agent_id(agent_id)
+    return name != "*" and (
+        normalize_agent_id(name) == agent or (name == "default" and agent == DEFAULT_AGENT)
+    )
+
+
+def _lists(approvals: Approvals) -> dict[str, list[Json]]:
     agents = approvals.get("agents")
     return {
         name: entries
         for name, section in (agents.items() if isinstance(agents, dict) else ())
         if isinstance(section, dict) and isinstance(entries := section.get("allowlist"), list)
     }
-
-
-def _is_exact(entry: Json) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("cwd"), str)

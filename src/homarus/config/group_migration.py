@@ -1,7 +1,8 @@
 """Change the config when a chat service gives a group another id, if `configWrites` allows it.
 
-This is the only change of the config that a chat service causes. Everything that writes the config
-on behalf of a chat must call `check_config_writes` first.
+This is the only change of the config that a chat service causes; its owner can cause others by
+`/config` and `/allowlist`. Everything that writes the config on behalf of a chat must call
+`check_config_writes` first.
 """
 
 import asyncio

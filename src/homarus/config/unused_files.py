@@ -1,7 +1,7 @@
 """Find what a state directory has for features of OpenClaw that do not work here yet.
 
-A job, a heartbeat or a list of allowed commands that is silently ignored would be missed late; the
-gateway names them when it starts, and `status` and `doctor` do.
+A job or a heartbeat that is silently ignored would be missed late; the gateway names them when it
+starts, and `status` and `doctor` do.
 """
 
 import json
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
-from homarus.config.approvals_file import FILE, allowlist_sizes, read_approvals
 from homarus.config.json5_document import Value
 from homarus.config.paths import Paths, expand, shorten
 from homarus.config.schema import Config
@@ -24,7 +23,7 @@ _EMPTY_LINE: Final = re.compile(r"\s*(#+(\s.*)?|[-*+]\s*(\[[\sXx]?\]\s*)?)?")
 
 def find_unused(config: Config, raw: Mapping[str, Value], paths: Paths) -> tuple[str, ...]:
     """Return a sentence for each thing that is set up and does not work. `raw` is the config."""
-    return (*_jobs(raw, paths), *_heartbeats(config, raw, paths), *_allowlists(paths))
+    return (*_jobs(raw, paths), *_heartbeats(config, raw, paths))
 
 
 def _jobs(raw: Mapping[str, Value], paths: Paths) -> Iterator[str]:
@@ -63,16 +62,6 @@ def _heartbeats(config: Config, raw: Mapping[str, Value], paths: Paths) -> Itera
             continue
         shown = shorten(file, paths.home)
         yield f"agent {agent} has no heartbeat: heartbeats are not built yet ({shown})"
-
-
-def _allowlists(paths: Paths) -> Iterator[str]:
-    for agent, count in allowlist_sizes(read_approvals(paths.state)).items():
-        commands = "1 command" if count == 1 else f"{count} commands"
-        file = shorten(paths.state / FILE, paths.home)
-        yield (
-            f"{commands} that agent {one_line(agent, 40)} may run without approval need one:"
-            f" patterns of commands are not read yet ({file})"
-        )
 
 
 def _is_zero(every: Value) -> bool:

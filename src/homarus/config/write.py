@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from homarus import __version__
+from homarus.config.change_log import log_change
 from homarus.config.config_files import (
     ConfigTexts,
     parse_object,
@@ -28,7 +29,7 @@ from homarus.config.load import ConfigExamination, examine_config
 from homarus.config.own_config import overlay_own
 from homarus.config.own_keys import describe_openclaw_problems, find_openclaw_problems, split_own
 from homarus.config.paths import Paths
-from homarus.config.redaction import restore_redacted
+from homarus.config.redaction import redact_tree, restore_redacted
 from homarus.config.rewrite import rewrite, serialize
 from homarus.config.tree_edit import differing_paths, format_path, get_path, json_equal
 from homarus.core.atomic_file import sync_folder, write_synced
@@ -36,6 +37,7 @@ from homarus.core.errors import ConfigError, ConflictError, DiskFullError, Store
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.file_lock import try_lock
 from homarus.core.private_files import make_private_dir
+from homarus.core.text import one_line
 
 BACKUPS = 5
 _LOCK_WAIT_S = 5.0
@@ -104,6 +106,8 @@ def write_config(
             _replace(own_target, written.own or "", texts.own)
         if is_shared_changed:
             _replace(target, written.shared or "", texts.shared)
+    shown = [_format_change(path, merged, new) for path in changed]
+    log_change(paths.state, "config", action="write", changed=shown, hash=written.hash)
     return ConfigWrite(
         file=target if is_shared_changed else own_target,
         hash=written.hash,
@@ -112,6 +116,15 @@ def write_config(
         unbuilt=tuple(group for group in examined.unbuilt if _touches(group, changed)),
         unreadable=_unreadable(parts.shared, changed),
     )
+
+
+def _format_change(path: KeyPath, old: Value, new: Value) -> str:
+    """Describe a changed setting as `key: old → new`, without secrets."""
+    before, after = (
+        "unset" if value is None else one_line(serialize(redact_tree(value, path)))
+        for value in (_at(old, path), _at(new, path))
+    )
+    return f"{format_path(path)}: {before} → {after}"
 
 
 def undo_write(paths: Paths, before: ConfigTexts, written: ConfigTexts) -> None:
@@ -128,6 +141,7 @@ def undo_write(paths: Paths, before: ConfigTexts, written: ConfigTexts) -> None:
         elif read_text(target) == new:
             target.unlink()
             sync_folder(target.parent)
+    log_change(paths.state, "config", action="undo", hash=before.hash)
 
 
 def move_own_settings(paths: Paths, env: Mapping[str, str]) -> list[str]:

@@ -16,6 +16,7 @@ DATED: Final = re.compile(
 NOTES: Final = "<recent_notes>\n"
 NOTES_END: Final = "\n</recent_notes>\n\n"
 BEFORE: Final = "[Chat messages since your last reply - for context]"
+UNTRUSTED: Final = "<<<EXTERNAL_UNTRUSTED_CONTENT id="
 CURRENT: Final = "[Current message - respond to this]"
 # A header that names its channel and has no date.
 _CHANNELS = (
@@ -55,6 +56,10 @@ def strip_envelope(text: str) -> str:
         text = text[facts.end() :]
     if text.startswith(BEFORE) and (at := text.find(f"\n\n{CURRENT}\n")) >= 0:
         text = text[at + len(CURRENT) + 3 :]
+    if UNTRUSTED in text:
+        from homarus.core.untrusted import unwrap_untrusted
+
+        text = unwrap_untrusted(text)
     named = DATED.match(text) or _NAMED.match(text)
     if named:
         has_channel = not _STAMPED.match(text)

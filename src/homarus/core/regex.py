@@ -9,6 +9,7 @@ refuses backreferences and look-arounds. Patterns are case-insensitive.
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from homarus.core.errors import UserError
@@ -37,6 +38,16 @@ def compile_line_search(pattern: str, *, ignore_case: bool) -> Search:
     """Return a function that searches a line of any length; UserError for an invalid pattern."""
     compiled = _compile(pattern, case_sensitive=not ignore_case, max_chars=MAX_LINE_PATTERN_CHARS)
     return lambda line: compiled.search(repair_surrogates(line)) is not None
+
+
+@lru_cache(64)
+def compile_fullmatch(pattern: str) -> Search:
+    """Return a function that matches a complete text, case-sensitively, without cutting it.
+
+    Raises UserError for an invalid pattern.
+    """
+    compiled = _compile(pattern, case_sensitive=True)
+    return lambda text: compiled.fullmatch(repair_surrogates(text)) is not None
 
 
 def compile_redactions(patterns: Sequence[str]) -> Callable[[str], str]:

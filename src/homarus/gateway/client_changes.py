@@ -26,11 +26,7 @@ def write_client_change(
 
     Raises UserError for what a client may not set.
     """
-    rules = ClientRules(
-        services.paths,
-        in_use=services.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True),
-        has_stored_key=lambda provider: _has_stored_key(services, provider),
-    )
+    rules = client_rules(services)
 
     def guarded(own: dict[str, Json]) -> Json:
         new = restore_redacted(change(own), own)
@@ -44,6 +40,15 @@ def write_client_change(
         if_hash=base_hash,
         at_ms=services.clock.now_ms(),
         check=check,
+    )
+
+
+def client_rules(services: GatewayServices) -> ClientRules:
+    """Return what the rule for clients depends on."""
+    return ClientRules(
+        services.paths,
+        in_use=services.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True),
+        has_stored_key=lambda provider: _has_stored_key(services, provider),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
 
+from homarus.config.change_log import set_change_author
 from homarus.core.errors import (
     HomarusError,
     InvalidRequestError,
@@ -289,6 +290,7 @@ class Connection:
         call = MethodCall(
             self._gateway.services, self._gateway, self.caller, request.id, self._accept(request)
         )
+        set_change_author(f"client {self.caller.client_id} {self.caller.device_id[:12]}".strip())
         try:
             method = self._find(request.method, self.caller)
             payload = await method(call, request.params)

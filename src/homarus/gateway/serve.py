@@ -210,6 +210,7 @@ async def _serve_clients(
         check_startable=lambda loaded: _check(options, loaded),
     )  # fmt: skip
     gateway.config_watcher = watcher
+    services.set_config_watcher(watcher)
     services.channels.set_webhook_server(WebhookListeners(gateway).serve)
     services.set_restart(lambda: shutdown.request("restart", "a person asked for a restart"))
     if options.problem:

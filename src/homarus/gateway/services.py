@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from homarus.agent.agent import Agent
@@ -20,6 +21,7 @@ from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
 from homarus.sessions.notices import Notices
 from homarus.sessions.session import SessionRepository
+from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.tool import Messenger
@@ -27,6 +29,7 @@ from homarus.tools.tool import Messenger
 if TYPE_CHECKING:
     from homarus.agent.approval_service import ApprovalService
     from homarus.channels.controller import AccountStatus
+    from homarus.gateway.config_watch import ConfigWatcher
     from homarus.memory.agent_memory import AgentMemory
 
 
@@ -68,8 +71,9 @@ class GatewayServices:
 
     `recover` resumes what an earlier process left and then starts the channels; `preload` does
     what the first run would otherwise wait for. `wake_workers` has due replies sent.
-    `set_restart` is given what `/restart` calls. `get_approvals` imports the approvals when it is
-    first called; what reaches approvers is added to `approval_ports`, which is not.
+    `set_restart` is given what `/restart` calls, `set_config_watcher` what brings a changed config
+    into use. `get_approvals` imports the approvals when it is first called; what reaches approvers
+    is added to `approval_ports`, which is not.
     """
 
     get_loaded: Callable[[], LoadedConfig]
@@ -97,6 +101,8 @@ class GatewayServices:
     set_restart: Callable[[Callable[[], None]], None]
     get_approvals: "Callable[[], ApprovalService]"
     approval_ports: ApprovalPorts
+    audit: AuditLog = field(default_factory=AuditLog)
+    set_config_watcher: "Callable[[ConfigWatcher], None]" = lambda _watcher: None
 
     @property
     def loaded(self) -> LoadedConfig:

@@ -9,7 +9,7 @@ from homarus.core.text import one_line
 from homarus.gateway.method import MethodCall
 from homarus.gateway.session_rows import resolve_session_defaults
 from homarus.sessions.session import Session, parse_session_label
-from homarus.sessions.session_settings import check_thinking, to_stored_value
+from homarus.sessions.session_settings import check_exec_setting, check_thinking, to_stored_value
 
 
 async def set_label(call: MethodCall, session_key: str, text: str) -> None:
@@ -42,6 +42,7 @@ async def parse_patch(
         elif value is None:
             fields[name] = None
         else:
+            check_exec_setting(name, to_stored_value(name, value))
             fields[name] = to_stored_value(name, value)
     if fields.get("thinkingLevel") == "xhigh":
         check_thinking("xhigh", await _model_after(call, session, fields))

@@ -18,6 +18,7 @@ from homarus.core.message import Json
 from homarus.core.session_keys import chat_type_of
 from homarus.memory.scope import is_search_allowed
 from homarus.memory.view import MemoryView, audience_of, view_for
+from homarus.tools.effects import write_effects
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import Tool, ToolContext, tool
 
@@ -118,7 +119,7 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
         agent_memory, view = await get_memory(ctx), view_for(ctx.session_key)
         return _shown(await agent_memory.get(path, from_line=from_, lines=lines, view=view))
 
-    @tool(group="memory", idempotent=True)
+    @tool(group="memory", idempotent=True, effects=write_effects)
     async def memory_write(
         ctx: ToolContext,
         text: Annotated[str, Field(description="One fact a line, each clear by itself")],

@@ -51,7 +51,7 @@ _FORBIDDEN_PORTS: Final = frozenset(
         6669, 6679, 6697, 9042, 9092, 9200, 9300, 10080, 10250, 10255, 11211, 27017, 27018, 27019,
     }
 )  # fmt: skip
-_FORBIDDEN_HOST_CHARS: Final = frozenset(' "#%/:<>?@[\\]^`{|}')
+_FORBIDDEN_HOST_CHARS: Final = frozenset(' "#%*/:<>?@[\\]^`{|}')
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -59,9 +59,10 @@ _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 class NetworkPolicy:
     """What `tools.web.fetch.ssrfPolicy` allows besides the public internet, and what it blocks.
 
-    `allowed_hosts` are names whose addresses may also be private. `blocked_hosts` are refused with
-    all names beneath them. No setting allows the metadata services of clouds, multicast and
-    reserved addresses, except an address that `allowed_hosts` has literally.
+    `allowed_hosts` are names whose addresses may also be private; `*.lan` is every name beneath
+    lan. `blocked_hosts` are refused with all names beneath them. No setting allows the metadata
+    services of clouds, multicast and reserved addresses, except an address that `allowed_hosts`
+    has literally.
     """
 
     allows_private: bool = False
@@ -72,13 +73,20 @@ class NetworkPolicy:
 
     def is_blocked(self, host: str) -> bool:
         """Return whether the owner blocks a host, or a domain that it is in."""
-        return any(host == name or host.endswith(f".{name}") for name in self.blocked_hosts)
+        names = (name.removeprefix("*.") for name in self.blocked_hosts)
+        return any(host == name or host.endswith(f".{name}") for name in names)
+
+    def is_allowed(self, host: str) -> bool:
+        """Return whether the owner allows private addresses for a host."""
+        return host in self.allowed_hosts or any(
+            name.startswith("*.") and host.endswith(name[1:]) for name in self.allowed_hosts
+        )
 
     def permits(self, found: SpecialRange, host: str) -> bool:
         """Return whether a host may be at an address in a special range."""
         if found.kind == "special":
             return False
-        if host in self.allowed_hosts or self.allows_private:
+        if self.allows_private or self.is_allowed(host):
             return True
         return (found.kind == "benchmark" and self.allows_benchmark) or (
             found.kind == "unique-local" and self.allows_unique_local
@@ -123,7 +131,7 @@ async def check_target(
         if host not in policy.allowed_hosts:
             _check_address(literal, host, policy)
         return CheckedTarget(parts, host, port, (str(unmapped(literal)),))
-    if not policy.allows_private and host not in policy.allowed_hosts:
+    if not policy.allows_private and not policy.is_allowed(host):
         _check_name(host)
     addresses = [_parse_address(text, host) for text in await _resolve(host, port, resolve)]
     for address in addresses:
@@ -159,11 +167,13 @@ def parse_url(url: str) -> tuple[SplitResult, str, int]:
 
 
 def normalize_host(text: str) -> str:
-    """Return a host name or address of a setting as `parse_url` returns it.
+    """Return a host name or address of a setting as `parse_url` returns it, or `*.` and a name.
 
     Raises BlockedUrlError for text that is none.
     """
     bare = text.strip()
+    if bare.startswith("*."):
+        return f"*.{_parse_name(bare, bare[2:])}"
     host = bare[1:-1] if bare.startswith("[") and bare.endswith("]") else bare
     return _parse_ipv6(bare, host) if ":" in host else _parse_name(bare, host)
 

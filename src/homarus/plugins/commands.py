@@ -6,7 +6,7 @@
 
 A command may change its session's entry: it names the fields in its reply, and they are saved in
 one transaction with the reply and the outcome of the message. Everything else a command does must
-be safe to repeat, because after a crash in between it is executed again.
+be safe to repeat, because after a crash in between it is executed again, unless it `runs_once`.
 
 Name, help and arguments of a command are a row of `agent/commands/catalog.py`.
 """
@@ -79,20 +79,26 @@ CommandHandler: TypeAlias = Callable[[ContextT], Awaitable[CommandReply]]
 
 @dataclass(frozen=True, slots=True)
 class ChatCommand:
-    """A function that answers the command `name`."""
+    """A function that answers the command `name`.
+
+    One that `runs_once` is not executed again after a crash: the sender is told instead.
+    """
 
     name: str
     handler: Callable[[Any], Awaitable[CommandReply]]
+    runs_once: bool = False
 
     async def __call__(self, context: CommandContext) -> CommandReply:
         return await self.handler(context)
 
 
-def command(name: str) -> Callable[[CommandHandler[ContextT]], ChatCommand]:
+def command(
+    name: str, *, runs_once: bool = False
+) -> Callable[[CommandHandler[ContextT]], ChatCommand]:
     """Turn `async def f(context) -> CommandReply` into the command `/name`."""
 
     def wrap(handler: CommandHandler[ContextT]) -> ChatCommand:
-        return ChatCommand(name, handler)
+        return ChatCommand(name, handler, runs_once)
 
     return wrap
 

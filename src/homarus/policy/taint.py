@@ -5,10 +5,12 @@ has read such text asks a person before a call that changes something outside th
 rules are data: an effect of a call, and why it is asked about.
 """
 
+import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from homarus.core.message import Inbound, InboundMetadata
 from homarus.policy.tool_call import CallerFacts, Effect, LayerVerdict, TaintSource, ToolCallFacts
 
 LAYER: Final = "taint"
@@ -35,6 +37,8 @@ NETWORK_PROGRAMS: Final = frozenset(
         "gh", "glab", "himalaya", "mutt", "neomutt", "mail", "mailx", "notmuch", "gog", "yt-dlp",
     }
 )  # fmt: skip
+HOOK_CHANNEL: Final = "hook"  # of messages that programs of others send by `/hooks/agent`
+INBOUND_MEDIA: Final = ("media", "inbound")  # the folder of files that came with messages
 _WORD: Final = re.compile(r"[^\s;|&()<>`$\"']+")
 _MAX_SHOWN: Final = 3
 
@@ -73,17 +77,65 @@ def describe_taint(sources: tuple[TaintSource, ...]) -> str:
     return f"untrusted content ({', '.join(shown)}{f' and {more} more' if more > 0 else ''})"
 
 
+def inbound_taint(inbound: Inbound) -> Iterator[TaintSource]:
+    """Yield what a message contains that its sender did not write, or has no authority to ask for.
+
+    A quote of our own message, and in a direct chat one of that chat, is not foreign. A pressed
+    button has a text of ours.
+    """
+    metadata, address = inbound.metadata, inbound.address
+    if address.channel == HOOK_CHANNEL:
+        yield TaintSource("hook", inbound.sender)
+    if metadata.forwarded or metadata.via_bot:
+        yield TaintSource("forward", metadata.forwarded or f"bot {metadata.via_bot}")
+    if is_foreign_quote(metadata):
+        yield TaintSource("quote", metadata.reply_to)
+    if inbound.group_history:
+        yield TaintSource("group", metadata.title or address.chat)
+    if inbound.authority == "stranger":
+        yield TaintSource("sender", f"{address.channel}:{inbound.sender}")
+
+
+def is_foreign_quote(metadata: InboundMetadata) -> bool:
+    """Return whether a message quotes a text that neither its sender nor we may have written."""
+    if not metadata.quoted or metadata.replies_to_us:
+        return False
+    return metadata.kind != "direct" or not metadata.reply_to
+
+
+def inbound_file_taint(path: str) -> TaintSource | None:
+    """Return the source of a file that came with a message, else None.
+
+    Who made a file is unknown, also when the owner sent it.
+    """
+    parts = posixpath.normpath(path).split("/")
+    for at in range(len(parts) - 2):
+        if tuple(parts[at : at + 2]) == INBOUND_MEDIA:
+            return TaintSource("file", parts[-1])
+    return None
+
+
+def command_taint(command: str) -> TaintSource | None:
+    """Return the source of what a command prints, if it uses a program for the network."""
+    for word in _WORD.findall(command):
+        if (name := word.rpartition("/")[2].lower()) in NETWORK_PROGRAMS:
+            return TaintSource("web", name)
+    return None
+
+
 def output_source(call: ToolCallFacts) -> TaintSource | None:
     """Return the source of a call's output when it is untrusted, else None.
 
-    Untrusted is what a tool of a plugin or server returns, and what a command prints that uses a
-    program for the network. A command that reads the network by other means is not recognised.
+    Untrusted is what a tool of a plugin or server returns, what a file contains that came with a
+    message, and what a command prints that uses a program for the network. A command that reads
+    the network by other means is not recognised.
     """
     if call.tool.source != "builtin":
         return TaintSource(call.tool.source.partition(":")[0] or "plugin", call.tool.name)
+    if "fs" in call.tool.groups:
+        path = call.args.get("path") or call.args.get("file_path")
+        return inbound_file_taint(path) if isinstance(path, str) else None
     command = call.args.get("command")
-    if call_effects(call) >= {"exec"} and isinstance(command, str):
-        for word in _WORD.findall(command):
-            if (name := word.rpartition("/")[2].lower()) in NETWORK_PROGRAMS:
-                return TaintSource("web", name)
+    if "exec" in call_effects(call) and isinstance(command, str):
+        return command_taint(command)
     return None

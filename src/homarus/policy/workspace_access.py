@@ -43,6 +43,11 @@ PROTECTED: Final = PROMPT_FILES | _PROMPT_FOLDERS | _PRIVATE  # folded names in 
 _COMMON: Final = frozenset({("memory",), ("memory", "chats"), ("memory", "shared")})
 
 
+def is_prompt_path(parts: Sequence[str]) -> bool:
+    """Return whether a file, by its names from the root, becomes a prompt or code of the agent."""
+    return bool(parts) and fold_name(parts[0]) in PROMPT_FILES | _PROMPT_FOLDERS
+
+
 @dataclass(frozen=True, slots=True)
 class FileScope:
     """Where the file tools of an agent reach besides its workspace.

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.config.model_refs import normalize_provider_id
 from homarus.config.paths import Paths, expand, is_sqlite_home, openclaw_files_dir
+from homarus.config.redaction import add_known_secret
 from homarus.core.clock import Clock
 from homarus.core.errors import (
     AuthError,
@@ -102,6 +103,7 @@ class CredentialCandidate:
         if self._fetch is None:
             raise AuthError(f"the auth profile {self.profile_id} is nobody's")
         self.given = await self._fetch(self)
+        add_known_secret(self.given)  # tool output and logs must not show it
         return self.given
 
 

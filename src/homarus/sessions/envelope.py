@@ -30,6 +30,8 @@ from homarus.core.envelope import (
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound, InboundMetadata, Media
 from homarus.core.text import clip_middle, one_line
+from homarus.core.untrusted import neutralize_name, wrap_untrusted
+from homarus.policy.taint import HOOK_CHANNEL, is_foreign_quote
 
 _KNOWS_TIME = "Current time:"
 _GATEWAY_CHANNELS = frozenset({"boot", "wake", "webchat", "agent"})
@@ -94,6 +96,11 @@ def format_envelope(
     address = inbound.address
     if address.channel == "cli":
         return inbound.text
+    if address.channel == HOOK_CHANNEL:
+        return with_timestamp(
+            wrap_untrusted(inbound.text, "hook", inbound.sender), inbound.at_ms, rules.own_zone,
+            uses_12_hours=rules.uses_12_hours,
+        )  # fmt: skip
     if address.channel in _GATEWAY_CHANNELS:
         return with_timestamp(
             inbound.text, inbound.at_ms, rules.own_zone, uses_12_hours=rules.uses_12_hours
@@ -108,19 +115,33 @@ def format_envelope(
     )
     lead = prefix if not prefix or prefix[-1].isspace() else f"{prefix} "
     text = f"{line} {lead}{message_body(inbound, group=group)}"
-    return (
-        f"{BEFORE}\n{escape_header_lines(inbound.group_history)}\n\n{CURRENT}\n{text}"
-        if inbound.group_history
-        else text
-    )
+    if not inbound.group_history:
+        return text
+    history = wrap_untrusted(escape_header_lines(inbound.group_history), "group")
+    return f"{BEFORE}\n{history}\n\n{CURRENT}\n{text}"
 
 
 def message_body(inbound: Inbound, *, group: bool) -> str:
     """Return text and attachments of a message; in a group the sender too."""
-    text = f"{sender_label(inbound)}: {inbound.text}" if group else inbound.text
+    label = f"{sender_label(inbound)}: " if group else ""
     # Merged messages of several senders have each their label, and indented lines.
-    escaped = escape_header_lines(text, senders=inbound.sender != MULTIPLE_SENDERS)
+    senders = inbound.sender != MULTIPLE_SENDERS
+    escaped = escape_header_lines(f"{label}{inbound.text}", senders=senders)
+    if inbound.text and (source := _author(inbound.metadata)):
+        start = len(label) + (not escaped.startswith(label))
+        escaped = escaped[:start] + wrap_untrusted(escaped[start:], "forward", source)
     return "\n".join([escaped, *_attachments(inbound)])
+
+
+def attributed_text(inbound: Inbound) -> str:
+    """Return the text of a message; one that its sender did not write is wrapped."""
+    source = _author(inbound.metadata) if inbound.text else ""
+    return wrap_untrusted(inbound.text, "forward", source) if source else inbound.text
+
+
+def _author(metadata: InboundMetadata) -> str:
+    """Return who wrote the text instead of its sender, "" if the sender did."""
+    return metadata.forwarded or (f"bot {metadata.via_bot}" if metadata.via_bot else "")
 
 
 def sender_label(inbound: Inbound) -> str:
@@ -162,6 +183,8 @@ def _attachments(inbound: Inbound) -> Iterator[str]:
         named = f" id:{_part(metadata.reply_to)}" if metadata.reply_to else ""
         quoted = clip_middle(metadata.quoted.strip(), _MAX_QUOTED_CHARS)
         escaped = escape_header_lines(f"\n{quoted}", senders=True)
+        if is_foreign_quote(metadata):
+            escaped = "\n" + wrap_untrusted(escaped.lstrip("\n"), "quote", metadata.reply_to)
         yield f"[Replying to {target}{named}]{escaped}\n[/Replying]"
 
 
@@ -240,7 +263,8 @@ def _name(text: str) -> str:
 
 def _part(text: str, max_chars: int = _MAX_PART) -> str:
     """Return text that cannot end the header it is in."""
-    return one_line(text.translate(_PLAIN), max_chars).strip()
+    plain = neutralize_name(one_line(text.translate(_PLAIN), 2 * max_chars))
+    return one_line(plain, max_chars).strip()
 
 
 _NAMELY: Final = str.maketrans(dict.fromkeys(":()[]\uff1a\uff08\uff09", " "))

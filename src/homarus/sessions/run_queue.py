@@ -34,7 +34,7 @@ from homarus.core.clock import Clock
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Inbound, RunOptions
 from homarus.core.tasks import run_contained
-from homarus.sessions.envelope import indent, sender_label
+from homarus.sessions.envelope import attributed_text, indent, sender_label
 from homarus.sessions.queue_policy import (
     QueueSettings,
     apply_cap,
@@ -540,8 +540,12 @@ def _texts_of(items: Sequence[_QueuedMessages[OutcomeT]]) -> list[str]:
     """Return the text of each message, with the sender's name when there are several."""
     messages = [item.inbound for item in items]
     if len({message.sender for message in messages}) == 1:
-        return [message.text for message in messages if message.text.strip() or not message.media]
-    return [f"{sender_label(message)}: {indent(message.text)}" for message in messages]
+        return [
+            attributed_text(message)
+            for message in messages
+            if message.text.strip() or not message.media
+        ]
+    return [f"{sender_label(message)}: {indent(attributed_text(message))}" for message in messages]
 
 
 def _question(

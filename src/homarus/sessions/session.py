@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from homarus.config.change_log import change_author
 from homarus.core.clock import Clock
 from homarus.core.errors import ConflictError, UserError
 from homarus.core.message import Inbound, Json, Message, Usage
@@ -31,6 +32,7 @@ from homarus.sessions.transcript import (
     SuspendedTurn,
     TranscriptModelState,
 )
+from homarus.store.audit import AuditEntry
 from homarus.store.base import SessionRecord, Store, Transaction, TranscriptEntry, TranscriptHeader
 
 # Writes that are added to the transaction that saves these entries.
@@ -201,7 +203,7 @@ class Session:
 
         Returns the messages after them; None when the first is not on the current path any more,
         or another user message or a resumed run follows. A partial answer is left on a branch of
-        its own. Calls without a result stay without one: the run knows which of them were started.
+        its own. Calls without a result stay without one: the run knows which were started.
         """
         path = await self.path()
         first = next((n for n, one in enumerate(path) if one.id == question_ids[0]), None)
@@ -388,6 +390,8 @@ class Session:
                     TranscriptHeader(record.session_id, record.agent, at_ms, self._cwd)
                 )
             transaction.put_session(record, if_version=record.version)
+            if changed := _policy_changes(self.record, record):
+                transaction.add_audit(_audit_entry(record, changed, self._clock.now_ms()))
             if entries:
                 transaction.append(record.session_id, *entries)
             if extra_writes:
@@ -478,6 +482,26 @@ class SessionRepository:
             if record.session_id and not keep_transcript:
                 transaction.archive(record.session_id, "deleted", at_ms)
         return True
+
+
+# Settings of a session that widen or narrow what it may do: a change of them is audited.
+_POLICY_FIELDS: Final = (
+    "execHost", "execSecurity", "execAsk", "execNode", "elevatedLevel", "sendPolicy",
+    "groupActivation",
+)  # fmt: skip
+
+
+def _policy_changes(old: SessionRecord, new: SessionRecord) -> dict[str, Json]:
+    return {
+        name: f"{old.data.get(name, 'unset')} → {new.data.get(name, 'unset')}"
+        for name in _POLICY_FIELDS
+        if old.data.get(name) != new.data.get(name)
+    }
+
+
+def _audit_entry(record: SessionRecord, changed: dict[str, Json], at_ms: int) -> AuditEntry:
+    data: dict[str, Json] = {"target": "session", "by": change_author(), "changed": changed}
+    return AuditEntry(at_ms, "config", record.agent, record.key, data=data)
 
 
 def _with(record: SessionRecord, fields: Mapping[str, Json], now_ms: int) -> SessionRecord:

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from homarus.core.errors import UserError
 from homarus.core.message import Json
+from homarus.core.text import one_line
 from homarus.sessions import levels
 
 Reader: TypeAlias = Callable[[str], str | None]
@@ -37,6 +38,19 @@ def to_stored_value(name: str, value: Json) -> Json:
     if name in CHOICES and value not in CHOICES[name]:
         raise UserError(f"invalid {name}", fix=f"use {', '.join(CHOICES[name])}")
     return value
+
+
+def check_exec_setting(name: str, value: Json) -> None:
+    """Raise UserError for a setting of commands that this version cannot obey."""
+    if value is None:
+        return
+    if (name, value) == ("execHost", "sandbox"):
+        reason = "this version has no sandbox: commands would not run at all"
+    elif name == "execNode" or (name, value) == ("execHost", "node"):
+        reason = "this version runs no commands on nodes"
+    else:
+        return
+    raise UserError(f"{name} {one_line(str(value), 40)!r}: {reason}", fix="use gateway")
 
 
 def parse_level(name: str, word: str) -> str:

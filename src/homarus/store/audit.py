@@ -7,7 +7,7 @@ for each principal. Text is bounded, and secrets in it are redacted, before a ro
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -26,6 +26,7 @@ AuditKind: TypeAlias = Literal["decision", "approval", "execution", "config"]
 AUDIT_KINDS: Final[tuple[AuditKind, ...]] = ("decision", "approval", "execution", "config")
 MAX_TEXT_CHARS: Final = 600
 MAX_DATA_CHARS: Final = 4_000
+ANCHOR_EVERY: Final = 100  # entries
 _MAX_ITEMS: Final = 50
 _MAX_DEPTH: Final = 4
 
@@ -129,12 +130,16 @@ def check_audit_rows(
 class AuditLog:
     """Collects the entries of a program; each is stored with the next transaction of a run.
 
-    An entry that must be on disk at once is stored by `write`.
+    An entry that must be on disk at once is stored by `write`. `on_stored` is called now and then,
+    after some entries were stored.
     """
 
-    def __init__(self, store: "Store | None" = None) -> None:
-        self._store = store
+    def __init__(
+        self, store: "Store | None" = None, on_stored: Callable[[], None] = lambda: None
+    ) -> None:
+        self._store, self._on_stored = store, on_stored
         self._pending: list[AuditEntry] = []
+        self._stored = 0
 
     def record(self, entry: AuditEntry) -> None:
         """Add an entry, to be stored with the next transaction."""
@@ -150,6 +155,10 @@ class AuditLog:
         except BaseException:
             self._pending[:0] = entries
             raise
+        self._stored += len(entries)
+        if self._stored >= ANCHOR_EVERY:
+            self._stored = 0
+            self._on_stored()
 
     async def write(self, *entries: AuditEntry) -> None:
         """Store entries, and those that are pending, before this returns."""

@@ -184,6 +184,10 @@ class Store(Protocol):
         """Return the newest entries of the audit log that match, oldest first."""
         ...
 
+    async def audit_anchor(self, seq: int = 0) -> AuditAnchor:
+        """Return number and hash of an entry of the audit log, of the last one for 0."""
+        ...
+
     async def check_audit(self, **anchors: AuditAnchor) -> AuditCheck:
         """Check that no entry of the audit log was changed, removed or moved.
 

@@ -541,6 +541,11 @@ class SqliteStore:
             ),
         )
 
+    async def audit_anchor(self, seq: int = 0) -> AuditAnchor:
+        self._check_open()
+        with TranslateErrors(self._engine.paths.database):
+            return sqlite_audit.audit_anchor(self._engine.quick, self._principal, seq)
+
     async def check_audit(self, **anchors: AuditAnchor) -> AuditCheck:
         found = await asyncio.to_thread(
             self._bulk, lambda db: [sqlite_audit.check_audit(db, self._principal, anchors)]

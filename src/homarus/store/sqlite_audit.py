@@ -77,9 +77,13 @@ def check_audit(
     return check_audit_rows(principal, (AuditRow(*row) for row in cursor), known)
 
 
-def audit_anchor(db: apsw.Connection, principal: Principal) -> AuditAnchor:
-    """Return the last row that was added."""
-    return _anchor(db, principal)
+def audit_anchor(db: apsw.Connection, principal: Principal, seq: int) -> AuditAnchor:
+    """Return number and hash of a row, or of the last one that was added for 0."""
+    if not seq:
+        return _anchor(db, principal)
+    sql = "SELECT seq, hash FROM audit WHERE team = ? AND user = ? AND seq = ?"
+    rows = select(db, sql, (principal.team, principal.user, seq))
+    return AuditAnchor(*rows[0]) if rows else AuditAnchor()
 
 
 def _anchor(db: apsw.Connection, principal: Principal) -> AuditAnchor:

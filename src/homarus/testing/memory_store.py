@@ -298,6 +298,10 @@ class MemoryStore:
         ]
         return matching if limit is None else matching[max(0, len(matching) - limit) :]
 
+    async def audit_anchor(self, seq: int = 0) -> AuditAnchor:
+        rows = self._rows.audit[seq - 1 : seq] if seq else self._rows.audit[-1:]
+        return AuditAnchor(rows[0].seq, rows[0].hash) if rows else AuditAnchor()
+
     async def check_audit(self, **anchors: AuditAnchor) -> AuditCheck:
         return check_audit_rows(self._principal, self._rows.audit, anchors)
 

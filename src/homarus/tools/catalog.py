@@ -3,6 +3,7 @@
 Reading the declarations imports all tools, so it is done only where a rule or a name needs it.
 """
 
+import logging
 from functools import cache
 
 from homarus.config.schema import Config
@@ -11,6 +12,8 @@ from homarus.policy.tool_call import ToolDeclaration
 from homarus.policy.tool_policy import normalize_tool_name
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.sources import ToolSourceContext, load_tools
+
+log = logging.getLogger(__name__)
 
 
 @cache
@@ -31,6 +34,23 @@ def _no_memory() -> None:
 def known_declarations() -> tuple[ToolDeclaration, ...]:
     """Return the declarations of all tools of the program, and of the planned ones."""
     return (*(tool.declaration for tool in builtin_tools()), *PLANNED_TOOLS)
+
+
+def describe_list_problems(config: Config) -> tuple[str, ...]:
+    """Return warnings about entries in lists of tools that mean nothing.
+
+    A config without such lists imports nothing.
+    """
+    from homarus.policy.unknown_names import named_tool_lists, unknown_name_warnings
+
+    lists = named_tool_lists(config)
+    return tuple(unknown_name_warnings(lists, known_declarations())) if lists else ()
+
+
+def log_list_problems(config: Config) -> None:
+    """Log warnings about entries in lists of tools that mean nothing."""
+    for text in describe_list_problems(config):
+        log.warning("%s", text)
 
 
 @cache

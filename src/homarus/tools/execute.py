@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from homarus.config.redaction import mask_known_secrets
 from homarus.core.errors import (
     HomarusError,
     LeaseLostError,
@@ -29,7 +30,8 @@ from homarus.core.text import (
     repair_surrogates,
 )
 from homarus.policy.approvals import ApprovalQuestion
-from homarus.policy.tool_call import ToolCallFacts, ToolDecision
+from homarus.policy.taint import output_source
+from homarus.policy.tool_call import TaintSource, ToolCallFacts, ToolDecision
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, check_decision
 
@@ -64,6 +66,10 @@ async def execute_tool_call(
         result = await _answer(registry, ctx, call, judge, begin)
         content = tuple(_bounded(result, max_chars))
         details = _plain(call, result.details)
+        if source := result.untrusted:
+            content = tuple(_wrapped(part, source) for part in content)
+            mark: Json = {"kind": source.kind, "origin": source.origin}
+            details = {**(details or {}), "untrusted": [mark]}
         return ToolResult(call.id, call.name, content, result.is_error, details)
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -96,13 +102,28 @@ async def _answer(
     prepared = await prepare_call(tool, ctx, call, values)
     try:
         verdict = await judge(prepared.facts)
-        if verdict.action != "ask" or not tool.asks:
-            await check_decision(replace(ctx, call_id=call.id), prepared, verdict)
+        await check_decision(replace(ctx, call_id=call.id), prepared, verdict)
         await begin(tool)
-        result = await _run(tool, prepared)
+        return await _run_marked(tool, prepared)
     finally:
         prepared.close()
-    return ToolOutput((Text(result),)) if isinstance(result, str) else result
+
+
+async def _run_marked(tool: Tool, prepared: PreparedCall) -> ToolOutput:
+    """Run the call; what others write of its output or error has its source."""
+    source = output_source(prepared.facts)
+    if source is None and tool.output == "untrusted":
+        source = TaintSource(tool.group, tool.name)
+    try:
+        result = await _run(tool, prepared)
+    except (LeaseLostError, RunSuspendedError):
+        raise
+    except HomarusError as exc:
+        if source is None:
+            raise
+        return ToolOutput((Text(str(exc)),), is_error=True, untrusted=source)
+    output = ToolOutput((Text(result),)) if isinstance(result, str) else result
+    return replace(output, untrusted=output.untrusted or source) if source else output
 
 
 async def prepare_call(
@@ -137,8 +158,19 @@ async def _run(tool: Tool, prepared: PreparedCall) -> str | ToolOutput:
         raise
 
 
+def _wrapped(part: Text | Image, source: TaintSource) -> Text | Image:
+    from homarus.core.untrusted import wrap_untrusted  # only for what others wrote
+
+    return (
+        Text(wrap_untrusted(part.text, source.kind, source.origin))
+        if isinstance(part, Text)
+        else part
+    )
+
+
 def _failed(call: ToolCall, text: str) -> ToolResult:
-    return ToolResult(call.id, call.name, (Text(repair_surrogates(text)),), is_error=True)
+    content = (Text(mask_known_secrets(repair_surrogates(text))),)
+    return ToolResult(call.id, call.name, content, is_error=True)
 
 
 def _bounded(result: ToolOutput, max_chars: int) -> Iterator[Text | Image]:
@@ -149,7 +181,12 @@ def _bounded(result: ToolOutput, max_chars: int) -> Iterator[Text | Image]:
     left, images = max_chars, 0
     for part in parts:
         if isinstance(part, Text):
-            fits = clip_middle(part.text, left) if left > 0 else "[… more text left out …]"
+            # Masked before it is cut, so that no part of a secret remains.
+            fits = (
+                clip_middle(mask_known_secrets(part.text), left)
+                if left > 0
+                else "[… more text left out …]"
+            )
             yield Text(repair_surrogates(fits))
             left -= len(part.text)
         elif len(part.data) > MAX_IMAGE_CHARS or images == MAX_IMAGES:
@@ -162,8 +199,10 @@ def _bounded(result: ToolOutput, max_chars: int) -> Iterator[Text | Image]:
 def _plain(call: ToolCall, details: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
     """Return details that can be stored; others are dropped and logged."""
     try:
-        json.dumps(details, ensure_ascii=False, allow_nan=False).encode()
+        text = json.dumps(details, ensure_ascii=False, allow_nan=False)
+        text.encode()
     except (TypeError, ValueError, RecursionError):
         log.exception("tool %s gave details that are not JSON", one_line(call.name))
         return None
-    return details
+    masked = mask_known_secrets(text)
+    return details if masked == text else json.loads(masked)

@@ -30,6 +30,7 @@ from homarus.tools.folder import DirEntry, EntryKind, Folder, open_folder
 from homarus.tools.pathname import MAX_DEPTH, PRIVATE, check_name, format_path, split_path
 
 MAX_LINKS = 40
+MAX_OPENS = 20
 MAX_ENTRIES = 100_000
 _REPLACING = threading.Lock()
 
@@ -115,12 +116,31 @@ class RootedFs:
                 raise ToolError(
                     f"{format_path(path)} is a folder", fix="use ls to see what is in it"
                 )
+            fd, status = self._open_plain(target, path)
+            with os.fdopen(fd, "rb") as file:
+                yield OpenFile(file, status, target.path)
+
+    def _open_plain(self, target: _ResolvedPath, path: str) -> tuple[int, os.stat_result]:
+        """Open a plain file that is still the one of that name after it was checked.
+
+        A file outside may have a second name here just long enough to be opened: when the name is
+        removed, the open file has one again, which is the one outside.
+        """
+        for _ in range(MAX_OPENS):
             _check_plain(target.folder.stat(target.name), path, hard_links=self._hard_links)
             fd = target.folder.open_read(target.name)
-            with os.fdopen(fd, "rb") as file:
-                status = os.fstat(file.fileno())
+            try:
+                status = os.fstat(fd)
                 _check_plain(status, path, hard_links=self._hard_links)
-                yield OpenFile(file, status, target.path)
+                now = target.folder.stat(target.name)
+                _check_plain(now, path, hard_links=self._hard_links)
+                if os.path.samestat(status, now):
+                    return fd, status
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)  # replaced just now, by a writer perhaps
+        raise FileChangedError(f"{format_path(path)} is replaced again and again")
 
     def write_atomic(
         self, path: str, data: bytes, *, seen: os.stat_result | None = None, new: bool = False

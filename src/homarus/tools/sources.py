@@ -3,25 +3,36 @@
 A source module defines tools at its top level, or a function `tools(context)` that makes them for
 one agent, and returns none where the agent has no use for them. Nothing is registered: a new tool
 is a new function or a new file. Sources are imported when an agent's tools are first asked for.
+Tools from outside the program, which come and go while it runs, are those of a `ToolSource`.
 """
 
+import logging
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import homarus
 from homarus.config.schema import Config, ToolsConfig
+from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.text import one_line
+from homarus.policy.tool_call import BUILTIN
+from homarus.policy.tool_policy import declaration_keys, normalize_tool_name
 from homarus.tools import builtin
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import Tool
 
 if TYPE_CHECKING:  # imported by the first command
     from homarus.tools.exec.process_table import ProcessTable
+
+log = logging.getLogger(__name__)
+_NAME: Final = re.compile(r"[a-z0-9_]{1,64}")  # of a source or a tool, as it is compared
 
 # Returns the `tools` section that holds for one key: the agent's own where it sets the key.
 GetToolsConfig: TypeAlias = Callable[[str], ToolsConfig]
@@ -46,6 +57,23 @@ class ToolSourceContext:
 
 
 class ToolSource(Protocol):
+    """Where tools come from: the program's modules, a plugin, a skill, a server.
+
+    `name` is what rules call it. `revision` is another number whenever `tools` would return others:
+    the registries of the agents are then made again. `tools` returns what the source has for an
+    agent, at once and without I/O: a source that connects to something keeps what it found.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def revision(self) -> int: ...
+
+    def tools(self, context: ToolSourceContext) -> Sequence[Tool]: ...
+
+
+class ToolModule(Protocol):
     """A module that makes its tools for one agent."""
 
     def tools(self, context: ToolSourceContext) -> Sequence[Tool]: ...
@@ -65,13 +93,97 @@ def _has_tools(package: str) -> bool:
     return spec is not None and spec.has_location
 
 
+@dataclass(frozen=True, slots=True)
+class BuiltinSource:
+    """The tools of the program itself: every module that defines some."""
+
+    name: str = BUILTIN
+    revision: int = 0
+
+    def tools(self, context: ToolSourceContext) -> Sequence[Tool]:
+        """Import every module, and return the tools it has for an agent."""
+        tools: list[Tool] = []
+        for name in source_names():
+            module = import_module(name)
+            if hasattr(module, "tools"):
+                tools += cast("ToolModule", module).tools(context)
+            else:
+                tools += ToolRegistry.from_modules(module)
+        return tools
+
+
+BUILTIN_SOURCE: Final = BuiltinSource()
+
+
 def load_tools(context: ToolSourceContext) -> ToolRegistry:
-    """Import every source, and return the tools it has for an agent."""
-    tools: list[Tool] = []
-    for name in source_names():
-        module = import_module(name)
-        if hasattr(module, "tools"):
-            tools += cast("ToolSource", module).tools(context)
-        else:
-            tools += ToolRegistry.from_modules(module)
-    return ToolRegistry(tools)
+    """Return the program's own tools for an agent."""
+    return ToolRegistry(BUILTIN_SOURCE.tools(context))
+
+
+class ToolSources:
+    """The sources of a program: its own tools, and those that come and go while it runs."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, ToolSource] = {}
+        self._changes = 0
+
+    def add(self, source: ToolSource) -> None:
+        """Add a source. Raises UserError for a name that rules could confuse with another."""
+        name = normalize_tool_name(source.name)
+        if name in self._sources or name in _reserved_names() or not _NAME.fullmatch(name):
+            raise UserError(
+                f"a source of tools cannot be named {one_line(source.name, 60)!r}",
+                fix="choose a name of letters, digits, - and _ that no tool or source has",
+            )
+        self._sources[name] = source
+        self._changes += 1
+
+    def remove(self, name: str) -> None:
+        """Remove a source with its tools; nothing happens when there is none of that name."""
+        if self._sources.pop(normalize_tool_name(name), None):
+            self._changes += 1
+
+    @property
+    def revision(self) -> tuple[int, ...]:
+        """Return a value that is another one after the tools of a source have changed."""
+        return (self._changes, *(source.revision for source in self._sources.values()))
+
+    def load(self, context: ToolSourceContext) -> list[Tool]:
+        """Return the tools for an agent that are not the program's own.
+
+        A source that fails, or a tool of it with a name that is taken, is logged and left out.
+        """
+        taken, tools = set(_reserved_names() if self._sources else ()), list[Tool]()
+        for source in self._sources.values():
+            for tool in _load_source(source, context):
+                names = {normalize_tool_name(each) for each in (tool.name, *tool.aliases)}
+                if names & taken or not all(map(_NAME.fullmatch, names)):
+                    shown = one_line(tool.name, 60)
+                    log.warning(
+                        "tool %s of %s is left out: a name is taken or not valid",
+                        shown,
+                        source.name,
+                    )
+                    continue
+                taken |= names
+                # What a tool is from is known here; it cannot say so itself.
+                declaration = replace(tool.declaration, source=source.name)
+                tools.append(replace(tool, declaration=declaration))
+        return tools
+
+
+def _load_source(source: ToolSource, context: ToolSourceContext) -> Sequence[Tool]:
+    try:
+        return source.tools(context)
+    except Exception:
+        log.exception("the tools of %s cannot be loaded", source.name)
+        return ()
+
+
+@cache
+def _reserved_names() -> frozenset[str]:
+    """Return the names that mean something in rules without any source."""
+    from homarus.tools.catalog import known_declarations  # it loads the program's own tools
+
+    keys = (key for tool in known_declarations() for key in declaration_keys(tool))
+    return frozenset({BUILTIN, *keys})

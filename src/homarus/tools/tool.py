@@ -249,9 +249,9 @@ class Tool:
     `declaration` is what rules are matched against. `serial` tools run alone and in order; the
     others may run in parallel. An `idempotent` tool may be run again when its outcome is unknown.
     `params` is None for a tool whose arguments are described by a JSON schema alone. `effects` are
-    those that every call has; `find_effects` returns those of one call. A tool that `asks` requests
-    approval itself, so the pipeline does not. `timeout_s` is the pipeline's timeout; None: the tool
-    has its own. `output` is untrusted when others write what the tool returns.
+    those that every call has; `find_effects` returns those of one call. `timeout_s` is the
+    pipeline's timeout; None: the tool has its own. `output` is untrusted when others write what the
+    tool returns.
     """
 
     spec: ToolSpec
@@ -260,7 +260,6 @@ class Tool:
     idempotent: bool
     params: type[BaseModel] | None
     run: Run
-    asks: bool = False
     timeout_s: float | None = TIMEOUT_S
     prepare: PrepareCall | None = None
     effects: frozenset[Effect] = frozenset()
@@ -314,7 +313,6 @@ def tool(
     idempotent: bool = False,
     name: str = "",
     aliases: tuple[str, ...] = (),
-    asks: bool = False,
     timeout_s: float | None = TIMEOUT_S,
     owner_only: bool = False,
     effects: tuple[Effect, ...] | FindEffects = (),
@@ -345,7 +343,6 @@ def tool(
             idempotent,
             params,
             _run_prepared(run) if prepare else run,
-            asks,
             timeout_s,
             prepare,
             effects=frozenset() if callable(effects) else frozenset(effects),
@@ -384,7 +381,7 @@ async def check_decision(ctx: ToolContext, prepared: PreparedCall, decision: Too
         answer = await ctx.approvals.request(ctx.call_id, question)
         if not answer.is_allowed:
             name = prepared.facts.tool.name
-            why = f"{name} needs a person's approval and did not get it: {decision.reason}"
+            why = f"{name} denied: it needs approval and did not get it: {decision.reason}"
             raise ToolDeniedError(answer.why or why)
 
 
@@ -409,7 +406,7 @@ def json_tool(
         return await run(ctx, args)
 
     declaration = ToolDeclaration(spec.name, groups, aliases, is_owner_only=owner_only)
-    flags = serial, idempotent, None, call, False, timeout_s, None, frozenset(effects)
+    flags = serial, idempotent, None, call, timeout_s, None, frozenset(effects)
     return Tool(spec, declaration, *flags)
 
 

@@ -30,7 +30,7 @@ from homarus.core.message import Address
 from homarus.policy.decision import decide_tool_call
 from homarus.policy.tool_call import ToolCallFacts, ToolDeclaration
 from homarus.policy.tool_policy import PolicyRules
-from homarus.policy.workspace_access import FULL_ACCESS
+from homarus.policy.workspace_access import FULL_ACCESS, NO_ACCESS, FileScope
 from homarus.providers.base import ToolSpec
 from homarus.providers.catalog import ModelInfo
 
@@ -306,6 +306,16 @@ def test_composer_default_model_alias_is_resolved(home: Path) -> None:
     maker = replace(agent(home), model="quick", aliases=(("quick", "mock/mock-2"),))
     facts = PromptComposer().compose(maker, MAIN, LARGE, TOOLS).facts
     assert (facts.model, facts.default_model) == ("mock/mock-1", "mock/mock-2")
+
+
+def test_composer_open_file_scope_is_in_the_prompt_of_the_owner(home: Path) -> None:
+    line = "File tools take absolute paths outside it too."
+    opened = replace(agent(home), file_scope=FileScope(protected=()))
+    for access, is_told in ((FULL_ACCESS, True), (NO_ACCESS, False)):
+        chat = ChatContext(access=access)
+        for maker, expected in ((opened, is_told), (agent(home), False)):
+            text = PromptComposer().compose(maker, MAIN, LARGE, TOOLS, chat=chat).text
+            assert (line in text) is expected
 
 
 def test_agent_docs_are_unreadable_with_workspace_only(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ def test_directives_with_image_stay_a_message() -> None:
 
 
 def test_elevated_directive_needs_owner() -> None:
-    assert extract("do it /elevated full now").text == "do it now"
+    found = extract("do it /elevated full now")
+    assert (found.text, found.options.elevated) == ("do it now", "full")
     assert extract("do it /elevated full now", "authorised").text == "do it /elevated full now"
     assert extract("/elevated full", "authorised").commands == (
         ("elevated", "full"),
@@ -93,7 +94,7 @@ def test_directive_with_unknown_model_raises(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["/exec host=node ls", "see /usr/bin/think", "a/think b", "http://x/model", "/skill x y"],
+    ["see /usr/bin/think", "a/think b", "http://x/model", "/skill x y"],
 )
 def test_text_without_directives_is_unchanged(text: str) -> None:
     assert extract(text) == ParsedDirectives(text)
@@ -108,3 +109,34 @@ def test_directives_of_any_text_lose_no_word(text: str) -> None:
     if "/" not in text:
         assert found.text == text.strip()
     assert len(found.text) <= len(text)
+
+
+def test_exec_directive_in_text_holds_for_its_message() -> None:
+    found = extract("/exec security=deny ask=always list files")
+    assert found.text == "list files" and not found.commands
+    assert found.options == RunOptions(exec_security="deny", exec_ask="always")
+    assert extract("/exec host=gateway ask=off").commands == (("exec", "host=gateway ask=off"),)
+    assert extract("/exec please").commands == (("exec", "please"),)
+
+
+def test_exec_directive_needs_owner() -> None:
+    text = "list files /exec security=full"
+    assert extract(text, "authorised").text == text
+    assert extract(text, "authorised").options == RunOptions()
+    assert extract("/exec security=full", "authorised").commands == (("exec", "security=full"),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls /exec security=al",
+        "ls /exec ask=",
+        "ls /exec host=node",
+        "ls /exec host=sandbox",
+        "ls /exec node=laptop",
+        "ls /elevated fulll",
+    ],
+)
+def test_exec_directive_that_cannot_be_obeyed_is_refused(text: str) -> None:
+    with pytest.raises(UserError):
+        extract(text)

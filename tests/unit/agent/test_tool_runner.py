@@ -1,6 +1,7 @@
 """The tool runner: each call runs once, by policy, with the hooks around it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,16 @@ from homarus.agent.agent import Agent
 from homarus.agent.loop_detection import NOT_RUN, LoopDetector
 from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.run_journal import RunJournal
+from homarus.agent.taint import RunTaint
 from homarus.agent.tool_runner import ToolRunner
-from homarus.config.schema import LoopDetectionConfig
+from homarus.config.schema import LoopDetectionConfig, ToolsConfig
 from homarus.core.event import EventData, ToolProgressed
-from homarus.core.message import Address, Inbound, ToolCall, ToolResult
+from homarus.core.message import Address, Inbound, Text, ToolCall, ToolResult
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.hooks import hook
 from homarus.plugins.values import HookContext, Refusal
-from homarus.policy.tool_policy import ToolRules
+from homarus.policy.tool_call import CallerFacts
+from homarus.policy.tool_policy import ToolRules, make_policy_rules
 from homarus.sessions.transcript import interrupted_result
 from homarus.store.approvals import ApprovalRecord
 from homarus.tools.registry import ToolRegistry
@@ -139,3 +142,37 @@ async def test_tool_runner_repeated_call_is_warned_then_stopped(tmp_path: Path) 
     texts = [(await harness.runner.run(CALL)).text for _ in range(4)]
     assert texts[0] == "counted one" and "called 2 times" in texts[1]
     assert texts[3] == NOT_RUN and len(harness.contexts) == 3
+
+
+async def test_tool_runner_decides_with_rules_of_the_calling_model(tmp_path: Path) -> None:
+    harness = RunnerHarness(tmp_path)
+    tools = ToolsConfig.model_validate({"byProvider": {"tiny": {"deny": ["count"]}}})
+    agent = Agent("main", "Ada", tmp_path, rules=make_policy_rules(tools))
+    chat = ChatContext().with_model("tiny", "m")
+    runner = replace(harness.runner, agent=agent, get_chat=lambda: chat)
+    result = await runner.run(CALL)
+    assert result.is_error and "byProvider.tiny" in result.text
+    chat = chat.with_model("big", "m")
+    assert (await runner.run(CALL)).text == "counted one"
+
+
+async def test_tool_runner_asks_for_effects_of_tainted_run(tmp_path: Path) -> None:
+    @tool(group="test", effects=("config",))
+    async def configure(ctx: ToolContext) -> str:
+        """Change the config."""
+        return ctx.caller.agent_id
+
+    harness = RunnerHarness(tmp_path)
+    runner = replace(
+        harness.runner,
+        tools=ToolRegistry([configure]),
+        resolve_caller=lambda _caller: CallerFacts("resolved", "k"),
+    )
+    call = ToolCall("c3", "configure", {})
+    assert (await runner.run(call)).text == "resolved"
+    taint = RunTaint()
+    page = {"untrusted": [{"kind": "web", "origin": "x.example"}]}
+    taint.add_result(ToolResult("c2", "web_fetch", (Text("a page"),), details=page))
+    tainted = replace(runner, taint=taint)
+    result = await tainted.run(call)
+    assert result.is_error and "approval" in result.text

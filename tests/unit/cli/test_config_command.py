@@ -174,3 +174,10 @@ def test_set_model_of_unknown_provider_warns_with_the_nearest(home: Path) -> Non
     assert "unknown provider 'opnai'" in result.stderr and "openai" in result.stderr
     assert "opnai/gpt-5.2" in file.read_text()
     assert "Warning" not in run("set", "agents.defaults.model.primary", "openai/gpt-5.2").stderr
+
+
+def test_validate_warns_about_tool_name_that_means_nothing(home: Path) -> None:
+    config(home, '{tools: {deny: ["file_wriet", "shell"]}}')
+    found = json.loads(run("validate", "--json").output)
+    (text,) = [each for each in found["warnings"] if "file_wriet" in each]
+    assert found["ok"] and "did you mean file_write" in text

@@ -69,6 +69,13 @@ def test_doctor_all_shows_every_check(home: Path) -> None:
     assert len(again.splitlines()) == len(shown.splitlines())
 
 
+def test_doctor_shows_where_file_tools_reach(home: Path) -> None:
+    assert "✓ agent main: file tools stay in the workspace" in run(home, WORKING, "--all").output
+    done = run(home, {**WORKING, "tools": {"fs": {"workspaceOnly": False}}})
+    assert "! agent main: in your conversations file tools read and write the whole" in done.output
+    assert done.output.endswith("No problems found, 1 warning.\n")
+
+
 def test_doctor_json_is_complete(home: Path) -> None:
     found = json.loads(run(home, WORKING, "--json").output)
     assert found["ok"] and found["notBuilt"] == []
@@ -93,3 +100,9 @@ def test_doctor_and_status_show_credentials_of_openclaw(
     assert status["key"]["source"] == f"the auth profile openai:manual of OpenClaw ({database})"
     database.write_bytes(b"no database" * 200)
     assert "those of OpenClaw cannot be read" in run(home, config).output
+
+
+def test_doctor_names_tool_names_that_mean_nothing(home: Path) -> None:
+    done = run(home, {**WORKING, "tools": {"deny": ["shel"]}})
+    assert "tools.deny: 'shel' is no tool and no group; did you mean shell" in done.output
+    assert done.exit_code == 0

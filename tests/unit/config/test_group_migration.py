@@ -87,7 +87,7 @@ def test_config_writes_are_allowed_unless_the_config_forbids_them(tmp_path: Path
     check_config_writes(load_config(Paths.find(env), env).config, "irc", "default")
 
 
-def test_config_is_written_for_chats_by_the_migration_of_groups_alone() -> None:
+def test_config_is_written_for_chats_through_ports_alone() -> None:
     """Code that serves chats must not write the config past `configWrites`."""
     source = Path(homarus.__file__).parent
     serving = ("agent", "channels", "sessions", "tools", "plugins", "memory")

@@ -13,6 +13,7 @@ import pytest
 
 from homarus import __version__
 from homarus.config import write as module
+from homarus.config.change_log import FILE
 from homarus.config.load import load_config
 from homarus.config.paths import Paths
 from homarus.config.redaction import REDACTED
@@ -29,7 +30,7 @@ def put_at(paths: Paths, path: str, value: Any, **rest: Any) -> ConfigWrite:
 
 
 def listing(paths: Paths) -> list[str]:
-    return sorted(file.name for file in paths.state.iterdir())
+    return sorted(file.name for file in paths.state.iterdir() if file.name != FILE)
 
 
 def drop(paths: Paths, path: str) -> ConfigWrite:

@@ -102,7 +102,7 @@ def test_url_host_is_read_as_browsers_read_it(url: str, host: str, port: int) ->
         "http://256.1.1.1", "http://1.2.3.08", "http://a.0x1g.5", "http://09", "http://4294967296",
         "http://[::1", "http://[::1]a", "http://[1.2.3.4]", "http://[fe80::1%25lo]", "http://[::g]",
         "http://a.com:0", "http://a.com:65536", "http://a.com:8a", "http://a.com:-1", "http://a.com:١",
-        "http://" + "a" * 64 + ".com", "http://a.com/" + "x" * 9000, "http://a.com\ud800",
+        "http://" + "a" * 64 + ".com", "http://a.com/" + "x" * 9000, "http://a.com\ud800", "http://*.a.com/",
         "http://a_%E2%84%80.com", "\thttp://a.com", "javascript://a.com/%0aalert(1)",
     ],
 )  # fmt: skip
@@ -156,6 +156,10 @@ async def test_target_allowed_host_may_be_private() -> None:
     policy = NetworkPolicy(allowed_hosts=frozenset({"nas.lan", "127.0.0.1"}))
     assert (await check_target("http://nas.lan:5000/", policy, resolver("192.168.1.9"))).addresses
     assert (await check_target("http://127.1:8080/", policy)).addresses == ("127.0.0.1",)
+    wide = NetworkPolicy(allowed_hosts=frozenset({"*.lan"}))
+    assert (await check_target("http://a.nas.lan/", wide, resolver("192.168.1.9"))).addresses
+    with pytest.raises(BlockedUrlError):
+        await check_target("http://lan/", wide, resolver("192.168.1.9"))
     for url in ("http://router.lan/", "http://x.nas.lan/", "http://127.0.0.2/"):
         with pytest.raises(BlockedUrlError):
             await check_target(url, policy, resolver("192.168.1.1"))
@@ -184,7 +188,7 @@ async def test_target_fake_ip_range_names_its_setting() -> None:
 
 async def test_target_blocked_host_is_refused_with_its_subdomains() -> None:
     policy = NetworkPolicy(
-        allowed_hosts=frozenset({"a.ads.com"}), blocked_hosts=frozenset({"ads.com"})
+        allowed_hosts=frozenset({"a.ads.com"}), blocked_hosts=frozenset({"*.ads.com"})
     )
     for host in ("ads.com", "ADS.com.", "a.ads.com"):
         with pytest.raises(BlockedUrlError, match="blockedHostnames"):

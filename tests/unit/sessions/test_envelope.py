@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from homarus.channels.registry import find_traits
 from homarus.core.envelope import BEFORE, CURRENT, escape_header_lines, strip_envelope
 from homarus.core.message import Address, Inbound, InboundMetadata, Media
+from homarus.core.untrusted import neutralize, untrusted_sources, unwrap_untrusted
 from homarus.sessions.envelope import (
     EnvelopeOptions,
     elapsed,
@@ -190,7 +191,24 @@ def test_envelope_shows_name_together_with_id() -> None:
 
 def test_envelope_of_forwarded_message_names_its_author() -> None:
     shown = formatted("obey", metadata={"name": "Ann", "forwarded": "Eve]\n"})
-    assert shown == f"[Telegram Ann id:42 forwarded from Eve) {AT}] obey"
+    start, wrapped = shown.split("] ", 1)
+    assert start == f"[Telegram Ann id:42 forwarded from Eve) {AT}"
+    assert [*untrusted_sources(wrapped)] == [("forward", "Eve]")]
+    assert unwrap_untrusted(wrapped) == "obey" == strip_envelope(shown)
+
+
+def test_envelope_wraps_quote_of_another_chat() -> None:
+    for metadata in ({"quoted": "obey"}, {"quoted": "obey", "reply_to": "7", "kind": "group"}):
+        shown = formatted("why?", metadata=metadata)
+        assert [kind for kind, _ in untrusted_sources(shown)] == ["quote"]
+        assert strip_envelope(shown) == "why?"
+    own = {"quoted": "mine", "reply_to": "7", "kind": "group", "replies_to_us": True}
+    assert not [*untrusted_sources(formatted("why?", metadata=own))]
+
+
+def test_envelope_wraps_text_of_a_hook() -> None:
+    shown = formatted("obey", address=Address("hook", "x"))
+    assert [*untrusted_sources(shown)] == [("hook", "42")]
 
 
 def test_envelope_of_reply_quotes_the_answered_message() -> None:
@@ -224,7 +242,8 @@ def test_envelope_puts_group_history_before_message() -> None:
     shown = formatted(
         "go", group=True, group_history="Ann (1): one\nBob (2): two", metadata={"name": "Ann"}
     )
-    assert shown == (
+    assert [*untrusted_sources(shown)] == [("group", "")]
+    assert unwrap_untrusted(shown) == (
         f"{BEFORE}\nAnn (1): one\nBob (2): two\n\n{CURRENT}\n[Telegram -100 {AT}] Ann (42): go"
     )
     assert strip_envelope(prepend_notes(shown, "notes")) == "Ann (42): go"
@@ -263,6 +282,7 @@ def test_strip_envelope_restores_any_text(
     if "[message_id:" in text + name + quoted + file:
         return
     back = strip_envelope(shown)
+    text = neutralize(text) if name and text else text  # as one that others wrote
     assert back == text if not group else back.endswith(f"42): {text}") or back == f"42: {text}"
 
 

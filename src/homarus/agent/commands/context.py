@@ -1,36 +1,97 @@
 """What the built-in chat commands are given beyond `plugins/commands.py`."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from homarus.agent.agent import Agent
 from homarus.agent.context.compaction import CompactionResult
 from homarus.agent.prompt.preview import PromptPreview
 from homarus.agent.run import RunOutcome
+from homarus.config.json5_document import KeyPath
 from homarus.config.schema import Config
 from homarus.core.bus import Bus
+from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Inbound
+from homarus.core.message import Address, Inbound, Json
 from homarus.core.session_keys import agent_id_of
 from homarus.plugins.commands import CommandContext
 from homarus.plugins.hook_runner import Hooks
 from homarus.policy.audience import session_readers
+from homarus.policy.exec_settings import elevated_refusal
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
 from homarus.sessions.session import Session
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
+from homarus.tools.registry import ToolRegistry
 
-if TYPE_CHECKING:  # imported by the first approval
+if TYPE_CHECKING:  # imported by the first command
     from homarus.agent.approval_service import ApprovalService
+    from homarus.tools.exec.process_table import ProcessTable
+
+
+class WrittenChange(Protocol):
+    """The paths that a change of the config files changed, and those of them without an effect."""
+
+    @property
+    def changed(self) -> tuple[str, ...]: ...
+
+    @property
+    def unbuilt(self) -> tuple[str, ...]: ...
+
+
+class ConfigEdits(Protocol):
+    """The config files, and the values that replace theirs until the program ends."""
+
+    def read(self) -> Json:
+        """Return the tree of the config files, with secrets."""
+        ...
+
+    async def write(
+        self, chat: Address, change: Callable[[dict[str, Json]], Json]
+    ) -> WrittenChange:
+        """Change the files for a sender of a chat.
+
+        Raises UserError where `configWrites` forbids it, and UserError and ConfigError for what may
+        not be set.
+        """
+        ...
+
+    def apply(self) -> None:
+        """Bring the files into use; a gateway may restart for it."""
+        ...
+
+    async def override(self, values: Mapping[KeyPath, Json]) -> None:
+        """Replace the overrides; raises UserError and ConfigError for what may not be set."""
+        ...
+
+
+class PairingLists(Protocol):
+    """The senders that were approved by pairing; channels/pairing.py implements it."""
+
+    def approved_senders(self, channel: str, account: str) -> tuple[str, ...]:
+        """Return the approved senders of an account."""
+        ...
+
+    def add_sender(self, channel: str, sender: str, account: str) -> bool:
+        """Approve a sender; return whether they were not approved before."""
+        ...
+
+    def revoke(self, channel: str, sender: str, account: str) -> bool:
+        """Remove a sender; raises UserError for one that is not approved."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class CommandServices:
-    """What the commands and their dispatcher use of the program."""
+    """What the commands and their dispatcher use of the program.
+
+    `read_exec_rules` returns the contents of the approvals files, `get_overrides` the settings of
+    `/debug`.
+    """
 
     get_config: Callable[[], Config]
     get_models: Callable[[], ModelRouter]
@@ -46,6 +107,13 @@ class CommandServices:
     build_reply: Callable[[Inbound, str, str], Sequence[OutboxRecord]]
     on_enqueued: Callable[[], None]
     get_approvals: "Callable[[], ApprovalService]"
+    find_traits: FindTraits
+    read_exec_rules: Callable[[], Sequence[Mapping[str, Json]]]
+    get_config_edits: Callable[[], ConfigEdits]
+    get_overrides: Callable[[], Mapping[KeyPath, Json]]
+    get_pairings: Callable[[], PairingLists]
+    get_tools: Callable[[str], ToolRegistry]
+    get_processes: "Callable[[], ProcessTable]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +138,13 @@ class AgentCommandContext(CommandContext):
     def is_for_owner_alone(self) -> bool:
         """Whether the owner gave the command, in a conversation that no other people read."""
         return self.is_owner and session_readers(self.key) != "others"
+
+    @property
+    def elevated_refusal(self) -> str:
+        """Which setting keeps the sender from elevated commands; "" when none does."""
+        inbound, agent_id = self.inbound, agent_id_of(self.key)
+        find_traits, channel = self.services.find_traits, inbound.address.channel
+        return elevated_refusal(self.config, agent_id, channel, inbound.sender, find_traits)
 
     async def session(self) -> Session:
         return await self.control.load(self.key)

@@ -11,21 +11,14 @@ crash loses none of them and repeats none that was answered.
 """
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from homarus.agent.commands import models as model_commands
-from homarus.agent.commands import sessions as session_commands
-from homarus.agent.commands import settings as setting_commands
 from homarus.agent.commands.catalog import (
     BY_NAME,
-    COMMANDS,
     RESETS,
-    Category,
-    CommandSpec,
     ParsedCommand,
     is_abort_trigger,
     parse_command,
@@ -38,8 +31,9 @@ from homarus.agent.commands.inline_directives import (
     ParsedDirectives,
     extract_directives,
 )
+from homarus.agent.commands.listing import command_handlers
 from homarus.agent.run import RunOutcome
-from homarus.config.schema import CommandsConfig
+from homarus.config.change_log import changes_by
 from homarus.core.errors import HomarusError, RunCrashedError, UserError
 from homarus.core.event import CommandAnswered, Event
 from homarus.core.message import Inbound, Json, Message, Text
@@ -47,12 +41,9 @@ from homarus.core.session_keys import agent_id_of
 from homarus.core.tasks import run_contained
 from homarus.core.text import one_line
 from homarus.plugins.commands import (
-    ChatCommand,
     CommandContext,
     CommandPorts,
     CommandReply,
-    command,
-    find_commands,
 )
 from homarus.plugins.values import HookContext
 from homarus.sessions.chat_fields import chat_fields
@@ -60,13 +51,10 @@ from homarus.sessions.control import InterpretedMessage
 from homarus.store.base import TranscriptEntry
 from homarus.store.journal import InboxRecord, JournalTransaction, Lease
 
-_FIRST: Final = (
-    "new", "stop", "status", "model", "think", "verbose", "reasoning", "usage", "queue",
-    "compact", "context", "export-session", "whoami", "commands",
-)  # fmt: skip
 _TRANSCRIPT_CHANNEL: Final = "webchat"  # its clients read the transcript: replies must be in it
 _LISTS_COMMANDS: Final = frozenset({"telegram"})  # services that show a list of commands
 _MAX_REASON_CHARS = 300
+_NOT_AGAIN: Final = "it may have run, and is not run again; send it once more if it should be"
 
 # What a message leads to: a reply, or a message that is left for a run.
 CommandWork: TypeAlias = Callable[[AgentCommandContext], Awaitable[CommandReply | Inbound]]
@@ -89,7 +77,7 @@ class CommandDispatcher:
         inbound = record.inbound
         if inbound is None or not inbound.authority or self._is_text_only(inbound):
             return InterpretedMessage(record)
-        parsed = self._parse(inbound.text)
+        parsed = self._parse(inbound.text) or self._parse_bang(inbound)
         if inbound.authority not in {"owner", "authorised"}:
             is_command = parsed is not None and not inbound.images
             ignore = partial(self._ignore, record) if is_command else None
@@ -103,7 +91,12 @@ class CommandDispatcher:
             parsed = ParsedCommand(BY_NAME["stop"])
         if parsed and parsed.command.name not in DIRECTIVES:
             given = ((parsed.command.name, parsed.args),)
-            return self._as_command(key, record, inbound, partial(self._run_commands, given))
+            handler = command_handlers().get(parsed.command.name)
+            is_once = handler is not None and handler.runs_once
+            work: CommandWork = partial(self._run_commands, given)
+            if is_once and record.attempts:
+                work = partial(_fail, UserError("the program ended while this ran", fix=_NOT_AGAIN))
+            return self._as_command(key, record, inbound, work, is_once=is_once)
         return self._interpret_text(key, record, inbound, parsed)
 
     def _is_text_only(self, inbound: Inbound) -> bool:
@@ -124,6 +117,7 @@ class CommandDispatcher:
     ) -> InterpretedMessage[RunOutcome]:
         try:
             found = self._extract(inbound, parsed)
+            self._check_elevated(key, inbound, found)
         except UserError as exc:
             return self._as_command(key, record, inbound, partial(_fail, exc))
         if found.commands:
@@ -146,9 +140,11 @@ class CommandDispatcher:
         inbound: Inbound,
         work: CommandWork,
         rest: InboxRecord | None = None,
+        *,
+        is_once: bool = False,
     ) -> InterpretedMessage[RunOutcome]:
         """Return a message that is executed at once; `rest` is what of it a run would get."""
-        execute = partial(self._execute, key, record, inbound, work)
+        execute = partial(self._execute, key, record, inbound, work, is_once=is_once)
         return InterpretedMessage(rest or record, execute=execute)
 
     def _parse(self, text: str) -> ParsedCommand | None:
@@ -156,9 +152,25 @@ class CommandDispatcher:
         triggers = self._services.get_config().session.reset_triggers
         return parse_command(text) or parse_reset(text, triggers)
 
+    def _parse_bang(self, inbound: Inbound) -> ParsedCommand | None:
+        """Return the `/bash` that `! COMMAND`, `!poll` or `!stop` of the owner is."""
+        body = inbound.text.strip()
+        if not body.startswith("!") or not body[1:].strip() or inbound.authority != "owner":
+            return None
+        if not self._services.get_config().commands.bash:
+            return None  # a sentence may start with an exclamation mark
+        return ParsedCommand(BY_NAME["bash"], body[1:].strip())
+
     def _extract(self, inbound: Inbound, parsed: ParsedCommand | None = None) -> ParsedDirectives:
         config, models = self._services.get_config(), self._services.get_models()
         return extract_directives(inbound, parsed, config, models)
+
+    def _check_elevated(self, key: str, inbound: Inbound, found: ParsedDirectives) -> None:
+        """Raise UserError for an inline `/elevated` of a sender who may not have it."""
+        if found.options.elevated in {None, "off"}:
+            return
+        if refusal := self._context(key, inbound).elevated_refusal:
+            raise UserError(f"elevated commands are not for you here: {refusal}")
 
     def _context(self, key: str, inbound: Inbound) -> AgentCommandContext:
         agent, channel = self._services.get_agent(agent_id_of(key)), inbound.address.channel
@@ -183,7 +195,7 @@ class CommandDispatcher:
     async def _call(self, context: AgentCommandContext, name: str) -> CommandReply:
         if BY_NAME[name].owner_only and not context.is_owner:
             raise UserError(f"/{name} is for the owner alone")
-        handler = HANDLERS.get(name)
+        handler = command_handlers().get(name)
         if handler is None:
             raise UserError(f"/{name} is not built yet", fix="/commands lists what is")
         return await handler(context)
@@ -192,6 +204,9 @@ class CommandDispatcher:
         self, parsed: ParsedCommand, context: AgentCommandContext
     ) -> CommandReply | Inbound:
         """Reset the session, perhaps with another model; return the message that follows."""
+        from homarus.agent.commands import models as model_commands  # with the first command
+        from homarus.agent.commands import sessions as session_commands
+
         name = parsed.command.name
         lines = await self._services.hooks.command(context.where, name, parsed.args)
         session = await session_commands.reset_session(context)
@@ -212,9 +227,30 @@ class CommandDispatcher:
         return CommandReply(f"{reply}\n{more.text}", more.fields)
 
     async def _execute(
-        self, key: str, record: InboxRecord, inbound: Inbound, work: CommandWork
+        self,
+        key: str,
+        record: InboxRecord,
+        inbound: Inbound,
+        work: CommandWork,
+        *,
+        is_once: bool = False,
     ) -> RunOutcome | InboxRecord:
-        """Execute a message and settle it; return the record that is left for a run."""
+        """Execute a message and settle it; return the record that is left for a run.
+
+        The attempt of a command that is executed once counts also if a clean stop cancels it.
+        """
+        with changes_by(f"{inbound.address.channel}:{inbound.sender}"):
+            return await self._execute_leased(key, record, inbound, work, is_once=is_once)
+
+    async def _execute_leased(
+        self,
+        key: str,
+        record: InboxRecord,
+        inbound: Inbound,
+        work: CommandWork,
+        *,
+        is_once: bool,
+    ) -> RunOutcome | InboxRecord:
         async with self._journal.lease(f"command:{record.id}") as lease:
             async with self._journal.transaction() as transaction:
                 transaction.mark_running([record.id], lease, run=record.id)
@@ -222,7 +258,7 @@ class CommandDispatcher:
                 work_name = f"command in {key}"
                 done = await _attempt(work_name, lambda: work(self._context(key, inbound)))
             except asyncio.CancelledError:
-                if self._services.control.is_shutting_down:
+                if self._services.control.is_shutting_down and not is_once:
                     async with self._journal.transaction() as transaction:
                         transaction.cancel_attempt([record.id], lease)
                 raise
@@ -340,54 +376,3 @@ async def _attempt(
 
 async def _fail(error: UserError, _context: CommandContext) -> CommandReply:
     raise error
-
-
-@command("help")
-async def show_help(_context: CommandContext) -> CommandReply:
-    """`/help`."""
-    lines = [_line(name) for name in _FIRST]
-    return CommandReply(
-        "\n".join([*lines, "A directive inside a message holds for that message alone."])
-    )
-
-
-@command("commands")
-async def list_commands(_context: CommandContext) -> CommandReply:
-    """`/commands`."""
-    implemented = {*HANDLERS, *RESETS}
-    lines = list[str]()
-    for category in dict.fromkeys(spec.category for spec in COMMANDS):
-        names = [s.name for s in COMMANDS if s.category == category and s.name in implemented]
-        lines += [f"{_TITLES[category]}:", *map(_line, names), ""] if names else []
-    missing = ", ".join(f"/{spec.name}" for spec in COMMANDS if spec.name not in implemented)
-    return CommandReply("\n".join([*lines, f"Not built yet: {missing}"]))
-
-
-_TITLES: Final[Mapping[Category, str]] = {
-    "session": "Conversation", "options": "Settings", "status": "Looking", "media": "Media",
-    "management": "Management", "tools": "Tools", "docks": "Other channels",
-}  # fmt: skip
-
-
-def _line(name: str) -> str:
-    spec = BY_NAME[name]
-    shown = "export" if name == "export-session" else name
-    return f"/{shown}{f' {spec.args}' if spec.args else ''} - {spec.help}"
-
-
-HANDLERS: Final[Mapping[str, ChatCommand]] = find_commands(
-    sys.modules[__name__], session_commands, model_commands, setting_commands
-)
-
-
-def native_commands(config: CommandsConfig) -> tuple[tuple[str, str], ...]:
-    """Return name and help of the commands, for services that list them to people."""
-    if config.native is False:
-        return ()
-    return tuple((spec.name, spec.help) for spec in implemented_commands())
-
-
-def implemented_commands() -> tuple[CommandSpec, ...]:
-    """Return the commands of the catalogue that have a function."""
-    implemented = {*HANDLERS, *RESETS}
-    return tuple(spec for spec in COMMANDS if spec.name in implemented)

@@ -4,7 +4,7 @@ A message of directives alone is a list of commands. Next to other text they are
 this one message; a word that is no level then stays in the text.
 """
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final, TypeAlias, TypeVar
 
 from homarus.agent.commands.catalog import ParsedCommand, is_command_name
@@ -13,12 +13,22 @@ from homarus.config.schema import Config
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound, RunOptions
+from homarus.core.text import one_line
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions import queue_policy
-from homarus.sessions.directives import Directives, DirectiveValue, QueueDirective, parse_directives
+from homarus.sessions.directives import (
+    Directives,
+    DirectiveValue,
+    ExecDirective,
+    QueueDirective,
+    parse_directives,
+)
+from homarus.sessions.session_settings import CHOICES, check_exec_setting
 
 # Inside other text, these are taken out of it and hold for that message alone.
-DIRECTIVES: Final = frozenset({"think", "verbose", "reasoning", "elevated", "model", "queue"})
+DIRECTIVES: Final = frozenset(
+    {"think", "verbose", "reasoning", "elevated", "exec", "model", "queue"}
+)
 
 GivenCommand: TypeAlias = tuple[str, str]  # name and arguments
 _L = TypeVar("_L", bound=str)
@@ -40,24 +50,27 @@ def extract_directives(
 ) -> ParsedDirectives:
     """Extract the directives of a message; `parsed` is the command that the complete message is.
 
-    Raises UserError for an unknown model, which another one would answer otherwise.
+    Raises UserError for an unknown model, which another one would answer otherwise, and for a
+    setting of commands that cannot be obeyed.
     """
     text = inbound.text.strip()
     if "/" not in text:
         return ParsedDirectives(text, options=inbound.options)
     name = parsed.command.name if parsed else ""
     is_owner = inbound.authority == "owner"
-    if parsed and name == "elevated" and not is_owner:
+    if parsed and name in {"elevated", "exec"} and not is_owner:
         return ParsedDirectives("", ((name, parsed.args),))  # to be refused
     found = parse_directives(
         text,
         is_command=is_command_name,
         model_aliases=aliases(config),
         allow_elevated=is_owner,
-        allow_exec=False,
+        allow_exec=is_owner,
     )
     if not found.text and not inbound.images:
         return ParsedDirectives("", _commands(found))
+    if parsed and name == "exec" and found.exec == ExecDirective():
+        return ParsedDirectives("", ((name, parsed.args),))  # a mistyped option is no message
     if parsed and name == "queue" and found.queue == QueueDirective():
         return ParsedDirectives("", ((name, parsed.args),))  # a mistyped mode is no message
     return ParsedDirectives(
@@ -76,13 +89,47 @@ def _run_options(requested: RunOptions, found: Directives, models: ModelRouter) 
         raise UserError("a credential is chosen for the whole conversation", fix=fix)
     if found.model and found.model.name:
         model = models.check_typed(found.model.name).ref
-    return RunOptions(
+    commands = exec_fields(found.exec) if found.exec else {}
+    if found.elevated and found.elevated.value is None and found.elevated.raw:
+        raise UserError(
+            f"/elevated does not understand {one_line(found.elevated.raw, 40)!r}",
+            fix="use off, on, ask or full",
+        )
+    return replace(
+        requested,
         model=model,
         thinking=_value(found.think) or requested.thinking,
-        timeout_s=requested.timeout_s,
         verbose=_value(found.verbose) or requested.verbose,
         reasoning=_value(found.reasoning) or requested.reasoning,
+        exec_host=commands.get("execHost", requested.exec_host),
+        exec_security=commands.get("execSecurity", requested.exec_security),
+        exec_ask=commands.get("execAsk", requested.exec_ask),
+        elevated=_value(found.elevated) or requested.elevated,
     )
+
+
+def exec_fields(setting: ExecDirective) -> dict[str, str]:
+    """Return the fields of a session's entry for `/exec`. Raises UserError for any other word."""
+    given = {
+        "execHost": setting.host,
+        "execSecurity": setting.security,
+        "execAsk": setting.ask,
+        "execNode": setting.node,
+    }
+    fields = dict[str, str]()
+    for name, one in given.items():
+        if one is None:
+            continue
+        if one.value is None:
+            option = name.removeprefix("exec").lower()
+            words = ", ".join(CHOICES.get(name, ()))
+            raise UserError(
+                f"/exec does not understand {option}={one_line(one.raw, 40)}",
+                fix=f"{option} is one of {words}" if words else "",
+            )
+        check_exec_setting(name, one.value)
+        fields[name] = one.value
+    return fields
 
 
 def _value(setting: DirectiveValue[_L] | None) -> str | None:
@@ -94,12 +141,24 @@ def _commands(found: Directives) -> tuple[GivenCommand, ...]:
     levels = (found.think, found.verbose, found.reasoning, found.elevated)
     names = ("think", "verbose", "reasoning", "elevated")
     commands = [(name, one.raw) for name, one in zip(names, levels, strict=True) if one]
+    if found.exec:
+        commands.append(("exec", _exec_args(found.exec)))
     if found.model:
         profile = f"@{found.model.profile}" if found.model.profile else ""
         commands.append(("model", found.model.name + profile))
     if found.queue:
         commands.append(("queue", _queue_args(found.queue)))
     return (*commands, *([("status", "")] if found.status else []))
+
+
+def _exec_args(setting: ExecDirective) -> str:
+    given = {
+        "host": setting.host,
+        "security": setting.security,
+        "ask": setting.ask,
+        "node": setting.node,
+    }
+    return " ".join(f"{name}={one.raw}" for name, one in given.items() if one)
 
 
 def _queue_args(setting: QueueDirective) -> str:

@@ -18,11 +18,9 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = {  # command → field of the ent
     "think": ("thinkingLevel", "Thinking"),
     "verbose": ("verboseLevel", "Verbose"),
     "reasoning": ("reasoningLevel", "Reasoning"),
-    "elevated": ("elevatedLevel", "Elevated"),
     "usage": ("responseUsage", "Usage line"),
 }
 _SEND: Final[Mapping[str, str | None]] = {"on": "allow", "off": "deny", "inherit": None}
-_NO_SANDBOX = " Commands do not run in a sandbox yet: each one is asked about, whatever this says."
 
 
 @command("think")
@@ -49,13 +47,6 @@ async def verbose(context: CommandContext) -> CommandReply:
 async def reasoning(context: CommandContext) -> CommandReply:
     """`/reasoning LEVEL`."""
     return await _level(context, "reasoning", "off")
-
-
-@command("elevated")
-async def elevated(context: CommandContext) -> CommandReply:
-    """`/elevated LEVEL`."""
-    reply = await _level(context, "elevated", "off")
-    return CommandReply(reply.text + _NO_SANDBOX, reply.fields)
 
 
 @command("usage")

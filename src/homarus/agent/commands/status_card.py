@@ -6,6 +6,11 @@ from dataclasses import replace
 from homarus import __version__
 from homarus.agent.agent import Agent
 from homarus.agent.commands.context import AgentCommandContext
+from homarus.agent.commands.exec_settings import (
+    EXEC_FIELDS,
+    describe_exec,
+    resolve_sender_level,
+)
 from homarus.agent.commands.models import describe_model
 from homarus.core.message import Json
 from homarus.providers.catalog import ModelInfo
@@ -42,6 +47,7 @@ async def status_card(context: AgentCommandContext) -> str:
         f"Thinking: {await context.thinking()} · " + " · ".join(_levels(context, data)),
         f"Queue: {queue_policy.format_queue_settings(rules)}"
         + (f" · {waiting} waiting" if waiting else ""),
+        *_exec(context, data),
         *([f"Workspace: {context.agent.workspace}"] if context.is_for_owner_alone else []),
         *(["Running: an answer is being made"] if running else []),
         *(["Send: off, the gateway answers nothing here"] if answered == "deny" else []),
@@ -112,14 +118,20 @@ def _levels(context: AgentCommandContext, data: Mapping[str, Json]) -> list[str]
     defaults = {
         "verbose": ("verboseLevel", context.config.agents.defaults.verbose_default),
         "reasoning": ("reasoningLevel", "off"),
-        "elevated": ("elevatedLevel", "off"),
         "usage": ("responseUsage", "off"),
     }
     stored = {name: data.get(field) for name, (field, _) in defaults.items()}
-    return [
+    shown = [
         f"{name}: {stored[name] if isinstance(stored[name], str) else level}"
         for name, (_, level) in defaults.items()
     ]
+    return [*shown[:2], f"elevated: {resolve_sender_level(context, data)[0]}", *shown[2:]]
+
+
+def _exec(context: AgentCommandContext, data: Mapping[str, Json]) -> list[str]:
+    """Return the line about the session's commands, for the owner who set something."""
+    is_set = any(data.get(name) is not None for name in EXEC_FIELDS)
+    return [f"Exec: {describe_exec(context, data)}"] if is_set and context.is_owner else []
 
 
 def _number(data: Mapping[str, Json], name: str) -> int:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, Literal
 
 from homarus.agent.prompt.chat_surface import NO_SURFACE, ChatSurface, resolve_surface
@@ -54,8 +54,9 @@ class ChatContext:
 
     def tools(self, agent_tools: ToolRegistry, agent_rules: PolicyRules) -> ToolRegistry:
         """Return the tools of an agent that could be allowed in this chat."""
-        rules, caller = agent_rules.for_chat(self.rules), self.caller
-        return agent_tools.filter(lambda tool: is_tool_offered(tool.declaration, caller, rules))
+        # Who and where the caller is decides only together with the arguments of a call.
+        caller = replace(self.caller, session_key="", channel="", sender="")
+        return _offered_tools(agent_tools, agent_rules.for_chat(self.rules), caller)
 
     def join(self, other: "ChatContext") -> "ChatContext":
         """Return the context when senders of both are answered: each may only do what both may."""
@@ -90,6 +91,14 @@ class ChatContext:
         return replace(
             self.access, can_attach=is_allowed("read"), can_fetch=is_allowed("web_fetch")
         )
+
+
+@lru_cache(32)
+def _offered_tools(
+    agent_tools: ToolRegistry, rules: PolicyRules, caller: CallerFacts
+) -> ToolRegistry:
+    """Return the tools that a caller is offered; the same for every run with the same rules."""
+    return agent_tools.filter(lambda tool: is_tool_offered(tool.declaration, caller, rules))
 
 
 NO_CHAT: Final = ChatContext()
@@ -171,9 +180,23 @@ def session_chat_context(
     find_traits: FindTraits,
 ) -> ChatContext:
     """Return the settings of the chat the messages came from, else of the session's last chat."""
-    group = session_kind(session.key) == "group"
+    address = last_address(session.record.data)
+    chat = key_chat_context(config, session.key, address, inbounds, find_traits=find_traits)
+    get_media = partial(_session_media, session, tuple(inbounds))
+    return replace(chat, access=replace(chat.access, get_media=get_media))
+
+
+def key_chat_context(
+    config: Config,
+    key: str,
+    address: Address,
+    inbounds: Sequence[Inbound] = (),
+    *,
+    find_traits: FindTraits,
+) -> ChatContext:
+    """Return the settings of the chat of a session; `address` is its last chat."""
+    group = session_kind(key) == "group"
     if not inbounds or inbounds[0].address.channel not in config.channels:
-        address = last_address(session.record.data)
         chat = resolve_chat_context(config, address, find_traits=find_traits, group=group)
     else:
         group = group or any(one.metadata.kind != "direct" for one in inbounds)
@@ -185,21 +208,20 @@ def session_chat_context(
             config, address, senders, find_traits=find_traits, group=group, parent=parent
         )
     access = session_access(
-        session.key,
+        key,
         is_owner=all(_is_by_owner(config, one, find_traits) for one in inbounds),
         can_everyone_write=config.agents.defaults.prompt_file_writers == "everyone",
     )
     is_shown = inbounds and inbounds[0].address.channel not in _PROGRAMS
     shown = inbounds[0].address if is_shown else address
     surface = resolve_surface(config, shown, find_traits=find_traits, group=group)
-    access = replace(access, get_media=partial(_session_media, session, tuple(inbounds)))
     chat = replace(
         chat,
         access=access,
         surface=surface,
-        caller=make_caller(config, session.key, inbounds, channel=address.channel),
+        caller=make_caller(config, key, inbounds, channel=address.channel),
     )
-    return with_memory(chat, config, session.key, address.channel, group=group)
+    return with_memory(chat, config, key, address.channel, group=group)
 
 
 def _session_media(session: Session, inbounds: Sequence[Inbound]) -> frozenset[str]:
@@ -237,8 +259,8 @@ def _has_owner_authority(config: Config, inbound: Inbound) -> bool:
     """
     if inbound.authority:
         return inbound.authority == "owner"
-    is_foreign = inbound.metadata.is_foreign_text
-    return inbound.address.channel not in config.channels and not is_foreign
+    is_others = inbound.metadata.is_foreign_text or inbound.metadata.is_limited
+    return inbound.address.channel not in config.channels and not is_others
 
 
 def _is_by_owner(config: Config, inbound: Inbound, find_traits: FindTraits) -> bool:

@@ -58,6 +58,7 @@ _MAX_CACHED = 256
 _NO_ENTRY: Mapping[str, Json] = {}
 _SHELL: Final = "/bin/sh"  # of the `exec` tool
 _COMMIT: Final = "The folder is a git repository: commit what you change."
+_WHOLE_MACHINE: Final = "File tools take absolute paths outside it too."
 _READ_ONLY: Final = "From this conversation the files under Project Context are read-only."
 
 
@@ -204,9 +205,11 @@ def _notes(
     is_new = any(file.name == RITUAL and not file.missing for file in files)
     should_commit = is_new and "exec" in tools and os.path.lexists(f"{agent.workspace}/.git")
     is_read_only = not is_private(kind) and not chat.access.can_write_prompts
+    is_open = agent.file_scope.protected is not None and chat.access.is_owner
     notes = (
         _COMMIT if should_commit else "",
         _READ_ONLY if is_read_only and tools & {"write", "edit"} else "",
+        _WHOLE_MACHINE if is_open and tools & {"read", "write"} else "",
     )
     return tuple(note for note in notes if note)
 

@@ -41,6 +41,7 @@ async def get(call: MethodCall, _params: NoParams) -> Json:
     from homarus.config.own_keys import describe_openclaw_problems
     from homarus.config.rewrite import serialize
     from homarus.config.write import read_own_tree
+    from homarus.tools.catalog import describe_list_problems
 
     paths = call.services.paths
     fields: dict[str, Json] = {"path": str(paths.config), "exists": paths.config.exists()}
@@ -48,6 +49,8 @@ async def get(call: MethodCall, _params: NoParams) -> Json:
         own, texts = read_own_tree(paths)
         examined = examine_config(paths, call.services.loaded.env, texts)
         unread = describe_openclaw_problems(examined.shared)
+        if examined.config:
+            unread = (*unread, *describe_list_problems(examined.config))
     except ConfigError as exc:
         empty: dict[str, Json] = {"raw": None, "parsed": {}, "resolved": {}, "config": {}}
         issues = [_issue(exc)]

@@ -1,9 +1,11 @@
 """Methods for devices: pairing requests, approvals and tokens."""
 
+from homarus.config.change_log import change_author
 from homarus.core.message import Json
 from homarus.gateway.device_records import show_device
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Name, Names
+from homarus.store.audit import AuditEntry
 
 
 @method("device.pair.list", scope="pairing", params=NoParams)
@@ -22,6 +24,7 @@ class DeviceRequestParams(Params):
 async def approve(call: MethodCall, params: DeviceRequestParams) -> Json:
     """Let a device in. Nobody can give it more than they may themselves."""
     device = call.gateway.authenticator.devices.approve(params.request_id, call.caller.scopes)
+    await _audit(call, "approve", device.id)
     return {"requestId": params.request_id, "device": show_device(device)}
 
 
@@ -79,6 +82,7 @@ async def revoke(call: MethodCall, params: DeviceRevokeParams) -> Json:
     at_ms = call.gateway.authenticator.devices.revoke(
         params.device_id, params.role, call.caller.scopes, by_device=call.caller.device_id
     )
+    await _audit(call, "revoke", params.device_id)
     return {"deviceId": params.device_id, "role": params.role, "revokedAtMs": at_ms}
 
 
@@ -97,4 +101,11 @@ async def remove(call: MethodCall, params: DeviceRemoveParams) -> Json:
     call.gateway.authenticator.devices.remove(
         params.device_id, call.caller.scopes, by_device=call.caller.device_id
     )
+    await _audit(call, "remove", params.device_id)
     return {"deviceId": params.device_id}
+
+
+async def _audit(call: MethodCall, action: str, device_id: str) -> None:
+    data = {"target": "device", "by": change_author(), "action": action, "device": device_id}
+    services = call.services
+    await services.audit.write(AuditEntry(services.clock.now_ms(), "config", data=data))

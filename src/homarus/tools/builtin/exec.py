@@ -6,8 +6,7 @@ it there.
 
 import os
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -16,12 +15,10 @@ from homarus.config.agent_settings import agent_entry
 from homarus.config.schema import Config, ExecConfig
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Json
 from homarus.core.session_keys import main_key
-from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.exec_settings import ExecAsk, ExecHost, ExecSecurity
 from homarus.policy.restrictions import sandbox_mode
-from homarus.policy.tool_call import ExecEvaluation, LayerVerdict, ToolCallFacts
+from homarus.policy.tool_call import LayerVerdict, ToolCallFacts
 from homarus.tools.folder import DescriptorFolder
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, tool
@@ -119,12 +116,6 @@ class ExecOptions:
     ask: ExecAsk | None = None
     node: str | None = None
 
-    def wire(self) -> dict[str, Json]:
-        """Return the arguments as the model sent them."""
-        names = {"yield_ms": "yieldMs", "timeout_s": "timeout"}
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {names.get(key, key): value for key, value in given.items() if value is not None}
-
 
 async def _prepare(
     made: Tool, context: ToolSourceContext, ctx: ToolContext, options: ExecOptions
@@ -166,28 +157,33 @@ def _prepare_plan(
     options: ExecOptions,
     plan: "ExecPlan",
 ) -> PreparedCall:
-    evaluation = ExecEvaluation(plan.chain is not None)
-    question = _question(plan)
+    from homarus.tools.exec.judge import judge_plan
+
+    settings = ctx.caller.exec
+    judged = judge_plan(
+        plan,
+        state=context.state,
+        agent_id=ctx.agent,
+        safe_bins=context.get_tools_config("exec").exec.safe_bins,
+        asks_always=settings.ask == "always",
+    )
+    evaluation, question = judged.evaluation, judged.question
+    wire = {**question.wire, "security": settings.security, "ask": settings.ask}
+    question = replace(question, wire=wire)
     if plan.pty or plan.background:
         question = replace(question, detail=f"{_OPEN_INPUT}\n{question.detail}")
     facts = ToolCallFacts(
         made.declaration,
-        options.wire(),
-        frozenset({"exec"}),
-        evaluation,
-        _judge_options(options, is_satisfied=evaluation.is_satisfied),
+        effects=frozenset({"exec"}),
+        exec=evaluation,
+        own_verdict=_judge_options(options, is_satisfied=evaluation.is_satisfied),
     )
-    run = partial(_run, context, ctx, options, plan)
+
+    async def run() -> ToolOutput:
+        await judged.record_use()
+        return await _run(context, ctx, options, plan, is_asked=not evaluation.is_satisfied)
+
     return PreparedCall(facts, question, run, plan.close)
-
-
-def _question(plan: "ExecPlan") -> ApprovalQuestion:
-    from homarus.tools.exec.approval import approval_request
-
-    made = approval_request(
-        plan.command, folder=plan.folder.path, env=plan.requested_env, timeout_s=plan.timeout_s
-    )
-    return ApprovalQuestion("exec", made.title, made.detail, plan.digest)
 
 
 def _judge_options(options: ExecOptions, *, is_satisfied: bool) -> LayerVerdict | None:
@@ -202,7 +198,12 @@ def _judge_options(options: ExecOptions, *, is_satisfied: bool) -> LayerVerdict 
 
 
 async def _run(
-    context: ToolSourceContext, ctx: ToolContext, options: ExecOptions, plan: "ExecPlan"
+    context: ToolSourceContext,
+    ctx: ToolContext,
+    options: ExecOptions,
+    plan: "ExecPlan",
+    *,
+    is_asked: bool,
 ) -> ToolOutput:
     """Run the plan, to its end or into the background."""
     from homarus.tools.exec.result_text import format_result, format_running
@@ -225,6 +226,7 @@ async def _run(
         call_id=ctx.call_id,
         show=ctx.progress,
     )
+    job.is_input_approved = is_asked
     yield_ms = 0
     if not options.background:
         asked = config.background_ms if options.yield_ms is None else options.yield_ms

@@ -10,6 +10,7 @@ from pydantic import AliasChoices, Field
 from homarus.core.errors import ToolError
 from homarus.core.message import Image, Text
 from homarus.core.mime import HEAD_BYTES, sniff_image_mime, sniff_mime
+from homarus.tools.effects import write_effects
 from homarus.tools.line_window import read_window
 from homarus.tools.pathname import format_path
 from homarus.tools.rooted_fs import OpenFile, RootedFs
@@ -45,7 +46,7 @@ async def read(
     return await asyncio.to_thread(_read, folder, path, offset or 1, limit)
 
 
-@tool(group="fs", serial=True, aliases=("file_write",))
+@tool(group="fs", serial=True, aliases=("file_write",), effects=write_effects)
 async def write(
     ctx: ToolContext,
     path: Path,
@@ -59,7 +60,7 @@ async def write(
     )
 
 
-@tool(group="fs", serial=True)
+@tool(group="fs", serial=True, effects=write_effects)
 async def edit(
     ctx: ToolContext,
     path: Path,

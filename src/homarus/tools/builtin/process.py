@@ -13,6 +13,7 @@ from homarus.core.errors import ToolError
 from homarus.core.message import Json, Text
 from homarus.core.text import one_line
 from homarus.policy.approvals import ApprovalQuestion
+from homarus.policy.taint import command_taint
 from homarus.policy.tool_call import ExecEvaluation, ToolCallFacts
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, tool
@@ -24,7 +25,6 @@ Action: TypeAlias = Literal[
     "list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"
 ]
 _INPUT_ACTIONS: Final = frozenset(("write", "send-keys", "submit", "paste"))
-_WIRE_NAMES: Final = {"session_id": "sessionId", "hex_bytes": "hex", "timeout_ms": "timeout"}
 DEFAULT_LOG_LINES = 200
 MAX_POLL_MS = 120_000
 _NAME_CHARS = 60
@@ -70,14 +70,11 @@ async def _prepare(
 ) -> PreparedCall:
     """Find the command, and say what is sent to it: input is as good as a command."""
     owner, action = (ctx.agent, ctx.session_key), args["action"]
-    given: dict[str, Json] = {
-        _WIRE_NAMES.get(name, name): value for name, value in args.items() if value is not None
-    }
-    digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(args, sort_keys=True).encode()).hexdigest()
     if action == "list":
         question = ApprovalQuestion("process", "List the running commands?", "", digest)
         return PreparedCall(
-            ToolCallFacts(made.declaration, given), question, partial(_list, table.jobs(owner))
+            ToolCallFacts(made.declaration), question, partial(_list, table.jobs(owner))
         )
     job_id = (args.get("session_id") or "").strip()
     if not job_id:
@@ -87,7 +84,7 @@ async def _prepare(
         raise ToolError(f"no session {one_line(job_id, 60)}", fix="`list` shows them")
     if action not in _INPUT_ACTIONS:
         question = ApprovalQuestion("process", f"May the agent {action} {job.id}?", "", digest)
-        facts = ToolCallFacts(made.declaration, given)
+        facts = ToolCallFacts(made.declaration)
         return PreparedCall(facts, question, partial(_act, table, job, action, args))
     from homarus.tools.exec.approval import escape_deceptive_chars
 
@@ -98,9 +95,14 @@ async def _prepare(
     )
     title = "Send this input to a running command?"
     question = ApprovalQuestion("process", title, detail, digest)
-    # The approval of the command said that the agent can type into it.
-    covered = ExecEvaluation(is_parsed=True, matches=(f"session:{job.id}",))
-    facts = ToolCallFacts(made.declaration, given, frozenset({"exec"}), covered)
+    # What is typed into a command that ran without a question was never seen by a person.
+    match = f"session:{job.id}" if job.is_input_approved else ""
+    evaluation = ExecEvaluation(
+        is_parsed=True,
+        matches=(match,),
+        reason="it is input for a command that ran unasked",
+    )
+    facts = ToolCallFacts(made.declaration, effects=frozenset({"exec"}), exec=evaluation)
     is_eof = action == "write" and bool(args.get("eof"))
     return PreparedCall(facts, question, partial(_send, job, action, sent, is_eof))
 
@@ -140,9 +142,11 @@ async def _act(
     table: "ProcessTable", job: "CommandJob", action: Action, args: dict[str, Any]
 ) -> ToolOutput:
     if action == "poll":
-        return await _poll(table, job, min(args.get("timeout_ms") or 0, MAX_POLL_MS))
+        polled = await _poll(table, job, min(args.get("timeout_ms") or 0, MAX_POLL_MS))
+        return replace(polled, untrusted=command_taint(job.command))
     if action == "log":
-        return _log(job, args.get("offset"), args.get("limit"))
+        logged = _log(job, args.get("offset"), args.get("limit"))
+        return replace(logged, untrusted=command_taint(job.command))
     if action == "clear":
         if job.result is None:
             raise ToolError(f"session {job.id} still runs", fix="kill or remove ends it")

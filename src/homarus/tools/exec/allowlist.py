@@ -1,112 +1,261 @@
-"""Commands that a person has allowed for good, each exactly as it was shown.
+"""The entries that let commands run without a question, and how they match.
 
-An entry of `exec-approvals.json` allows one command line in one folder for one agent. Its pattern
-is `=`, the program's path and its arguments: OpenClaw, which takes a pattern for the path of a
-program with any arguments, finds no program by it. A command gets an entry only when its words mean
-the same each time: no shell syntax, and no program whose code the agent can change.
+An entry of `exec-approvals.json` is one of three kinds:
+- OpenClaw's: an object with a `pattern` for the real path of a program (`*` and `?` stay inside a
+  folder, `**` crosses), or the bare name of a program that is looked up in trusted folders; with
+  `argPattern`, a regular expression for all arguments. The arguments are judged by the rules.
+- a command line, a string like `git diff *`: compared word by word. A `*` as the last word stands
+  for further words that the rules allow; a `*` inside a word never crosses `/`.
+- an exact command: `=`, the program's path and its arguments, in one folder. OpenClaw, which takes
+  a pattern for the path of a program, finds no program by it.
 """
 
-import os
 import re
 import shlex
-import shutil
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
-from homarus.config.approvals_file import add_allowed, allowed_entries, read_approvals
+from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.tools.exec.approval import escape_deceptive_chars
-
-_PLAIN_WORD = r"(?:[A-Za-z0-9_@%+=:,./-]|'[^']*'|\"[^\"$`\\!]*\")+"
-_PLAIN_COMMAND = re.compile(rf"[ \t]*{_PLAIN_WORD}(?:[ \t]+{_PLAIN_WORD})*[ \t]*", re.ASCII)
-_QUOTED = re.compile(r"'[^']*'|\"[^\"$`\\!]*\"")
-_SYNTAX = re.compile(r"[|&;<>()$`\\*?\[\]{}~!#^\n]")
-_VERSION = re.compile(r"[\d.]+\Z")
-# Programs that run other programs, or code from files that the agent may write.
-_RUNNER_NAMES = (
-    "ash bash busybox csh dash fish ksh sh tcsh zsh env xargs parallel sudo doas su ssh nohup nice"
-    " timeout time watch setsid script make gmake cmake ninja just ant gradle mvn tox nox pytest"
-    " npm npx pnpm yarn node nodejs deno bun uv uvx pip pipx poetry hatch cargo go dotnet java"
-    " python pypy perl ruby rake bundle php lua luajit tclsh awk gawk mawk ed vi vim emacs"
-    " docker podman git-lfs pre-commit ansible-playbook terraform"
+from homarus.core.regex import compile_fullmatch
+from homarus.tools.exec.arg_policy import (
+    Place,
+    find_denied_argument,
+    is_interpreter,
+    is_wrapper,
+    runs_other_code,
 )
-_RUNNERS: Final = frozenset(_RUNNER_NAMES.split())
+from homarus.tools.exec.executable import Executable, HashedFile, is_beneath, real_path
+from homarus.tools.exec.plan import SimpleCommand
+
+_GLOB: Final = re.compile(r"[*?]")
+_MAX_GLOBS: Final = 8  # of one pattern: more would take long to compare
+_TO_QUOTE: Final = re.compile(r"[\s'\"\\]|\A\Z")
+SCRIPT_HASH_KEY: Final = "scriptSha256"
 
 
 @dataclass(frozen=True, slots=True)
-class CommandLine:
-    """A command in a folder, with the environment that it would get."""
+class AllowEntry:
+    """One entry as read; `key` identifies it in the file and in what a decision says."""
 
-    command: str
-    folder: str
-    env: Mapping[str, str]  # complete
-    requested: Mapping[str, str]  # what of it the model sets
-
-
-@dataclass(frozen=True, slots=True)
-class ExactCommand:
-    """What an entry allows: a program, found at a path, with these arguments in this folder."""
-
+    key: str
     pattern: str
-    folder: str
-    resolved: str
+    is_command_line: bool = False
+    arg_pattern: str = ""
+    folder: str = ""  # of an exact command
+    resolved: str = ""
+    script_hash: str = ""
 
-    def is_allowed_by(self, entry: Mapping[str, Json]) -> bool:
-        found = (entry.get("pattern"), entry.get("cwd"), entry.get("lastResolvedPath"))
-        return found == (self.pattern, self.folder, self.resolved)
+
+@dataclass(frozen=True, slots=True)
+class MatchContext:
+    """Where a command runs, and the home folder that `~` in a pattern means."""
+
+    place: Place
+    home: str
 
 
-def exact_command(line: CommandLine, workspace: Path) -> ExactCommand | str:
-    """Return what an entry would allow, or the reason why there can be none."""
-    if found := _SYNTAX.search(_QUOTED.sub("", line.command)):
-        return f"it has shell syntax ({'a line break' if found[0] == chr(10) else found[0]})"
-    if not _PLAIN_COMMAND.fullmatch(line.command):
-        return "it has shell syntax"
-    if line.requested:
-        return "it sets variables"
-    if escape_deceptive_chars(line.command) != line.command:
-        return "it has characters that can be mistaken"
-    name, *args = shlex.split(line.command)
-    if "=" in name:
-        return "it sets variables"
-    path = (
-        str(Path(line.folder, name)) if "/" in name else shutil.which(name, path=line.env["PATH"])
+def read_entry(entry: Json) -> AllowEntry | None:
+    """Return an entry of the file, None when it is none."""
+    if isinstance(entry, str):
+        text = entry.strip()
+        is_path = text.startswith(("/", "~")) and len(text.split()) == 1
+        return AllowEntry(text, text, not is_path) if text else None
+    if not isinstance(entry, dict) or not isinstance(pattern := entry.get("pattern"), str):
+        return None
+    pattern = pattern.strip()
+    if not pattern:
+        return None
+    key = _text(entry, "id") or pattern
+    if "argPattern" in entry and not isinstance(entry["argPattern"], str):
+        return None
+    words = pattern.split()
+    # OpenClaw turns strings into objects when it writes the file.
+    is_line = len(words) > 1 and "/" not in words[0] and not pattern.startswith("=")
+    return AllowEntry(
+        key,
+        pattern,
+        is_line,
+        _text(entry, "argPattern"),
+        _text(entry, "cwd"),
+        _text(entry, "lastResolvedPath"),
+        _text(entry, SCRIPT_HASH_KEY),
     )
-    if path is None or not os.access(path, os.X_OK) or not Path(path).is_file():
-        return f"there is no program {name}"
-    resolved = Path(path).resolve()
-    if {_VERSION.sub("", each) for each in (Path(path).name, resolved.name)} & _RUNNERS:
-        return f"{Path(path).name} runs what other files say, and the agent can change them"
-    if resolved.is_relative_to(workspace.resolve()) or Path(path).is_relative_to(workspace):
-        return "the agent can change that program"
-    return ExactCommand("=" + shlex.join([path, *args]), line.folder, str(resolved))
 
 
-class CommandAllowlist:
-    """The entries of one agent. `asks_always` returns whether the settings want every question."""
+def _text(entry: Mapping[str, Json], key: str) -> str:
+    value = entry.get(key)
+    return value if isinstance(value, str) else ""
 
-    def __init__(self, state: Path, agent_id: str, asks_always: Callable[[], bool]) -> None:
-        self._state, self._agent_id, self._asks_always = state, agent_id, asks_always
 
-    def contains(self, command: ExactCommand) -> bool:
-        """Return whether a person has allowed exactly this command for good."""
-        if self._asks_always():
-            return False
-        entries = allowed_entries(read_approvals(self._state), self._agent_id)
-        return any(command.is_allowed_by(entry) for entry in entries)
+def find_entry(
+    command: SimpleCommand, entries: Sequence[AllowEntry], context: MatchContext
+) -> tuple[AllowEntry | None, str]:
+    """Return the entry that allows a command, or why the entry that comes closest does not."""
+    reason = ""
+    for entry in entries:
+        refusal = match_entry(command, entry, context)
+        if refusal == "":
+            return entry, ""
+        reason = reason or refusal or ""
+    return None, reason or f"no entry is for {command.executable.name}"
 
-    def refusal(self) -> str:
-        """Return why no command can be allowed for good; "" when it can."""
-        return "the settings say that every command is asked about" if self._asks_always() else ""
 
-    def add(self, line: CommandLine, command: ExactCommand) -> None:
-        """Save that this command needs no further approval. Raises OSError."""
-        entry: dict[str, Json] = {
-            "pattern": command.pattern,
-            "cwd": command.folder,
-            "lastUsedCommand": line.command,
-            "lastResolvedPath": command.resolved,
-        }
-        add_allowed(self._state, self._agent_id, entry)
+def match_entry(command: SimpleCommand, entry: AllowEntry, context: MatchContext) -> str | None:
+    """Return "" when the entry allows the command, None when it is for another one.
+
+    Any other text is why the command is not allowed although the entry is for its program.
+    """
+    if entry.pattern.startswith("="):
+        return _match_exact(command, entry, context)
+    if entry.is_command_line:
+        return _match_line(command, entry, context)
+    executable, args = command.executable, command.words[1:]
+    if not _is_program_of(entry.pattern, executable, context):
+        return None
+    if is_wrapper(executable):
+        return f"{executable.name} runs the command that it is given"
+    if entry.arg_pattern:
+        if not _match_args(entry.arg_pattern, args):
+            return f"the arguments are not those that the entry for {executable.name} allows"
+        if runs_other_code(executable):
+            has_option = not args or args[0].startswith("-")
+            return f"{executable.name} may run code from elsewhere" if has_option else ""
+    return find_denied_argument(executable, args, 0, context.place, is_explicit=False)
+
+
+def exact_pattern(command: SimpleCommand) -> str:
+    """Return the pattern of an entry that allows exactly one command."""
+    return "=" + shlex.join([command.executable.path, *command.words[1:]])
+
+
+def script_hash(script: HashedFile | None) -> str:
+    """Return the hash of a script, "" without one."""
+    return script.sha256 if script else ""
+
+
+def _match_exact(command: SimpleCommand, entry: AllowEntry, context: MatchContext) -> str | None:
+    executable = command.executable
+    found = (exact_pattern(command), context.place.folder, executable.real_path)
+    if found != (entry.pattern, entry.folder, entry.resolved):
+        return None
+    if is_interpreter(executable) and not entry.script_hash:
+        return f"{executable.name} runs code that may have changed"
+    if entry.script_hash and script_hash(executable.script) != entry.script_hash:
+        return "the script has changed since the command was allowed"
+    return ""
+
+
+def _is_program_of(pattern: str, executable: Executable, context: MatchContext) -> bool:
+    """Return whether the pattern of a program is for this one."""
+    if "/" not in pattern:
+        # A pattern of names would be one of programs that do not exist yet.
+        return executable.is_looked_up and executable.name == pattern
+    if pattern.startswith("~/"):
+        pattern = context.home.rstrip("/") + pattern[1:]
+    if match_path(pattern, executable.real_path):
+        return True
+    is_literal = pattern.startswith("/") and not _GLOB.search(pattern)
+    if not is_literal or is_beneath(pattern, context.place.workspace):
+        return False
+    return real_path(pattern) == executable.real_path
+
+
+def match_path(pattern: str, path: str) -> bool:
+    """Return whether a pattern of OpenClaw matches an absolute path; only with a `/` it does."""
+    return "/" in pattern and _match_glob(pattern, path)
+
+
+def _match_glob(pattern: str, text: str) -> bool:
+    if len(_GLOB.findall(pattern)) > _MAX_GLOBS:
+        return False
+    return _path_regex(pattern).fullmatch(text) is not None
+
+
+@lru_cache(512)
+def _path_regex(pattern: str) -> re.Pattern[str]:
+    """`**` crosses folders, `*` and `?` do not. No two repetitions touch, so it is fast."""
+    parts = re.split(r"(\*{2,}/?|\*|\?)", pattern)
+    made = [
+        r"(?:.*/)?" if part.startswith("**") and part.endswith("/")
+        else ".*" if part.startswith("**")
+        else "[^/]*" if part == "*"
+        else "[^/]" if part == "?"
+        else re.escape(part)
+        for part in parts
+    ]  # fmt: skip
+    return re.compile("".join(made), re.DOTALL)
+
+
+def _match_args(pattern: str, args: Sequence[str]) -> bool:
+    """Match all arguments: joined by NUL when the pattern says so, else by blanks.
+
+    An argument with a blank or a quote is quoted, so that no two lists of arguments are the same
+    text.
+    """
+    if "\0" in pattern:
+        text = "".join(f"{each}\0" for each in args)
+    else:
+        text = " ".join(shlex.quote(each) if _TO_QUOTE.search(each) else each for each in args)
+    try:
+        return compile_fullmatch(pattern)(text)
+    except UserError:
+        return False
+
+
+@lru_cache(512)
+def _pattern_words(pattern: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(pattern))
+    except ValueError:
+        return ()
+
+
+def _match_line(command: SimpleCommand, entry: AllowEntry, context: MatchContext) -> str | None:
+    """Compare word by word with the pattern of a command line."""
+    executable, args = command.executable, command.words[1:]
+    words = _pattern_words(entry.pattern)
+    if not words or not _is_named(words[0], command, context):
+        return None
+    wanted, is_open = words[1:], len(words) > 1 and words[-1] == "*"
+    wanted = wanted[:-1] if is_open else wanted
+    if len(args) < len(wanted) or (len(args) > len(wanted) and not is_open):
+        return None
+    if not all(map(_match_word, wanted, args)):
+        return None
+    if is_wrapper(executable):
+        return f"{executable.name} runs the command that it is given"
+    literal = next((i for i, word in enumerate(wanted) if _GLOB.search(word)), len(wanted))
+    if literal == len(args) and not is_open:
+        return _judge_written_out(executable, args)
+    return find_denied_argument(executable, args, literal, context.place, is_explicit=True)
+
+
+def _is_named(word: str, command: SimpleCommand, context: MatchContext) -> bool:
+    if "/" not in word:
+        return command.executable.is_looked_up and command.words[0] == word
+    if word.startswith(("/", "~/")):
+        return _is_program_of(word, command.executable, context)
+    return command.words[0] == word
+
+
+def _match_word(wanted: str, word: str) -> bool:
+    if not _GLOB.search(wanted):
+        return wanted == word
+    if word.startswith("-") and not wanted.startswith("-"):
+        return False
+    return _match_glob(re.sub(r"\*+", "*", wanted), word)
+
+
+def _judge_written_out(executable: Executable, args: Sequence[str]) -> str:
+    """Every word is the entry's: only code that comes from the input is refused."""
+    if is_interpreter(executable) and executable.script is None and not _names_code(args):
+        return f"{executable.name} would run what it reads"
+    return ""
+
+
+def _names_code(args: Sequence[str]) -> bool:
+    """Return whether an interpreter is told what to run, or only prints something."""
+    return bool(args) and (args[0] in ("-m", "--version", "-V", "-v", "--help", "test", "run"))

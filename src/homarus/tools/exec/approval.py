@@ -7,11 +7,19 @@ command come first and the command is indented, so it cannot imitate them.
 """
 
 import re
+import shlex
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from homarus.core.message import Json
 from homarus.core.text import escape_invisible
+from homarus.policy.approvals import ApprovalQuestion
+from homarus.policy.tool_call import ExecEvaluation
 from homarus.tools.tool import ApprovalRequest
+
+if TYPE_CHECKING:
+    from homarus.tools.exec.plan import ExecPlan, SimpleCommand
 
 _LONG_BLANK = re.compile(r"[ \t]{24,}")
 _MANY_BREAKS = re.compile(r"\n([ \t]*\n){3,}")
@@ -36,23 +44,84 @@ def approval_request(
     folder: str,
     env: Mapping[str, str],
     timeout_s: float,
+    facts: Sequence[str] = (),
     always: str = "",
     allow_always: Callable[[], None] | None = None,
 ) -> ApprovalRequest:
     """Return the request that shows what would run, where and with what.
 
-    `always` says what an answer for good would allow, or why there is none.
+    `facts` is what else is known about it. `always` says what an answer for good would allow, or
+    why there is none.
     """
     lines = command.count("\n") + 1
     size = (
         f"{lines} lines, {len(command)} characters" if lines > 1 else f"{len(command)} characters"
     )
-    facts = [f"folder: {_on_one_line(folder)}", f"time: at most {timeout_s:g} s"]
-    facts += [f"variable: {name}={_on_one_line(value)}" for name, value in sorted(env.items())]
-    facts += [f"always: {_on_one_line(always)}"] if always else []
-    shown = "\n".join(f"    {line}" for line in escape_deceptive_chars(command).split("\n"))
-    detail = "\n".join([*facts, f"command ({size}):", shown])
+    shown = [f"folder: {folder}", f"time: at most {timeout_s:g} s"]
+    shown += [f"variable: {name}={value}" for name, value in sorted(env.items())]
+    shown += [*facts, *([f"always: {always}"] if always else [])]
+    text = "\n".join(f"    {line}" for line in escape_deceptive_chars(command).split("\n"))
+    detail = "\n".join([*map(_on_one_line, shown), f"command ({size}):", text])
     return ApprovalRequest("Run this command?", detail, allow_always)
+
+
+def plan_question(
+    plan: "ExecPlan",
+    evaluation: ExecEvaluation,
+    *,
+    always: str = "",
+    why_not_always: str = "",
+    allow_always: Callable[[], None] | None = None,
+) -> ApprovalQuestion:
+    """Return the question about a plan: each program, its hash, and why it is asked about.
+
+    `always` says what allow-always would save; `why_not_always` why it is not offered.
+    """
+    wire: dict[str, Json] = {
+        "command": plan.command,
+        "cwd": plan.folder.path,
+        "host": "gateway",
+        "resolvedPath": next((each.executable.real_path for each in plan.commands()), None),
+    }
+    request = approval_request(
+        plan.command,
+        folder=plan.folder.path,
+        env=plan.requested_env,
+        timeout_s=plan.timeout_s,
+        facts=_plan_facts(plan, evaluation),
+        always=always or f"not offered, because {why_not_always}",
+    )
+    return ApprovalQuestion(
+        "exec",
+        request.title,
+        request.detail,
+        plan.digest,
+        reason=evaluation.reason,
+        wire=wire,
+        always=always if allow_always else "",
+        allow_always=allow_always,
+    )
+
+
+def _plan_facts(plan: "ExecPlan", evaluation: ExecEvaluation) -> list[str]:
+    if plan.chain is None:
+        return [f"not understood: {plan.reason}; the shell runs it as it stands"]
+    facts = [] if evaluation.is_satisfied else [f"asked because: {evaluation.reason}"]
+    for command, match in zip(plan.commands(), evaluation.matches, strict=True):
+        inner: SimpleCommand | None = command
+        while inner is not None:
+            program = inner.executable
+            allowed = f", allowed by {match}" if match else ""
+            facts.append(f"program: {program.real_path}, sha256 {program.sha256[:16]}{allowed}")
+            if program.script:
+                script = program.script
+                facts.append(f"script: {script.path}, sha256 {script.sha256[:16]}")
+            if inner.argv != inner.words and inner.inner is None:
+                facts.append(f"runs as: {shlex.join(inner.argv)}")
+            inner = inner.inner
+    if plan.stdin:
+        facts.append(f"input: {len(plan.stdin)} characters: {plan.stdin[:2000]}")
+    return facts
 
 
 def escape_deceptive_chars(text: str) -> str:

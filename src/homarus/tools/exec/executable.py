@@ -11,7 +11,6 @@ import re
 import stat
 import time
 from collections import OrderedDict
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -77,12 +76,6 @@ class Executable:
     @property
     def files(self) -> tuple[HashedFile, ...]:
         return (self.file,) if self.script is None else (self.file, self.script)
-
-    def close(self) -> None:
-        """Close the descriptors."""
-        for each in self.files:
-            with suppress(OSError):
-                os.close(each.fd)
 
 
 def file_key(found: os.stat_result) -> FileKey:

@@ -1,32 +1,78 @@
 """Run git so that a repository's own settings start no program.
 
 `git status` in a repository runs what the repository's config names as its file watcher; hooks,
-pagers, external diff programs and transports are other ways. The settings that can be overridden
-are overridden in the argument list that is executed.
+pagers, external diff programs and transports are other ways. What can be overridden is overridden
+in the argument list that is executed; a repository whose config has other settings than the
+harmless ones gets no command without a question.
 """
 
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
-# No setting of the machine, no prompt, no program of another repository's choice.
+from homarus.tools.exec.executable import is_beneath
+
+# No setting of the machine, no prompt, no transport that runs a program of the address.
 GIT_ENV: Final = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_PAGER": "cat",
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
 }
-_OPTIONS: Final = (
-    "-c",
+_SETTINGS: Final = (
     "core.fsmonitor=false",
-    "-c",
     "core.hooksPath=/dev/null",
-    "-c",
     "protocol.ext.allow=never",
-    "-c",
-    "log.showSignature=false",
-    "--no-pager",
+    "safe.bareRepository=explicit",
+    "diff.ignoreSubmodules=dirty",
+    "fetch.recurseSubmodules=false",
 )
+_OPTIONS: Final = (*(word for each in _SETTINGS for word in ("-c", each)), "--no-pager")
 _DIFF_OPTIONS: Final = ("--no-ext-diff", "--no-textconv")
 _DIFF_COMMANDS: Final = frozenset(("diff", "log", "show", "whatchanged", "format-patch"))
+HARDENING: Final = (
+    "git runs without hooks, file watcher, pager, external diff programs and submodules"
+)
+
+_MAX_CONFIG_BYTES: Final = 200_000
+_SECTION: Final = re.compile(r'\[([A-Za-z0-9-]+)(?:[ \t]+"(?:[^"\\\n]|\\.)*")?\]')
+_KEY: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[^\n]*)?")
+# Settings that start nothing and lead nowhere, by section.
+_HARMLESS: Final = {
+    section: frozenset(keys.split())
+    for section, keys in {
+        "core": "repositoryformatversion filemode bare logallrefupdates ignorecase symlinks"
+        " autocrlf precomposeunicode eol safecrlf fsmonitor hookspath abbrev quotepath compression"
+        " untrackedcache whitespace sharedrepository preloadindex longpaths fscache"
+        " sparsecheckout sparsecheckoutcone commentchar bigfilethreshold",
+        "remote": "url fetch pushurl push tagopt prune mirror skipdefaultupdate gh-resolved",
+        "branch": "remote merge rebase pushremote description vscode-merge-base gh-merge-base"
+        " github-pr-owner-number",
+        "user": "name email",
+        "init": "defaultbranch",
+        "pull": "rebase ff",
+        "push": "default autosetupremote followtags",
+        "fetch": "prune prunetags parallel",
+        "submodule": "active url branch ignore",
+        "extensions": "objectformat worktreeconfig",
+        "rerere": "enabled autoupdate",
+        "merge": "conflictstyle ff renamelimit",
+        "rebase": "autosquash autostash",
+        "diff": "colormoved renames algorithm mnemonicprefix renamelimit",
+        "status": "showuntrackedfiles short branch",
+        "log": "date follow",
+        "color": "ui diff status branch",
+        "advice": "detachedhead addignoredfile statushints skippedcherrypicks",
+        "lfs": "repositoryformatversion",
+        "index": "version threads",
+        "feature": "manyfiles",
+        "gc": "auto",
+        "maintenance": "auto strategy",
+        "safe": "directory",
+    }.items()
+}
 
 
 def hardened_git_words(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -37,3 +83,58 @@ def hardened_git_words(words: tuple[str, ...]) -> tuple[str, ...]:
     elif rest and rest[0] == "blame":
         rest = (rest[0], "--no-textconv", *rest[1:])
     return (words[0], *_OPTIONS, *rest)
+
+
+def find_repository_risk(folder: str, workspace: str, home: str) -> str:
+    """Return the setting of the repository of a folder that may run something; "" without one.
+
+    The person's own config is trusted, unless the agent can write it.
+    """
+    for path in _config_files(folder, workspace, home):
+        try:
+            with path.open("rb") as file:
+                data = file.read(_MAX_CONFIG_BYTES + 1)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return f"{path} cannot be read"
+        risk = _find_risk(data)
+        if risk:
+            return f"{path} has {risk}"
+    return ""
+
+
+def _config_files(folder: str, workspace: str, home: str) -> Iterator[Path]:
+    for path in (Path(home, ".gitconfig"), Path(home, ".config/git/config")):
+        if home and is_beneath(os.path.realpath(path), workspace):
+            yield path
+    for each in (Path(folder), *Path(folder).parents):
+        found = each / ".git"
+        if found.is_dir():
+            yield from (found / "config", found / "config.worktree")
+            return
+        if found.is_file():
+            own = each / found.read_text("utf-8", "replace").removeprefix("gitdir:").strip()
+            yield from (own / "config", own / "config.worktree")
+            common = own / "commondir"
+            if common.is_file():
+                yield own / common.read_text("utf-8", "replace").strip() / "config"
+            return
+
+
+def _find_risk(data: bytes) -> str:
+    if len(data) > _MAX_CONFIG_BYTES:
+        return "more settings than are read"
+    section = ""
+    for raw in data.decode("utf-8", "replace").splitlines():
+        line = raw.strip()
+        if found := _SECTION.match(line):
+            section, line = found[1].lower(), line[found.end() :].strip()
+        if not line or line.startswith(("#", ";")):
+            continue
+        key = _KEY.fullmatch(line)
+        if key is None or line.endswith("\\"):
+            return "a line that is not understood"
+        if key[1].lower() not in _HARMLESS.get(section, frozenset()):
+            return f"the setting {section}.{key[1]}"
+    return ""

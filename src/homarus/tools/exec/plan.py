@@ -31,6 +31,7 @@ from homarus.tools.exec.executable import (
 )
 from homarus.tools.exec.git import GIT_ENV, hardened_git_words
 from homarus.tools.exec.grammar import ChainOperator, NotUnderstood, Words, parse_command
+from homarus.tools.exec.wrappers import find_inner, unwrap_shell
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,18 @@ class SimpleCommand:
     """A program and its arguments.
 
     `argv` is what is executed, `words` what was written: they differ where git is hardened.
+    `inner` is the command that a program like `timeout` runs, found and hashed in the same way.
     """
 
     argv: tuple[str, ...]
     words: tuple[str, ...]
     executable: Executable
+    inner: "SimpleCommand | None" = None
+
+    @property
+    def files(self) -> tuple[HashedFile, ...]:
+        """The files that decide what runs."""
+        return self.executable.files + (self.inner.files if self.inner else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +106,7 @@ class ExecPlan:
         To be called right before the plan is executed.
         """
         for command in self.commands():
-            for each in command.executable.files:
+            for each in command.files:
                 if not each.is_unchanged:
                     return f"{each.path} changed after the command was evaluated"
         return ""
@@ -106,7 +114,9 @@ class ExecPlan:
     def close(self) -> None:
         """Close the folder and the files."""
         for command in self.commands():
-            command.executable.close()
+            for each in command.files:
+                with suppress(OSError):
+                    os.close(each.fd)
         with suppress(OSError):
             os.close(self.folder.fd)
 
@@ -139,7 +149,7 @@ async def make_plan(
         if not isinstance(parsed, NotUnderstood):
             finder = _ProgramFinder(place, root, env.get("PATH", ""))
             try:
-                chain = await finder.find_all(parsed)
+                chain = await finder.find_all(unwrap_shell(parsed))
             except ToolDeniedError as exc:
                 finder.close()
                 reason = str(exc)
@@ -150,7 +160,7 @@ async def make_plan(
         os.close(own_fd)
         raise
     complete = dict(env)
-    if any(each.argv != each.words for each in _commands(chain)):
+    if any(_runs_git(each) for each in _commands(chain)):
         complete |= GIT_ENV
     given = (complete, dict(requested_env), stdin, timeout_s, pty, background)
     digest = _digest(chain, place, command, *given)
@@ -160,6 +170,11 @@ async def make_plan(
 def _commands(chain: Chain | None) -> Iterator[SimpleCommand]:
     for _, pipeline in chain or ():
         yield from pipeline.commands
+
+
+def _runs_git(command: SimpleCommand) -> bool:
+    inner = command.inner or command
+    return inner.argv != inner.words or (inner is not command and _runs_git(inner))
 
 
 class _ProgramFinder:
@@ -203,13 +218,20 @@ class _ProgramFinder:
             name, path, file, looked_up and not in_workspace, in_workspace, script
         )
         argv = hardened_git_words(words) if "git" in names else words
-        return SimpleCommand(argv, words, executable)
+        start = find_inner(name, words[1:])
+        if start is None:
+            return SimpleCommand(argv, words, executable)
+        inner = await self._command(words[start + 1 :])
+        argv = (*words[: start + 1], inner.executable.path, *inner.argv[1:])
+        return SimpleCommand(argv, words, executable, inner)
 
     async def _hash(self, path: str, dir_fd: int | None) -> HashedFile:
         try:
             fd = open_file(path, dir_fd=dir_fd)
             self._fds.append(fd)
-            key, known = cached_hash(fd) or await asyncio.to_thread(hash_file, fd)
+            if (found := cached_hash(fd)) is None:
+                found = await asyncio.to_thread(hash_file, fd)
+            key, known = found
         except OSError as exc:
             raise ToolDeniedError(f"{path} cannot be read: {exc.strerror or exc}") from exc
         if dir_fd is not None and not path.startswith("/"):
@@ -222,7 +244,7 @@ def _digest(chain: Chain | None, folder: PlanFolder, *given: object) -> str:
         [
             operator,
             [
-                [each.argv, each.executable.real_path, [f.sha256 for f in each.executable.files]]
+                [each.argv, [(file.path, file.sha256) for file in each.files]]
                 for each in pipeline.commands
             ],
         ]

@@ -204,17 +204,18 @@ def _check_files(command: dict[str, Any]) -> None:
 def _check_file(file: dict[str, Any]) -> None:
     """Raise ChangedFileError unless the file has the content that was hashed.
 
-    What is run by its path is opened again: it must be the file behind the descriptor.
+    What is run by its path must be the file behind the descriptor. A script is read again; a
+    program only if its size or times changed.
     """
     path, fd = file["path"], file["fd"]
     try:
         found = os.fstat(fd)
-        if not file["by_descriptor"] or os.execve not in os.supports_fd:
+        if file["by_path"] or os.execve not in os.supports_fd:
             current = os.stat(path)  # noqa: PTH116 - compared with the descriptor
             if not os.path.samestat(found, current):
                 raise ChangedFileError(f"{path} was replaced after it was checked")
         seen = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-        if file["by_descriptor"] and seen == file["stat"]:
+        if file["is_program"] and seen == file["stat"]:
             return
         if _digest(fd) != file["sha256"]:
             raise ChangedFileError(f"{path} was changed after it was checked")

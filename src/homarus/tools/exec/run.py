@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -26,7 +26,7 @@ from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.tools.exec.command_input import CommandInput
-from homarus.tools.exec.executable import Executable, HashedFile
+from homarus.tools.exec.executable import HashedFile
 from homarus.tools.exec.output import OutputBuffer, ProgressThrottle
 from homarus.tools.exec.plan import ExecPlan, SimpleCommand
 from homarus.tools.exec.terminal import TerminalFilter
@@ -274,35 +274,47 @@ def encode_plan(plan: ExecPlan) -> bytes:
 
 def _encode_command(plan: ExecPlan, command: SimpleCommand) -> dict[str, Json]:
     """A program is executed by its descriptor, a script by its path, so that it knows its place."""
-    program: Executable = command.executable
-    file, script = program.file, program.script
-    files: list[Json] = [_encode_file(file, program.path, by_descriptor=not file.is_script)]
-    if script is not None:
-        # Relative to the open folder, as the interpreter will open it.
-        path = script.path.removeprefix(plan.folder.path.rstrip("/") + "/")
-        files.append(_encode_file(script, path, by_descriptor=False))
+    program = command.executable
     return {
         "argv": list(command.argv),
-        "fd": file.fd,
+        "fd": program.fd,
         "path": program.path,
-        "script": file.is_script,
-        "files": files,
+        "script": program.file.is_script,
+        "files": list(_encode_files(plan, command, by_path=program.file.is_script)),
     }
 
 
-def _encode_file(file: HashedFile, path: str, *, by_descriptor: bool) -> dict[str, Json]:
+def _encode_files(
+    plan: ExecPlan, command: SimpleCommand, *, by_path: bool
+) -> Iterator[dict[str, Json]]:
+    """Yield the files to check before a command starts, with those of the command in it."""
+    program, script = command.executable, command.executable.script
+    is_program = not program.file.is_script
+    yield _encode_file(program.file, program.path, by_path=by_path, is_program=is_program)
+    if script is not None:
+        # Relative to the open folder, as the interpreter will open it.
+        path = script.path.removeprefix(plan.folder.path.rstrip("/") + "/")
+        yield _encode_file(script, path, by_path=True, is_program=False)
+    if command.inner is not None:
+        yield from _encode_files(plan, command.inner, by_path=True)
+
+
+def _encode_file(
+    file: HashedFile, path: str, *, by_path: bool, is_program: bool
+) -> dict[str, Json]:
     return {
         "path": path,
         "fd": file.fd,
         "sha256": file.sha256,
         "stat": list(file.key),
-        "by_descriptor": by_descriptor,
+        "by_path": by_path,
+        "is_program": is_program,
     }
 
 
 def plan_descriptors(plan: ExecPlan) -> tuple[int, ...]:
     """Return the descriptors that the plan holds open."""
-    files = [file.fd for command in plan.commands() for file in command.executable.files]
+    files = [file.fd for command in plan.commands() for file in command.files]
     return (plan.folder.fd, *files)
 
 

@@ -1,0 +1,82 @@
+"""Record the decision about one tool call, and what ran, in the audit log."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Final
+
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Json, ToolCall, ToolResult
+from homarus.core.text import one_line
+from homarus.plugins.values import HookContext
+from homarus.policy.tool_call import TaintSource, ToolCallFacts, ToolDecision
+from homarus.store.audit import AuditEntry, AuditKind, AuditLog
+
+_MAX_ARGS_CHARS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class CallAudit:
+    """Records the calls of one run. An entry is stored with the next transaction of the run."""
+
+    log: AuditLog
+    where: HookContext
+    now_ms: Callable[[], int]
+
+    def record_decision(
+        self,
+        call: ToolCall,
+        tool: str,
+        decision: ToolDecision,
+        *,
+        taint: tuple[TaintSource, ...] = (),
+        facts: ToolCallFacts | None = None,
+    ) -> None:
+        """Record what was decided, by which rule, about which arguments."""
+        args = dict(call.args)
+        data: dict[str, Json] = {
+            "call": call.id,
+            "run": self.where.run_id,
+            "action": decision.action,
+            "rule": decision.layer or "tool policy",
+            "reason": decision.reason,
+            "digest": args_digest(args),
+            "args": one_line(json.dumps(args, ensure_ascii=False, default=str), _MAX_ARGS_CHARS),
+        }
+        if facts and facts.effects:
+            data["effects"] = sorted(facts.effects)
+        if taint:
+            data["taint"] = [f"{one.kind} {one.origin}".strip() for one in taint]
+        self._record("decision", tool, data)
+
+    def record_refusal(self, call: ToolCall, layer: str, reason: str) -> None:
+        """Record a call that was refused before the policy saw it."""
+        self.record_decision(call, call.name, ToolDecision("deny", reason, layer))
+
+    def record_execution(
+        self, call: ToolCall, tool: str, result: ToolResult, duration_ms: int
+    ) -> None:
+        """Record what ran, how long, and how it ended."""
+        details = result.details or {}
+        data: dict[str, Json] = {
+            "call": call.id,
+            "run": self.where.run_id,
+            "digest": args_digest(dict(call.args)),
+            "outcome": "failed" if result.is_error else "done",
+            "durationMs": duration_ms,
+        }
+        for name in ("exitCode", "status", "sessionId", "planDigest"):
+            if isinstance(details.get(name), int | str):
+                data[name] = details[name]
+        self._record("execution", tool, data)
+
+    def _record(self, kind: AuditKind, tool: str, data: dict[str, Json]) -> None:
+        where = self.where
+        entry = AuditEntry(self.now_ms(), kind, where.agent, where.session_key, tool, data)
+        self.log.record(entry)
+
+
+def args_digest(args: dict[str, Json]) -> str:
+    """Return the digest of a call's arguments."""
+    text = json.dumps(args, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

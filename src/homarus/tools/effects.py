@@ -1,0 +1,38 @@
+"""Find what a write to a file would change outside the conversation."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from homarus.core.text import fold_name
+from homarus.policy.tool_call import Effect
+from homarus.policy.workspace_access import is_prompt_path
+from homarus.tools.tool import ToolContext
+
+_NONE: frozenset[Effect] = frozenset()
+
+
+async def write_effects(
+    ctx: ToolContext, path: str | None = None, **_rest: object
+) -> frozenset[Effect]:
+    """Return the effects of writing a file; without a path, none.
+
+    A prompt file, a skill or a hook is the agent's identity. A file outside the workspace counts as
+    configuration: it may be that of the program, of a shell, or a list of keys. Links are followed,
+    so a name in the workspace cannot hide either.
+    """
+    return await asyncio.to_thread(_find, ctx.workspace, path) if path else _NONE
+
+
+def _find(workspace: Path, path: str) -> frozenset[Effect]:
+    given = Path(os.path.normpath(workspace / Path(path).expanduser()))
+    effects: set[Effect] = set()
+    for root, file in ((workspace, given), (workspace.resolve(), given.resolve())):
+        if not file.is_relative_to(root):
+            continue
+        parts = file.relative_to(root).parts
+        if is_prompt_path(parts) or (parts and fold_name(parts[0]) == ".git"):
+            effects.add("identity")
+    if not given.resolve().is_relative_to(workspace.resolve()):
+        effects.add("config")
+    return frozenset(effects) if effects else _NONE

@@ -1,0 +1,67 @@
+"""Entries in lists of tools that mean nothing are warned about, with the closest name."""
+
+from typing import Any
+
+import pytest
+
+from homarus.config.schema import Config
+from homarus.policy.tool_call import ToolDeclaration
+from homarus.policy.unknown_names import named_tool_lists, unknown_name_warnings
+from homarus.tools import catalog
+from homarus.tools.catalog import describe_list_problems
+
+GROUP = {"-1": {"tools": {"deny": ["exce"]}, "toolsBySender": {"7": {"allow": ["raed"]}}}}
+
+
+def warnings(tree: dict[str, Any]) -> tuple[str, ...]:
+    return describe_list_problems(Config.model_validate(tree))
+
+
+@pytest.mark.parametrize(
+    ("tree", "place", "hint"),
+    [
+        ({"tools": {"deny": ["file_wriet"]}}, "tools.deny: 'file_wriet'", "file_write"),
+        ({"tools": {"allow": ["group:filez"]}}, "tools.allow: 'group:filez'", "group:fs"),
+        ({"tools": {"deny": ["zzz*"]}}, "tools.deny: 'zzz*'", "no tool"),
+        ({"tools": {"profile": "full", "alsoAllow": ["brwoser"]}}, "tools.alsoAllow", "browser"),
+        ({"tools": {"byProvider": {"x": {"deny": ["execc"]}}}}, "tools.byProvider.x.deny", "exec"),
+        ({"tools": {"subagents": {"tools": {"deny": ["cronn"]}}}}, "tools.subagents", "cron"),
+        ({"agents": {"list": [{"id": "a", "tools": {"deny": ["reed"]}}]}}, "agent a", "read"),
+        ({"agents": {"list": [{"id": "a", "tools": {"policy": {"deny": ["reed"]}}}]}},
+         "tools.policy of agent a", "read"),
+        ({"agents": {"defaults": {"contextPruning": {"tools": {"deny": ["reed"]}}}}},
+         "contextPruning.tools.deny", "read"),
+    ],
+)  # fmt: skip
+def test_unknown_name_is_warned_about(tree: dict[str, Any], place: str, hint: str) -> None:
+    (text,) = warnings(tree)
+    assert place in text and hint in text
+
+
+def test_unknown_names_of_groups_and_senders_are_warned_about() -> None:
+    channels = {"telegram": {"groups": GROUP, "accounts": {"b": {"groups": GROUP}}}}
+    places = [text.partition(": '")[0] for text in warnings({"channels": channels})]
+    base = ("channels.telegram", "channels.telegram.accounts.b")
+    assert places == [
+        f"{path}.groups.-1.{rest}"
+        for path in base
+        for rest in ("tools.deny", "toolsBySender.7.allow")
+    ]
+
+
+def test_known_names_are_not_warned_about() -> None:
+    names = ["exec", "Shell", "file_*", "*", "group:fs", "group:plugins", "ui_prompt", "terminal"]
+    assert warnings({"tools": {"deny": names}}) == ()
+
+
+def test_allow_list_of_plugins_alone_is_warned_about() -> None:
+    (text,) = warnings({"tools": {"allow": ["group:plugins"]}})
+    assert "restricts nothing" in text
+    tools = [ToolDeclaration("read"), ToolDeclaration("forecast", source="weather")]
+    assert [*unknown_name_warnings([("tools", "allow", ["weather"])], tools)]
+    assert not [*unknown_name_warnings([("tools", "allow", ["weather", "read"])], tools)]
+
+
+def test_config_without_lists_loads_no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "known_declarations", None)
+    assert named_tool_lists(Config()) == () and describe_list_problems(Config()) == ()
