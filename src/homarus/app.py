@@ -92,7 +92,6 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
-        self.audit = AuditLog(store)
         self.approval_ports = ApprovalPorts()
         self._approvals: ApprovalService | None = None
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
