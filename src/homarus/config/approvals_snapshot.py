@@ -12,6 +12,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from homarus.config.approvals_file import FILE
+from homarus.config.change_log import log_change
 from homarus.config.paths import openclaw_files_dir
 from homarus.core.atomic_file import write_atomic
 from homarus.core.errors import ConflictError, StoreError, UserError
@@ -97,9 +98,12 @@ def change_approvals(
             if new is not None:
                 data = json.dumps(_with_socket(new, socket), ensure_ascii=False, indent=2) + "\n"
                 write_atomic(folder / FILE, data.encode())
-            return _snapshot(folder / FILE)[0]
+            written = _snapshot(folder / FILE)[0]
     except OSError as exc:
         raise StoreError(f"{folder / FILE} cannot be changed: {exc}") from exc
+    if new is not None:
+        log_change(state, "allowlist", action="write", before=old.hash, hash=written.hash)
+    return written
 
 
 def edit_allowlist(
