@@ -181,7 +181,8 @@ _SUBCOMMANDS: Final = frozenset(("run", "test", "exec"))
 
 def program_name(executable_path: str) -> str:
     """Return the name of a program without its version: `python` for /usr/bin/python3.11."""
-    return _VERSION.sub("", Path(executable_path).name) or Path(executable_path).name
+    name = executable_path.rpartition("/")[2]
+    return _VERSION.sub("", name) or name
 
 
 def find_script(names: frozenset[str], args: tuple[str, ...]) -> str | None:
