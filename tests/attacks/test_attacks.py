@@ -13,6 +13,7 @@ from tests.attacks.table import WORLDS
 
 DATA = Path(__file__).parent.parent / "data" / "attacks"
 CATEGORIES = (
+    "approvals",
     "ws_origin_host_auth",
     "frames_json",
     "session_key",
