@@ -29,9 +29,9 @@ from homarus.channels.messenger import ChannelMessenger
 from homarus.channels.registry import find_traits
 from homarus.channels.runtime import ChannelRuntime
 from homarus.config.agent_settings import agent_ids, default_agent_id
-from homarus.config.json5_document import KeyPath, Value
 from homarus.config.load import LoadedConfig
 from homarus.config.log_setup import configure_logging
+from homarus.config.overrides import ConfigOverrides
 from homarus.config.paths import Paths
 from homarus.config.redaction import set_config_secrets
 from homarus.config.schema import Config
@@ -42,7 +42,7 @@ from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, StoreError
 from homarus.core.event import Event, RunEnded
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound, Json
+from homarus.core.message import Address, Inbound, Json
 from homarus.core.session_keys import agent_id_of
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
@@ -59,12 +59,15 @@ from homarus.tools.catalog import log_list_problems
 from homarus.tools.exec.process_table_loader import ProcessTableLoader
 
 if TYPE_CHECKING:
+    from homarus.agent.approval_prompts import ChatPrompts
     from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
     from homarus.channels.pairing import PairingStore
+    from homarus.config.schema import ApprovalTargetConfig
     from homarus.gateway.chat_changes import ChatConfigEdits
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.gateway.services import GatewayServices
+    from homarus.store.approvals import ApprovalRecord
 
 
 class App:
@@ -82,7 +85,7 @@ class App:
         channels: Sequence[Channel] = (),
     ) -> None:
         self.loaded, self.paths, self.models = loaded, paths, models
-        self._from_files, self.overrides = loaded, dict[KeyPath, Value]()
+        self.overrides = ConfigOverrides(paths, loaded)
         self._config_watcher: ConfigWatcher | None = None  # set by the gateway process
         # The routers of earlier configs; active runs may still use them.
         self._retired: list[ModelRouter] = []
@@ -92,9 +95,9 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
-        self.audit = AuditLog(store)
         self.approval_ports = ApprovalPorts()
         self._approvals: ApprovalService | None = None
+        self._prompts: ChatPrompts | None = None
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
         self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
@@ -134,6 +137,8 @@ class App:
             hooks=self.hooks,
         )
         self.commands = CommandDispatcher(self._command_services())
+        self.approval_ports.prompts.append(lambda record: self.approval_prompts().build(record))
+        self.approval_ports.on_resolved.append(self._show_approval_outcome)
         self._maintenance = SessionMaintenance(
             MaintenanceServices(
                 get_config=self._config,
@@ -191,6 +196,44 @@ class App:
             )
         return self._approvals
 
+    def approval_prompts(self) -> "ChatPrompts":
+        """Return what asks for approvals in chats; it is imported by the first use."""
+        if self._prompts is None:
+            from homarus.agent.approval_prompts import ChatPrompts, PromptServices
+
+            self._prompts = ChatPrompts(
+                PromptServices(
+                    get_config=self._config,
+                    get_accounts=self.messenger.accounts,
+                    resolve_target=self._resolve_approval_target,
+                    can_edit=self._supervisor.can_edit,
+                    build_reply=self._supervisor.build_reply,
+                    journal=self.store.journal,
+                    clock=self.clock,
+                    on_enqueued=self._supervisor.wake_workers,
+                )
+            )
+        return self._prompts
+
+    def _resolve_approval_target(self, target: "ApprovalTargetConfig") -> Address | None:
+        """Return the chat of a configured target; None when its account does not run."""
+        account, thread = target.account_id or "", target.thread_id
+        try:
+            return self.messenger.resolve_address(
+                target.to,
+                channel=target.channel,
+                account=account,
+                thread="" if thread is None else str(thread),
+            )
+        except HomarusError:
+            return None
+
+    def _show_approval_outcome(self, record: "ApprovalRecord") -> None:
+        """Show in the chats that were asked what became of an approval."""
+        prompts = self.approval_prompts()
+        answered_in = prompts.find_answering_chat(record.id)
+        self._start_task(prompts.show_outcome(record, answered_in))
+
     def _on_runs_cancelled(self, key: str, runs: Sequence[str]) -> None:
         """Publish the end of suspended runs that were stopped."""
         for run in runs:
@@ -202,6 +245,7 @@ class App:
     def _command_services(self) -> CommandServices:
         return CommandServices(
             get_approvals=self.approvals,
+            get_approval_prompts=self.approval_prompts,
             get_config=self._config,
             get_models=self._models,
             get_agent=self.agent,
@@ -218,10 +262,11 @@ class App:
             find_traits=find_traits,
             read_exec_rules=self._read_exec_rules,
             get_config_edits=self._get_config_edits,
-            get_overrides=lambda: self.overrides,
+            get_overrides=lambda: self.overrides.values,
             get_pairings=self._get_pairings,
             get_tools=self.tools,
             get_processes=self.processes,
+            audit=self.audit,
         )
 
     def _config(self) -> Config:
@@ -353,26 +398,13 @@ class App:
     def _get_config_edits(self) -> "ChatConfigEdits":
         from homarus.gateway.chat_changes import ChatConfigEdits  # for commands that are rare
 
-        return ChatConfigEdits(
-            self.gateway_services(),
-            self._config_watcher,
-            self._from_files,
-            start_task=self._start_task,
-            set_overrides=self._set_overrides,
-        )
+        ports = self.gateway_services(), self._config_watcher, self.overrides
+        return ChatConfigEdits(*ports, self._start_task)
 
     def _get_pairings(self) -> "PairingStore":
         from homarus.channels.pairing import PairingStore  # for a command that is rare
 
         return PairingStore(self.paths.state, self.clock)
-
-    async def _set_overrides(self, values: Mapping[KeyPath, Value]) -> None:
-        """Replace the overrides, and use the config with them. Raises ConfigError."""
-        from homarus.config.overrides import override_config
-
-        override_config(self.paths, self._from_files, values)
-        self.overrides = dict(values)
-        await self.reload(self._from_files)
 
     def set_restart(self, restart: Callable[[], None]) -> None:
         """Set what restarts the process of this program."""
@@ -437,15 +469,11 @@ class App:
         """
         if not self.control.active_runs():
             await self._close_retired()
-        from_files = loaded
-        if self.overrides:
-            from homarus.config.overrides import override_config
-
-            loaded = override_config(self.paths, loaded, self.overrides)
+        loaded = self.overrides.apply(loaded)
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
         await self._audit_reload(loaded)
-        self.loaded, self._from_files = loaded, from_files
+        self.loaded = loaded
         set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
         await self.memory.reload()

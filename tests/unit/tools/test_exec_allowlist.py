@@ -109,17 +109,17 @@ async def test_entry_allows_command(tmp_path: Path, command: str, entry: Json) -
         ("python3 safe.py", {"pattern": "python3"}, "runs other programs"),
         ("python3 -c 1", {"pattern": "python3", "argPattern": ".*"}, "code from elsewhere"),
         ("python3", "python3", "would run what it reads"),
-        ("env ls", {"pattern": "env"}, "no entry is for ls"),
+        ("env ls", {"pattern": "env"}, "no entry allows ls"),
         ("env A=1 ls", "env *", "runs the command"),
         ("env A=1 ls", "env A=1 ls", "runs the command"),
-        ("timeout 5 touch x", {"pattern": "timeout"}, "no entry is for touch"),
-        ("timeout --sig=9 5 ls", "ls *", "no entry is for timeout"),
+        ("timeout 5 touch x", {"pattern": "timeout"}, "no entry allows touch"),
+        ("timeout --sig=9 5 ls", "ls *", "no entry allows timeout"),
         ("xargs ls", "xargs ls", "runs the command"),
         ("sh -c 'id > x'", "sh -c *", "runs other programs"),
         ("git log", {"pattern": "git", "argPattern": "(?<=a)b"}, "not those"),
         ("git 'log x'", {"pattern": "git", "argPattern": "log x"}, "not those"),
         ("ls > x", "ls *", "not understood: it has a redirection"),
-        ("ls && id", "ls *", "no entry is for id"),
+        ("ls && id", "ls *", "no entry allows id"),
         ("ls", {"pattern": 7}, "no entry"),
         ("ls", {"pattern": "ls", "argPattern": 7}, "no entry"),
     ],
@@ -310,7 +310,7 @@ async def test_question_shows_programs_hashes_and_the_hardened_form(tmp_path: Pa
         assert "allowed by safe-bin:head" in detail
         assert "runs as: git -c core.fsmonitor=false" in detail
         assert programs[2].script and f"x.py, sha256 {programs[2].script.sha256[:16]}" in detail
-        assert "asked because: no entry is for git" in detail
+        assert "asked because: no entry allows git" in detail
         assert found.question.digest == plan.digest
         assert found.question.wire["resolvedPath"] == programs[0].real_path
 

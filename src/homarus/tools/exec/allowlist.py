@@ -100,7 +100,7 @@ def find_entry(
         if refusal == "":
             return entry, ""
         reason = reason or refusal or ""
-    return None, reason or f"no entry is for {command.executable.name}"
+    return None, reason or f"no entry allows {command.executable.name}"
 
 
 def match_entry(command: SimpleCommand, entry: AllowEntry, context: MatchContext) -> str | None:

@@ -129,7 +129,9 @@ def escape_deceptive_chars(text: str) -> str:
 
     A text that has `\u{` itself is escaped too, so no two texts look the same.
     """
-    seen = "".join(_escape(ch) if is_deceptive else ch for ch, is_deceptive in _judge(text))
+    seen = text
+    if not text.isascii() or not text.isprintable() or "\\u{" in text:
+        seen = "".join(_escape(ch) if is_deceptive else ch for ch, is_deceptive in _judge(text))
     seen = _LONG_BLANK.sub(lambda run: f"[{len(run[0])} blanks]", seen)
     return _MANY_BREAKS.sub(lambda run: f"\n[{run[0].count(chr(10)) - 1} empty lines]\n", seen)
 
