@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from homarus.core.errors import ApprovalError
+from homarus.policy.approvals import ApprovalDecision
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import assistant_message
 from homarus.testing.memory_store import MemoryStore
@@ -23,7 +24,8 @@ async def test_call_answered_in_time_runs_in_the_same_attempt(tmp_path: Path) ->
         assert (await outcome).text == "done" and program.acted == {"it": 1}
         stored = await program.approvals.get(record.id)
         assert stored.used_ms and stored.resolved_by == "owner"
-        assert (await program.store.journal.inbox_record("m1")).attempts == 1  # type: ignore[union-attr]
+        row = await program.store.journal.inbox_record("m1")
+        assert row and row.attempts == 1
     assert not program.model.problems
 
 
@@ -44,7 +46,9 @@ async def test_unanswered_call_suspends_and_the_answer_resumes_it(tmp_path: Path
 
 
 @pytest.mark.parametrize("decision", ["allow-once", "deny"])
-async def test_suspended_run_resumes_after_other_turns(tmp_path: Path, decision: str) -> None:
+async def test_suspended_run_resumes_after_other_turns(
+    tmp_path: Path, decision: ApprovalDecision
+) -> None:
     script = (
         assistant_message(call("act")),
         assistant_message("hello"),
@@ -59,7 +63,7 @@ async def test_suspended_run_resumes_after_other_turns(tmp_path: Path, decision:
         assert f"waits for approval {record.id}" in waiting[2].text or any(
             record.id in str(message) for message in waiting
         )
-        await program.approvals.resolve(record.id, decision, OWNER)  # type: ignore[arg-type]
+        await program.approvals.resolve(record.id, decision, OWNER)
         assert (await first).text == "it is done"
         assert program.acted == ({"it": 1} if decision == "allow-once" else {})
         last = program.model.requests[2].messages
