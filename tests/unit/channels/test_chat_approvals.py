@@ -81,8 +81,7 @@ class Chat:
     def approval_id(self) -> str:
         return self.prompts[-1].extras.buttons[0][0].data.split(":")[1]
 
-    @property
-    def made(self) -> bool:
+    def is_made(self) -> bool:
         return (self.folder / ".openclaw" / "workspace" / "made.txt").exists()
 
     def texts(self, who: str = OWNER) -> list[str]:
@@ -125,10 +124,10 @@ async def test_button_of_owner_runs_the_command_and_edits_the_prompt(tmp_path: P
         await until(lambda: chat.prompts)
         (prompt,) = chat.prompts
         assert prompt.address.chat == OWNER and "touch made.txt" in prompt.text
-        assert not chat.made
+        assert not chat.is_made()
         chat.press("allow-once")
         await chat.wait_for("Done.")
-        assert chat.made
+        assert chat.is_made()
         await until(lambda: any(each.extras.replaces for each in chat.sent))
         (edit,) = [each for each in chat.sent if each.extras.replaces]
         assert "was allowed once by" in edit.text and not edit.extras.buttons
@@ -153,14 +152,14 @@ async def test_answer_of_guest_is_refused_and_of_owner_counts_once(tmp_path: Pat
         chat.write(f"/approve {short} allow-once")
         await chat.wait_for("Done.")
         assert "svc:ann: deny" in await chat.wait_for("already answered by")
-        assert not chat.made
+        assert not chat.is_made()
 
 
 async def test_request_of_guest_asks_in_no_chat_and_is_answered_at_once(tmp_path: Path) -> None:
     async with opened(tmp_path) as chat:
         chat.write("please make it", GUEST)
         await chat.wait_for("Done.", GUEST)
-        assert chat.prompts == [] and not chat.made
+        assert chat.prompts == [] and not chat.is_made()
 
 
 async def test_target_chat_answers_the_request_of_a_guest(tmp_path: Path) -> None:
@@ -176,14 +175,14 @@ async def test_target_chat_answers_the_request_of_a_guest(tmp_path: Path) -> Non
         await chat.wait_for("is not yours", GUEST)
         chat.press("allow-once", "boss")
         await chat.wait_for("Done.", GUEST)
-        assert chat.made
+        assert chat.is_made()
 
 
 async def test_prompts_are_off_where_the_config_says_so(tmp_path: Path) -> None:
     async with opened(tmp_path, approvals={"exec": {"enabled": False}}) as chat:
         chat.write("please make it")
         await chat.wait_for("Done.")
-        assert chat.prompts == [] and not chat.made
+        assert chat.prompts == [] and not chat.is_made()
 
 
 async def test_tool_cannot_send_the_button_of_an_approval(tmp_path: Path) -> None:
