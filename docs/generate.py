@@ -14,7 +14,7 @@ import click
 from pydantic import BaseModel
 
 from homarus.agent.commands.catalog import COMMANDS, RESETS
-from homarus.agent.commands.dispatcher import HANDLERS
+from homarus.agent.commands.listing import command_handlers
 from homarus.channels.registry import available_channels, channel_label, load_channel
 from homarus.cli.command_group import command_help
 from homarus.cli.main import GROUPS, group
@@ -188,7 +188,7 @@ _ROFF = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "~": "\\(ti", "^":
 
 
 def chat_commands() -> str:
-    built = {*HANDLERS, *RESETS}
+    built = {*command_handlers(), *RESETS}
     rows = [
         (
             ", ".join(f"`/{name}`" for name in (one.name, *one.aliases)),

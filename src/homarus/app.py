@@ -15,7 +15,8 @@ from homarus.agent.approval_ports import ApprovalPorts
 from homarus.agent.boot import run_boot_prompts
 from homarus.agent.commands.catalog import has_control_command
 from homarus.agent.commands.context import CommandServices
-from homarus.agent.commands.dispatcher import CommandDispatcher, native_commands
+from homarus.agent.commands.dispatcher import CommandDispatcher
+from homarus.agent.commands.listing import native_commands
 from homarus.agent.memory_registry import MemoryRegistry
 from homarus.agent.prompt.preview import PreviewServices, preview_prompt
 from homarus.agent.prompt.user_message import format_user_message
@@ -55,6 +56,7 @@ from homarus.store.audit import AuditEntry, AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.catalog import log_list_problems
+from homarus.tools.exec.process_table_loader import ProcessTableLoader
 
 if TYPE_CHECKING:
     from homarus.agent.approval_prompts import ChatPrompts
@@ -66,7 +68,6 @@ if TYPE_CHECKING:
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.gateway.services import GatewayServices
     from homarus.store.approvals import ApprovalRecord
-    from homarus.tools.exec.process_table import ProcessTable
 
 
 class App:
@@ -94,13 +95,12 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
-        self.audit = AuditLog(store)
         self.approval_ports = ApprovalPorts()
         self._approvals: ApprovalService | None = None
         self._prompts: ChatPrompts | None = None
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
-        self._processes: ProcessTable | None = None  # made by the first command
+        self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -267,17 +267,6 @@ class App:
             get_tools=self.tools,
             get_processes=self.processes,
         )
-
-    def processes(self) -> "ProcessTable":
-        """Return the table of running commands."""
-        if self._processes is None:
-            from homarus.tools.exec.process_table import ProcessTable  # not needed without commands
-
-            def notify(key: str, text: str) -> None:
-                self.notices.add(key, text, self.clock.now_ms())
-
-            self._processes = ProcessTable(self._group, self.clock.now_ms, notify)
-        return self._processes
 
     def _config(self) -> Config:
         return self.loaded.config
@@ -462,8 +451,7 @@ class App:
             self._approvals.close()
         if self._channel_task:
             self._channel_task.cancel()
-        if self._processes:
-            self._processes.stop()
+        self.processes.stop()
         self.memory.stop_watching()
 
     def _make_builder(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from homarus.core.errors import ToolError, UserError
-from homarus.core.regex import compile_redactions, compile_search
+from homarus.core.regex import compile_fullmatch, compile_redactions, compile_search
 from homarus.tools.matcher import make_matcher
 from tests.attacks.cases import Case, Judge
 
@@ -15,7 +15,7 @@ TRIES = 3  # the fastest counts: other programs use the machine too
 
 @contextmanager
 def world() -> Iterator[Judge]:
-    """Yield a judge of mention patterns, redactions, and the `grep` tool."""
+    """Yield a judge of mention patterns, rules for arguments, redactions, and `grep`."""
     compile_search("a")("a")  # RE2 is loaded at its first use
     yield _judge
 
@@ -23,6 +23,7 @@ def world() -> Iterator[Judge]:
 def _judge(case: Case) -> str:
     places: dict[str, Callable[[str, str], object]] = {
         "mentionPatterns": lambda pattern, text: compile_search(pattern)(text),
+        "argPattern": lambda pattern, text: compile_fullmatch(pattern)(text),
         "redactPatterns": lambda pattern, text: compile_redactions([pattern])(text),
         "grep": _grep,
     }

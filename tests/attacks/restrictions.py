@@ -13,8 +13,9 @@ from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import UserError
 from homarus.policy.decision import decide_tool_call
-from homarus.policy.restrictions import check_run_allowed, check_start_allowed, exec_refusal
-from homarus.policy.tool_call import CallerFacts, ToolCallFacts, ToolDeclaration
+from homarus.policy.exec_settings import resolve_exec_settings
+from homarus.policy.restrictions import check_run_allowed, check_start_allowed
+from homarus.policy.tool_call import CallerFacts, ExecEvaluation, ToolCallFacts, ToolDeclaration
 from homarus.tools.catalog import builtin_tools, find_declaration
 from tests.attacks.cases import Case, Judge
 
@@ -46,7 +47,12 @@ def _is_allowed(case: Case, config: Config) -> bool:
     if tried == "run":
         return True
     if tried == "command":
-        return not exec_refusal(config, "main", case.get("approvals", {}))
+        approvals = [case.get("approvals", {})]
+        found = resolve_exec_settings(config, approvals, "main", {}, is_owner=True)
+        unlisted = ExecEvaluation(is_parsed=True, matches=("",))
+        command = ToolCallFacts(ToolDeclaration("exec"), exec=unlisted)
+        caller = CallerFacts("main", key, exec=found)
+        return decide_tool_call(command, caller).action != "deny"
     settings = resolve_agent_settings(config, Paths.find({"HOME": "/nowhere"}), "main")
     agent = make_agent(settings, config.tools)
     provider, model = case.get("model", "mock/m").split("/")

@@ -135,8 +135,8 @@ def test_approval_once_always_and_no(
     questions = chat.shown.text.count("┃ Run this command?")
     chat.press(make)
     chat.wait_until("→ ok", line=">")
-    chat.press('MOCK:tool:exec:{"command":"touch made; rm made"}§\r')
-    shown = chat.wait_until("not offered, because it has shell syntax (;)", line="┃ Allow? [y/N]")
+    chat.press('MOCK:tool:exec:{"command":"rm made > log"}§\r')
+    shown = chat.wait_until("not offered, because it is not understood", line="┃ Allow? [y/N]")
     assert made.exists() and shown.count("┃ Run this command?") == questions + 1 == 4
     chat.press("a\r")
     chat.wait_until("exec denied", line=">")

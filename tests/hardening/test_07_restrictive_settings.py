@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from homarus.config.schema import Config
 from homarus.core.errors import ConfigError, UserError
 from homarus.core.message import Message, Origin, ToolCall, ToolResult
 from homarus.policy.decision import decide_tool_call
+from homarus.policy.exec_settings import resolve_exec_settings
 from homarus.policy.restrictions import (
     check_run_allowed,
     check_start_allowed,
-    exec_refusal,
 )
-from homarus.policy.tool_call import CallerFacts, ToolCallFacts
+from homarus.policy.tool_call import CallerFacts, ExecEvaluation, ToolCallFacts
 from homarus.process import serve
 from homarus.tools.catalog import builtin_tools
 from tests.unit.gateway.app_harness import Harness, answer, run
@@ -58,6 +58,14 @@ def allowed(tree: dict[str, Any], provider: str = "mock", model: str = "m") -> l
         for call in calls
         if decide_tool_call(call, caller, agent.rules).action == "allow"
     ]
+
+
+def is_refused(found: Config, agent: str, approvals: Mapping[str, Any]) -> bool:
+    """Return whether a command that is on no list is denied, without a question."""
+    settings = resolve_exec_settings(found, [approvals], agent, {}, is_owner=True)
+    unlisted = ExecEvaluation(is_parsed=True, matches=("",))
+    call = ToolCallFacts(builtin_tools().get("exec").declaration, exec=unlisted)
+    return decide_tool_call(call, CallerFacts(agent, MAIN, exec=settings)).action == "deny"
 
 
 def result_text(it: Harness) -> str:
@@ -253,21 +261,21 @@ def test_start_is_allowed_without_such_settings() -> None:
 def test_exec_is_refused_where_only_listed_commands_may_run(
     tools: dict[str, Any], approvals: dict[str, Any], *, refused: bool
 ) -> None:
-    assert bool(exec_refusal(config({"tools": tools}), "main", approvals)) == refused
+    assert is_refused(config({"tools": tools}), "main", approvals) == refused
 
 
 def test_exec_of_agent_uses_its_own_security() -> None:
     own = {"id": "main", "tools": {"exec": {"security": "deny"}}}
     tree = {"tools": {"exec": {"security": "full"}}, "agents": {"list": [own]}}
-    assert exec_refusal(config(tree), "main", {})
-    assert not exec_refusal(config(tree), "other", {})
+    assert is_refused(config(tree), "main", {})
+    assert not is_refused(config(tree), "other", {})
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "\0"])
 def test_unreadable_approvals_file_denies_all_commands(content: str, tmp_path: Path) -> None:
     assert read_approvals(tmp_path) == {}
     (tmp_path / "exec-approvals.json").write_text(content)
-    assert exec_refusal(config({}), "main", read_approvals(tmp_path))
+    assert is_refused(config({}), "main", read_approvals(tmp_path))
 
 
 async def test_exec_call_is_denied_by_approvals_file_of_state(tmp_path: Path) -> None:

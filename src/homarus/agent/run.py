@@ -672,7 +672,10 @@ class Run:
         finally:
             path = await session.path()
             session.pair_messages(path)
-        if session.messages[-1].role == "tool" or ends_with_resumption(path, self.id):
+        parts = session.messages[-1].parts
+        if any(isinstance(part, ToolResult) and part.call_id in late_ids for part in parts):
+            return  # no other turn followed
+        if ends_with_resumption(path, self.id):
             return
         shown = {
             part.call_id

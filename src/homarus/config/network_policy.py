@@ -1,6 +1,6 @@
 """The network guard's policy, from the config."""
 
-from homarus.config.schema import WebFetchConfig
+from homarus.config.web_schema import WebFetchConfig
 from homarus.net.guard import NetworkPolicy
 
 

@@ -23,7 +23,6 @@ from homarus.config.section import (
     ConfigSection,
     Duration,
     Fraction,
-    HostNames,
     Hours,
     Ids,
     LogLevelName,
@@ -40,6 +39,7 @@ from homarus.config.section import (
     WholeNumber,
     parsed_by,
 )
+from homarus.config.web_schema import WebToolsConfig
 from homarus.core.regex import check_redaction, compile_search
 
 MAX_REDACT_PATTERNS = 100  # each is searched in every line of the log
@@ -356,35 +356,6 @@ class SubagentToolsConfig(ConfigSection):
     """The tools in the sessions of sub-agents, in addition to the other filters."""
 
     tools: ToolFilterConfig = ToolFilterConfig.model_construct()
-
-
-class SsrfPolicyConfig(ConfigSection):
-    """What URLs that a model or a message names may reach besides the public internet.
-
-    `allowedHostnames` may have private addresses; `blockedHostnames` are refused with all names
-    beneath them.
-    """
-
-    dangerously_allow_private_network: bool = False
-    allow_rfc2544_benchmark_range: bool = False
-    allow_ipv6_unique_local_range: bool = False
-    allowed_hostnames: HostNames = ()
-    blocked_hostnames: HostNames = ()
-
-
-class WebFetchConfig(ConfigSection):
-    """Fetches of URLs that a model or a message names."""
-
-    enabled: bool = True
-    timeout_seconds: PositiveInt = 30
-    max_redirects: NonNegativeInt = 3
-    ssrf_policy: SsrfPolicyConfig = SsrfPolicyConfig.model_construct()
-
-
-class WebToolsConfig(ConfigSection):
-    """What reaches the web."""
-
-    fetch: WebFetchConfig = WebFetchConfig.model_construct()
 
 
 class GlobalToolsConfig(ToolsConfig):

@@ -230,7 +230,8 @@ class InboundMetadata:
     the original author, `via_bot` the bot that supplied the text; `is_press`: the text is the label
     of a button that the sender pressed, and `approval` the id and the decision when the button
     answers an approval. `parent` is the chat of a thread, `album` the id of a group
-    of messages. `holder` is who has the sender's name, where names change hands.
+    of messages. `holder` is who has the sender's name, where names change hands. `is_limited`: a
+    client of the gateway sent it whose scopes are not those of the owner.
     `guild`, `team` and `roles` are how some services group people.
     """
 
@@ -256,6 +257,7 @@ class InboundMetadata:
     is_press: bool = False
     holder: str = ""
     approval: str = ""
+    is_limited: bool = False
 
     @property
     def is_foreign_text(self) -> bool:

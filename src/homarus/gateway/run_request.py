@@ -10,7 +10,16 @@ from homarus.agent.agent import Agent
 from homarus.agent.run import RunOutcome
 from homarus.core.errors import InvalidRequestError, UnavailableError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Address, Authority, Image, Inbound, Json, RunOptions
+from homarus.core.message import (
+    DIRECT,
+    Address,
+    Authority,
+    Image,
+    Inbound,
+    InboundMetadata,
+    Json,
+    RunOptions,
+)
 from homarus.core.session_keys import agent_id_of, normalize_agent_id
 from homarus.gateway.method import Caller, MethodCall
 from homarus.gateway.session_access import SessionAccess
@@ -125,6 +134,7 @@ async def start_run(
         options=request.options,
         run_id=request.run_id,
         authority=request.authority,
+        metadata=DIRECT if call.caller.may("admin") else InboundMetadata(is_limited=True),
     )
     acceptance = await control.accept(key, inbound)
     if acceptance.kind == "conflict":

@@ -1,19 +1,18 @@
 """Settings that restrict: each is obeyed, or what it restricts is refused with the reason.
 
 A setting of the schema that this version cannot obey yet refuses the start of the gateway
-(`check_start_allowed`), a run (`check_run_allowed`) or a command (`exec_refusal`). Every other
-setting of OpenClaw without an effect is in config/ignored_settings.py. A channel without an adapter
-receives nothing, so its settings refuse nothing. Pure.
+(`check_start_allowed`) or a run (`check_run_allowed`). Every other setting of OpenClaw without an
+effect is in config/ignored_settings.py. A channel without an adapter receives nothing, so its
+settings refuse nothing. Pure.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Final, Literal, TypeAlias
 
 from homarus.config.agent_settings import agent_entry
-from homarus.config.schema import Config, ExecConfig, ToolFilterConfig, ToolsConfig
+from homarus.config.schema import Config, ToolFilterConfig, ToolsConfig
 from homarus.core.errors import ConfigError, UserError
-from homarus.core.message import Json
-from homarus.core.session_keys import main_key, normalize_agent_id
+from homarus.core.session_keys import main_key
 from homarus.core.text import closest_names
 from homarus.policy.tool_policy import GROUP_PREFIX, normalize_tool_name
 
@@ -92,48 +91,3 @@ def tool_list_refusals(
                     f"{path} denies {name}, and there is no such group of tools",
                     fix=f"did you mean {' or '.join(close)}?" if close else _OWNER,
                 )
-
-
-def exec_refusal(config: Config, agent_id: str, approvals: Mapping[str, Json]) -> str:
-    """Return why an agent may run no commands at all; "" when a person is asked each time.
-
-    `approvals` is the content of `exec-approvals.json`. Its lists only replace a question at the
-    terminal: where only listed commands may run, none does.
-    """
-    sections = _exec_sections(config, agent_id)
-    securities = [each.security for each in sections if each.security][:1]
-    asks = [each.ask for each in sections if each.ask][:1]
-    files = list(_approval_sections(approvals, agent_id))
-    securities += [each["security"] for each in files if each.get("security")][:1]
-    file_ask = next((each["ask"] for each in files if each.get("ask")), "off")
-    if any(each not in {"allowlist", "full"} for each in securities):
-        return "commands are switched off (security is deny)"
-    if "allowlist" in securities and asks == ["off"] and file_ask == "off":
-        return "only listed commands may run (ask is off), and this version reads no lists"
-    return ""
-
-
-def exec_asks_always(config: Config, agent_id: str, approvals: Mapping[str, Json]) -> bool:
-    """Return whether a person must be asked about every command, also one that was allowed."""
-    asks = [each.ask for each in _exec_sections(config, agent_id) if each.ask][:1]
-    files = _approval_sections(approvals, agent_id)
-    asks += [each["ask"] for each in files if each.get("ask")][:1]
-    return any(each not in {"off", "on-miss"} for each in asks)
-
-
-def _exec_sections(config: Config, agent_id: str) -> list[ExecConfig]:
-    """Return the sections of the config about an agent's commands, the most specific first."""
-    own = agent_entry(config, agent_id).tools
-    return [*([own.exec] if own else []), config.tools.exec]
-
-
-def _approval_sections(
-    approvals: Mapping[str, Json], agent_id: str
-) -> Iterator[Mapping[str, Json]]:
-    """Yield the sections of `exec-approvals.json` for an agent, the most specific first."""
-    agents = approvals.get("agents")
-    by_id = agents if isinstance(agents, dict) else {}
-    names = [name for name in by_id if normalize_agent_id(name) == normalize_agent_id(agent_id)]
-    legacy = ["default"] if normalize_agent_id(agent_id) == "main" else []
-    found = [by_id.get(name) for name in (*names, *legacy, "*")] + [approvals.get("defaults")]
-    yield from (each for each in found if isinstance(each, dict))

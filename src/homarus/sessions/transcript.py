@@ -583,6 +583,14 @@ def results_in(path: Iterable[TranscriptEntry]) -> dict[str, ToolResult]:
     return {part.call_id: part for part in parts if isinstance(part, ToolResult)}
 
 
+def has_resumption(path: Iterable[TranscriptEntry]) -> bool:
+    """Return whether a suspended run continued on this part of a path."""
+    return any(
+        entry.type == "custom_message" and entry.data.get("customType") == _APPROVAL
+        for entry in path
+    )
+
+
 def ends_with_resumption(path: Sequence[TranscriptEntry], run_id: str) -> bool:
     """Return whether the last entry is the note of a run that continues."""
     data = path[-1].data if path and path[-1].type == "custom_message" else {}
@@ -604,18 +612,19 @@ class SuspendedTurn:
 def suspended_turn(
     path: Sequence[TranscriptEntry], question_ids: Collection[str], run_ids: Collection[str]
 ) -> SuspendedTurn | None:
-    """Return the turn of a run that was suspended, with its questions on the path; else None."""
+    """Return the turn of a run whose questions are on the path, with what other runs did left out.
+
+    Returns None when no run was suspended since: then the conversation went on without this one.
+    """
     is_own, was_suspended = False, False
     other_questions = questions_in(path) - set(question_ids)
     own: list[Message] = []
     for entry in path:
         data = entry.data
         if data.get("customType") == _APPROVAL:
-            details = _mapping(data.get("data") or data.get("details"))
-            is_ours = details.get("runId") in run_ids
-            was_suspended |= is_ours
+            was_suspended |= is_own or entry.type == "custom_message"
             if entry.type == "custom_message":
-                is_own = is_ours
+                is_own = _mapping(data.get("details")).get("runId") in run_ids
         elif entry.id in question_ids or entry.id in other_questions:
             is_own = entry.id in question_ids
         elif message := decode_message(entry) if is_own else None:

@@ -77,6 +77,7 @@ _METADATA_KEYS: Final = {
     "is_press": "is_press",
     "holder": "holder",
     "approval": "approval",
+    "is_limited": "is_limited",
 }
 _MEDIA_KEYS: Final = {
     "kind": "kind",

@@ -35,6 +35,7 @@ def message(sender: str = "7", channel: str = "telegram", **fields: Any) -> Inbo
         ([message(channel="cli")], True),
         ([message(channel="webchat", authority="authorised")], False),  # a client without admin
         ([message(channel="wake", metadata=InboundMetadata(forwarded="eve"))], False),
+        ([message(channel="agent", metadata=InboundMetadata(is_limited=True))], False),
         ([], True),
     ],
 )

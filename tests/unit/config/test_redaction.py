@@ -1,10 +1,19 @@
 """Secrets hidden and put back."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.redaction import REDACTED, redact_tree, restore_redacted
+from homarus.config import redaction
+from homarus.config.redaction import (
+    REDACTED,
+    mask_known_secrets,
+    redact,
+    redact_tree,
+    restore_redacted,
+)
 from homarus.core.errors import UserError
 
 TREE = {
@@ -134,3 +143,42 @@ def test_redact_tree_leaves_no_secret_with_known_name(tree: object) -> None:
         return [value] if hidden and isinstance(value, str) and value else []
 
     assert set(leaves(redact_tree(tree), hidden=False)) <= {REDACTED}
+
+
+@pytest.fixture
+def known() -> Iterator[None]:
+    """Forget the secrets of a test: they hold for the process."""
+    yield
+    redaction.forget_known_secrets()
+
+
+@pytest.mark.usefixtures("known")
+def test_known_secrets_are_masked_wherever_they_stand() -> None:
+    raw = {
+        "gateway": {"auth": {"token": "gate-token-1"}},
+        "channels": {"telegram": {"botToken": "${BOT_TOKEN}"}, "irc": {"nick": "plain-nick-1"}},
+        "models": {"providers": {"x": {"apiKey": "short", "baseUrl": "https://a.example/v1"}}},
+    }
+    env = {"BOT_TOKEN": "99:bot-value", "MY_API_KEY": "env-key-value", "EDITOR": "some-editor-1"}
+    redaction.set_config_secrets(raw, env)
+    redaction.add_known_secret("used-credential-7")
+    text = "gate-token-1 99:bot-value env-key-value used-credential-7 plain-nick-1 some-editor-1"
+    assert mask_known_secrets(text) == "*** *** *** *** plain-nick-1 some-editor-1"
+    assert mask_known_secrets("short https://a.example/v1") == "short https://a.example/v1"
+    assert redact("x=gate-token-1") == "x=***"
+    redaction.set_config_secrets({}, {})
+    assert mask_known_secrets("gate-token-1 used-credential-7") == "gate-token-1 ***"
+
+
+@pytest.mark.usefixtures("known")
+def test_secret_that_is_an_ordinary_word_is_not_masked() -> None:
+    for value in ("changeme", "password", "short-1"):
+        redaction.add_known_secret(value)
+        assert mask_known_secrets(f"my {value} here") == f"my {value} here"
+
+
+@pytest.mark.usefixtures("known")
+def test_longer_of_two_known_secrets_is_masked_completely() -> None:
+    redaction.add_known_secret("secret-1")
+    redaction.add_known_secret("secret-1-and-more")
+    assert mask_known_secrets("secret-1-and-more") == "***"

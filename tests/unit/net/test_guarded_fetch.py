@@ -4,6 +4,7 @@ import asyncio
 import gzip
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -51,8 +52,8 @@ def respond(body: bytes = b"", status: str = "200 OK", **headers: str) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-async def fetch(url: str, **options: object) -> FetchedResponse:
-    return await guarded_fetch(url, policy=POLICY, resolve=resolve, **options)  # type: ignore[arg-type]
+async def fetch(url: str, **options: Any) -> FetchedResponse:
+    return await guarded_fetch(url, policy=POLICY, resolve=resolve, **options)
 
 
 async def test_fetch_connects_to_the_checked_address_with_the_name() -> None:

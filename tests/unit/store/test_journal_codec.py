@@ -127,7 +127,7 @@ FULL_INBOUND = Inbound(
     InboundMetadata(
         *("group", "Team", "Ann", "@ann", True, True, True, True, False, "m0", True),
         *("before", "Bob", "41", "album-1", "guild-1", "team-1", ("admin", "dev")),
-        *("gif", True, "~ann@home"),
+        *("gif", True, "~ann@home", "ap-1 deny", True),
     ),
     (FULL_MEDIA,),
     "earlier words",
@@ -153,7 +153,7 @@ FULL_INBOUND_JSON = (
     '"is_edit":true,"mentioned":true,"elsewhere":true,"detects":false,"reply_to":"m0",'
     '"answers_us":true,"quoted":"before","forwarded":"Bob","parent":"41","album":"album-1",'
     '"guild":"guild-1","team":"team-1","roles":["admin","dev"],"via_bot":"gif","is_press":true,'
-    '"holder":"~ann@home"},'
+    '"holder":"~ann@home","approval":"ap-1 deny","is_limited":true},'
     f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main"}}'
 )
 FULL_INBOUND_DIGEST = "891deaa23d5b0cc588bcbb59cc38838e5ba36110f2e16bf75eed19f919d69f48"

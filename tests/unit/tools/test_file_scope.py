@@ -186,7 +186,7 @@ def test_open_scope_holds_for_the_owner_alone(stage: Stage) -> None:
     [
         "{}/state/openclaw.json", "{}/home/../state/openclaw.json", "{}/STATE/openclaw.json",
         "{}/state/media/inbound/" + "c" * 32 + ".txt", "{}/state", "{}/other/MEMORY.md",
-        "/proc/self/environ", "/proc/self/root/etc/passwd", "/sys/kernel", "/dev/null",
+        "/proc/self/environ", "/proc/1/cwd/x", "/sys/kernel", "/dev/null",
         "//proc/self",        "/home/../proc/self/mem", "{}/state/./openclaw.json", "/./dev/fd/0",
     ],
 )  # fmt: skip

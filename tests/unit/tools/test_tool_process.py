@@ -11,6 +11,7 @@ import pytest
 
 from homarus.core.errors import ToolError
 from homarus.core.message import Text
+from homarus.policy.tool_call import ToolCallFacts
 from homarus.tools.builtin import process
 from homarus.tools.exec.process_table import ProcessTable
 from homarus.tools.tool import ApprovalRequest, ToolContext, ToolOutput
@@ -48,11 +49,10 @@ class Agent:
     async def process(self, action: str, key: str = "agent:main:main", **args: Any) -> ToolOutput:
         return await run_prepared(self._process, self.context(key), {"action": action} | args)
 
-    async def find_effects(self, action: str, **args: Any) -> frozenset[str]:
+    async def find_facts(self, action: str, **args: Any) -> ToolCallFacts:
         assert self._process.prepare
         values = self._process.parse({"action": action} | args)
-        prepared = await self._process.prepare(self.context(), **values)
-        return frozenset(prepared.facts.effects)
+        return (await self._process.prepare(self.context(), **values)).facts
 
 
 @asynccontextmanager
@@ -216,6 +216,15 @@ async def test_process_input_counts_as_a_command_for_the_policy(tmp_path: Path) 
             "paste": {"text": "x"},
         }
         for action, args in inputs.items():
-            assert await it.find_effects(action, sessionId=session, **args) == {"exec"}
+            facts = await it.find_facts(action, sessionId=session, **args)
+            assert facts.effects == {"exec"} and facts.exec and facts.exec.is_satisfied
         for action in ("poll", "log", "kill", "remove", "clear"):
-            assert await it.find_effects(action, sessionId=session) == frozenset()
+            facts = await it.find_facts(action, sessionId=session)
+            assert not facts.effects and facts.exec is None
+
+
+async def test_process_input_of_a_command_without_a_question_is_asked(tmp_path: Path) -> None:
+    async with agent(tmp_path) as it:
+        session = await it.start("wc -l")  # needs no approval
+        facts = await it.find_facts("write", sessionId=session, data="x")
+        assert facts.exec and not facts.exec.is_satisfied

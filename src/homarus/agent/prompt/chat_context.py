@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, Literal
 
 from homarus.agent.prompt.chat_surface import NO_SURFACE, ChatSurface, resolve_surface
@@ -54,8 +54,9 @@ class ChatContext:
 
     def tools(self, agent_tools: ToolRegistry, agent_rules: PolicyRules) -> ToolRegistry:
         """Return the tools of an agent that could be allowed in this chat."""
-        rules, caller = agent_rules.for_chat(self.rules), self.caller
-        return agent_tools.filter(lambda tool: is_tool_offered(tool.declaration, caller, rules))
+        # Who and where the caller is decides only together with the arguments of a call.
+        caller = replace(self.caller, session_key="", channel="", sender="")
+        return _offered_tools(agent_tools, agent_rules.for_chat(self.rules), caller)
 
     def join(self, other: "ChatContext") -> "ChatContext":
         """Return the context when senders of both are answered: each may only do what both may."""
@@ -90,6 +91,14 @@ class ChatContext:
         return replace(
             self.access, can_attach=is_allowed("read"), can_fetch=is_allowed("web_fetch")
         )
+
+
+@lru_cache(32)
+def _offered_tools(
+    agent_tools: ToolRegistry, rules: PolicyRules, caller: CallerFacts
+) -> ToolRegistry:
+    """Return the tools that a caller is offered; the same for every run with the same rules."""
+    return agent_tools.filter(lambda tool: is_tool_offered(tool.declaration, caller, rules))
 
 
 NO_CHAT: Final = ChatContext()
@@ -250,8 +259,8 @@ def _has_owner_authority(config: Config, inbound: Inbound) -> bool:
     """
     if inbound.authority:
         return inbound.authority == "owner"
-    is_foreign = inbound.metadata.is_foreign_text
-    return inbound.address.channel not in config.channels and not is_foreign
+    is_others = inbound.metadata.is_foreign_text or inbound.metadata.is_limited
+    return inbound.address.channel not in config.channels and not is_others
 
 
 def _is_by_owner(config: Config, inbound: Inbound, find_traits: FindTraits) -> bool:

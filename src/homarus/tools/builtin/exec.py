@@ -181,7 +181,7 @@ def _prepare_plan(
 
     async def run() -> ToolOutput:
         await judged.record_use()
-        return await _run(context, ctx, options, plan)
+        return await _run(context, ctx, options, plan, is_asked=not evaluation.is_satisfied)
 
     return PreparedCall(facts, question, run, plan.close)
 
@@ -198,7 +198,12 @@ def _judge_options(options: ExecOptions, *, is_satisfied: bool) -> LayerVerdict 
 
 
 async def _run(
-    context: ToolSourceContext, ctx: ToolContext, options: ExecOptions, plan: "ExecPlan"
+    context: ToolSourceContext,
+    ctx: ToolContext,
+    options: ExecOptions,
+    plan: "ExecPlan",
+    *,
+    is_asked: bool,
 ) -> ToolOutput:
     """Run the plan, to its end or into the background."""
     from homarus.tools.exec.result_text import format_result, format_running
@@ -221,6 +226,7 @@ async def _run(
         call_id=ctx.call_id,
         show=ctx.progress,
     )
+    job.is_input_approved = is_asked
     yield_ms = 0
     if not options.background:
         asked = config.background_ms if options.yield_ms is None else options.yield_ms

@@ -95,9 +95,14 @@ async def _prepare(
     )
     title = "Send this input to a running command?"
     question = ApprovalQuestion("process", title, detail, digest)
-    # The approval of the command said that the agent can type into it.
-    covered = ExecEvaluation(is_parsed=True, matches=(f"session:{job.id}",))
-    facts = ToolCallFacts(made.declaration, effects=frozenset({"exec"}), exec=covered)
+    # What is typed into a command that ran without a question was never seen by a person.
+    match = f"session:{job.id}" if job.is_input_approved else ""
+    evaluation = ExecEvaluation(
+        is_parsed=True,
+        matches=(match,),
+        reason="it is input for a command that ran unasked",
+    )
+    facts = ToolCallFacts(made.declaration, effects=frozenset({"exec"}), exec=evaluation)
     is_eof = action == "write" and bool(args.get("eof"))
     return PreparedCall(facts, question, partial(_send, job, action, sent, is_eof))
 

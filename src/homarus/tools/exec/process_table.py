@@ -51,7 +51,10 @@ class JobSettings:
 
 
 class CommandJob:
-    """One command with its id; `is_background` when no call waits for its end."""
+    """One command with its id; `is_background` when no call waits for its end.
+
+    `is_input_approved`: a person who approved the command was told that the agent can type into it.
+    """
 
     def __init__(
         self, job_id: str, owner: JobOwner, plan: ExecPlan, settings: JobSettings, now_ms: int
@@ -60,7 +63,7 @@ class CommandJob:
         self.command, self.folder = plan.command, plan.folder.path
         self.started_at_ms, self.ended_at_ms = now_ms, 0
         self.call_id = ""
-        self.is_background = False
+        self.is_background = self.is_input_approved = False
         self.is_polled = False  # a poll waits now, or has returned the end
         self.running: RunningCommand
         self._pending = ""
