@@ -51,7 +51,9 @@ from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
-from homarus.store.audit import AuditEntry, AuditLog
+from homarus.store.audit import AuditLog
+from homarus.store.audit_anchor import save_anchor
+from homarus.store.audit_changes import record_reload
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.catalog import log_list_problems
@@ -86,7 +88,7 @@ class App:
         # The routers of earlier configs; active runs may still use them.
         self._retired: list[ModelRouter] = []
         self.store, self.sessions = store, SessionRepository(store, clock)
-        self.audit = AuditLog(store, lambda: self._start_task(self._save_audit_anchor()))
+        self.audit = AuditLog(store, lambda: self._start_task(save_anchor(store, paths.state)))
         set_config_secrets(loaded.raw, loaded.env)
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
@@ -443,7 +445,9 @@ class App:
             loaded = override_config(self.paths, loaded, self.overrides)
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
-        await self._audit_reload(loaded)
+        await record_reload(
+            self.audit, self.store, self.paths.state, (self.loaded, loaded), self.clock.now_ms()
+        )
         self.loaded, self._from_files = loaded, from_files
         set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
@@ -453,29 +457,11 @@ class App:
         log_list_problems(loaded.config)
         await self.channels.reconcile()
 
-    async def _save_audit_anchor(self) -> None:
-        from homarus.store.audit_anchor import save_anchor
-
-        await save_anchor(self.store, self.paths.state)
-
-    async def _audit_reload(self, loaded: LoadedConfig) -> None:
-        """Record that another config is used: one that was edited by hand has no other row."""
-        from homarus.config.tree_edit import differing_paths, format_path
-        from homarus.store.audit_changes import import_changes
-
-        await import_changes(self.store, self.paths.state)
-        changed = differing_paths(self.loaded.raw, loaded.raw)
-        data = {"target": "config", "action": "load", "hash": loaded.hash}
-        paths = [format_path(path) for path in changed]
-        await self.audit.write(
-            AuditEntry(self.clock.now_ms(), "config", data={**data, "changed": paths})
-        )
-
     async def close(self) -> None:
         """Close the connections to models, and memory."""
         with suppress(StoreError):
             await self.audit.write()
-            await self._save_audit_anchor()
+            await save_anchor(self.store, self.paths.state)
         await self.memory.close()
         self._retired.append(self.models)
         await self._close_retired()
