@@ -52,6 +52,8 @@ from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
 from homarus.store.audit import AuditLog
+from homarus.store.audit_anchor import save_anchor
+from homarus.store.audit_changes import record_reload
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.catalog import log_list_problems
@@ -85,7 +87,7 @@ class App:
         # The routers of earlier configs; active runs may still use them.
         self._retired: list[ModelRouter] = []
         self.store, self.sessions = store, SessionRepository(store, clock)
-        self.audit = AuditLog(store, lambda: self._start_task(self._save_audit_anchor()))
+        self.audit = AuditLog(store, lambda: self._start_task(save_anchor(store, paths.state)))
         set_config_secrets(loaded.raw, loaded.env)
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
@@ -410,14 +412,14 @@ class App:
 
         The overrides of `/debug` stay; raises ConfigError if they do not fit it.
         """
-        from homarus.store.audit_changes import record_reload
-
         if not self.control.active_runs():
             await self._close_retired()
         loaded = self.overrides.apply(loaded)
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
-        await record_reload(self.audit, self.store, self.paths.state, self.loaded, loaded)
+        await record_reload(
+            self.audit, self.store, self.paths.state, (self.loaded, loaded), self.clock.now_ms()
+        )
         self.loaded = loaded
         set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
@@ -427,16 +429,11 @@ class App:
         log_list_problems(loaded.config)
         await self.channels.reconcile()
 
-    async def _save_audit_anchor(self) -> None:
-        from homarus.store.audit_anchor import save_anchor
-
-        await save_anchor(self.store, self.paths.state)
-
     async def close(self) -> None:
         """Close the connections to models, and memory."""
         with suppress(StoreError):
             await self.audit.write()
-            await self._save_audit_anchor()
+            await save_anchor(self.store, self.paths.state)
         await self.memory.close()
         self._retired.append(self.models)
         await self._close_retired()

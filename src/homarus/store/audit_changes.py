@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -39,13 +38,14 @@ async def import_changes(store: Store, state: Path) -> int:
 
 
 async def record_reload(
-    audit: AuditLog, store: Store, state: Path, before: LoadedConfig, after: LoadedConfig
+    log: AuditLog, store: Store, state: Path, configs: tuple[LoadedConfig, LoadedConfig], at_ms: int
 ) -> None:
-    """Record that another config is used: one that was edited by hand has no other row."""
+    """Record that another config is used, given both: one edited by hand has no other row."""
+    old, new = configs
     await import_changes(store, state)
-    changed = [format_path(path) for path in differing_paths(before.raw, after.raw)]
-    data = {"target": "config", "action": "load", "hash": after.hash, "changed": changed}
-    await audit.write(AuditEntry(time.time_ns() // 1_000_000, "config", data=data))
+    changed: Json = [format_path(path) for path in differing_paths(old.raw, new.raw)]
+    data = {"target": "config", "action": "load", "hash": new.hash, "changed": changed}
+    await log.write(AuditEntry(at_ms, "config", data=data))
 
 
 def pending_changes(state: Path) -> list[AuditEntry]:
