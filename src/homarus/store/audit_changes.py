@@ -2,13 +2,16 @@
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from homarus.config.change_log import FILE, MAX_FILE_BYTES
+from homarus.config.load import LoadedConfig
+from homarus.config.tree_edit import differing_paths, format_path
 from homarus.core.message import Json
-from homarus.store.audit import AuditEntry
+from homarus.store.audit import AuditEntry, AuditLog
 from homarus.store.base import Store
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,16 @@ async def import_changes(store: Store, state: Path) -> int:
         transaction.put_record(*_RECORD, {"ids": [line["id"] for line in lines]})
     taken.unlink(missing_ok=True)
     return len(entries)
+
+
+async def record_reload(
+    audit: AuditLog, store: Store, state: Path, before: LoadedConfig, after: LoadedConfig
+) -> None:
+    """Record that another config is used: one that was edited by hand has no other row."""
+    await import_changes(store, state)
+    changed = [format_path(path) for path in differing_paths(before.raw, after.raw)]
+    data = {"target": "config", "action": "load", "hash": after.hash, "changed": changed}
+    await audit.write(AuditEntry(time.time_ns() // 1_000_000, "config", data=data))
 
 
 def pending_changes(state: Path) -> list[AuditEntry]:
