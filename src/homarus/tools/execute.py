@@ -19,6 +19,7 @@ from homarus.core.errors import (
     HomarusError,
     LeaseLostError,
     RunSuspendedError,
+    ToolDeniedError,
     ToolError,
     ToolTimeoutError,
 )
@@ -93,6 +94,10 @@ async def _answer(
     registry: ToolRegistry, ctx: ToolContext, call: ToolCall, judge: DecideCall, begin: OnCallStart
 ) -> ToolOutput:
     tool = registry.find_called(call.name)
+    if tool.name not in registry:  # it was not offered: nothing of it is used, only its rules
+        verdict = await judge(ToolCallFacts(tool.declaration, call.args))
+        if verdict.action == "deny":
+            raise ToolDeniedError(verdict.reason)
     if call.broken:
         raise ToolError(
             f"{tool.name}: the arguments are not a JSON object: {one_line(call.broken, 200)}",
