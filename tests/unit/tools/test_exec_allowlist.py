@@ -1,6 +1,7 @@
 """Entries of the allowlist: what they allow, what allow-always saves, and how use is recorded."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,23 @@ async def test_git_in_a_repository_with_other_settings_is_asked(
     (tmp_path / ".git/config").write_text(config)
     found = await evaluate(tmp_path, "git status", "git status")
     assert not found.is_satisfied and "git may run something" in found.reason
+
+
+async def test_git_in_a_repository_that_cannot_be_read_is_asked(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / ".git/config")
+    found = await evaluate(tmp_path, "git status", "git status")
+    assert not found.is_satisfied and "git may run something" in found.reason
+    shutil.rmtree(tmp_path / ".git")
+    (tmp_path / ".git").write_text("gitdir: other\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/commondir").write_text("../common\n")
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common/config").write_text("[alias]\n\tx = !id\n")
+    found = await evaluate(tmp_path, "git status", "git status")
+    assert "the setting alias.x" in found.reason
+    long = await evaluate(tmp_path, f"git fetch {'a' * 5000}", {"pattern": "git"})
+    assert not long.is_satisfied
 
 
 def test_path_pattern_stays_inside_its_folder() -> None:

@@ -7,7 +7,6 @@ of a listed one, and every letter of a bundle like `-la` is judged.
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from homarus.core.fast_dataclass import dataclass
@@ -62,6 +61,10 @@ class Place:
     folder: str
     workspace: str
     path: str
+
+    def has(self, name: str) -> bool:
+        """Return whether the folder has a file or folder of that name."""
+        return os.path.lexists(f"{self.folder}/{name}")
 
     def contains(self, path: str) -> bool:
         """Return whether a path leads into the workspace, also after links are followed."""
@@ -279,7 +282,7 @@ def _judge_git_operands(kind: str, found: _ReadArguments, place: Place) -> str:
         case "worktree":
             return "" if words == ["list"] else "git worktree may only list"
     is_fine = not words or _REMOTE.fullmatch(words[0]) is not None
-    is_fine = is_fine and not (words and Path(place.folder, words[0]).exists())  # a repository
+    is_fine = is_fine and not (words and place.has(words[0]))  # a repository next to this one
     is_fine = is_fine and all(_REFSPEC.fullmatch(e) and "::" not in e for e in words[1:])
     return "" if is_fine else "only names of remotes and branches are allowed"
 
