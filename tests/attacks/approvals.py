@@ -7,7 +7,7 @@ that chats get. No command runs.
 import asyncio
 import re
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -279,9 +279,10 @@ async def _revoked(folder: Path) -> str:
     write_approvals(folder, revoked, before.hash)
     try:
         write_approvals(folder, file, before.hash)
-        return "a stale write restored the entry"
     except ConflictError:
         add_allowed(folder, "main", {"pattern": "/bin/new"})
+    else:
+        return "a stale write restored the entry"
     agents = read_approvals_snapshot(folder).file["agents"]
     patterns = [entry["pattern"] for entry in agents["main"]["allowlist"]]
     return "" if patterns == ["/bin/new"] else f"the list is {patterns}"
@@ -340,7 +341,7 @@ async def _clock_step(_folder: Path) -> str:
     return ""
 
 
-ATTEMPTS: Mapping[str, Callable[[Path], Awaitable[str]]] = {
+ATTEMPTS: Mapping[str, Callable[[Path], Coroutine[Any, Any, str]]] = {
     "AP-001": _twice,
     "AP-004": _other_argv,
     "AP-005": _other_env,

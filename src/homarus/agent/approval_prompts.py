@@ -173,7 +173,8 @@ def format_prompt(record: ApprovalRecord, *, now_ms: int = 0, outcome: str = "")
     """Return the prompt in markdown; with an outcome, as it is shown after that."""
     title = one_line(str(record.request.get("title") or "May the agent do this?"), 200)
     lines = [f"**Approval {short_id(record)}**: {_plain(title)}", _code_block(shown_detail(record))]
-    if reason := one_line(str(record.request.get("reason") or ""), _MAX_REASON_CHARS):
+    reason = one_line(str(record.request.get("reason") or ""), _MAX_REASON_CHARS)
+    if reason and reason not in _detail(record):
         lines.append(f"Why it asks: {_plain(reason)}")
     lines.append(outcome or _format_answers(record, now_ms))
     return "\n".join(lines)
@@ -237,7 +238,8 @@ def _format_answers(record: ApprovalRecord, now_ms: int) -> str:
     always = str(record.request.get("always") or "")
     words = ["`allow-once`"]
     if offers_always(record):
-        words.append(f"`allow-always` ({_plain(one_line(always))})" if always else "`allow-always`")
+        is_shown = always in _detail(record)
+        words.append("`allow-always`" + ("" if is_shown else f" ({_plain(one_line(always))})"))
     answers = f"{', '.join(words)} or `deny`"
     return f"Answer with `{command}` and {answers}. It expires in {left}; until then nothing runs."
 

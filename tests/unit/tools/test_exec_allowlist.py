@@ -92,7 +92,9 @@ async def test_entry_allows_command(tmp_path: Path, command: str, entry: Json) -
         ("git push --receive-pack=x origin", "git push *", "--receive-pack"),
         ("git push origin main", {"pattern": "git"}, "git push may change"),
         ("git fetch ext::sh", {"pattern": "git"}, "only names of remotes"),
+        ("git fetch sub", {"pattern": "git"}, "only names of remotes"),
         ("git commit", {"pattern": "git"}, "editor"),
+        ("uniq notes.md out", {"pattern": "uniq"}, "operands"),
         ("git config a.b c", "git *", "git config may"),
         ("cat /etc/passwd", {"pattern": "cat"}, "not in the workspace"),
         ("cat ../x", {"pattern": "cat"}, "not in the workspace"),
@@ -131,6 +133,7 @@ async def test_entry_does_not_allow_command(
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "leak").symlink_to("/etc/passwd")
+    (tmp_path / "sub").mkdir()
     found = await evaluate(tmp_path, command, entry)
     assert not found.is_satisfied and reason in found.reason
 
@@ -363,6 +366,14 @@ def test_recorded_use_never_restores_a_revoked_entry(tmp_path: Path) -> None:
     write(tmp_path, {"agents": {"main": {"allowlist": []}}})
     record_use(tmp_path, "main", uses, 6)
     assert read_approvals(tmp_path) == {"agents": {"main": {"allowlist": []}}}
+
+
+def test_linked_file_is_read_again_after_a_change(tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text("{}")
+    (tmp_path / FILE).symlink_to(tmp_path / "real.json")
+    assert read_approvals(tmp_path) == {}
+    (tmp_path / "real.json").write_text('{"defaults": {"security": "deny"}}')
+    assert read_approvals(tmp_path) == {"defaults": {"security": "deny"}}
 
 
 def test_entry_is_not_added_to_a_file_that_cannot_be_read(tmp_path: Path) -> None:
