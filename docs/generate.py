@@ -14,7 +14,7 @@ import click
 from pydantic import BaseModel
 
 from homarus.agent.commands.catalog import COMMANDS, RESETS
-from homarus.agent.commands.dispatcher import HANDLERS
+from homarus.agent.commands.listing import command_handlers
 from homarus.channels.registry import available_channels, channel_label, load_channel
 from homarus.cli.command_group import command_help
 from homarus.cli.main import GROUPS, group
@@ -188,7 +188,7 @@ _ROFF = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "~": "\\(ti", "^":
 
 
 def chat_commands() -> str:
-    built = {*HANDLERS, *RESETS}
+    built = {*command_handlers(), *RESETS}
     rows = [
         (
             ", ".join(f"`/{name}`" for name in (one.name, *one.aliases)),
@@ -406,6 +406,10 @@ FACTS: tuple[event.EventData, ...] = (
     event.CommandAnswered("Thinking: high"),
     event.RunEnded(),
     event.RunEnded(error="the model did not answer"),
+    event.ApprovalRequested(
+        "3f2a", "exec", {"command": "ls"}, 1_800_000_000_000, 1_800_086_400_000
+    ),
+    event.ApprovalResolved("3f2a", "allowed", "allow-once", "telegram:42"),
 )
 
 

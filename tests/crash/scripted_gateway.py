@@ -2,28 +2,32 @@
 
     python -m tests.crash.scripted_gateway --ledger http://127.0.0.1:P [--port P]
 
-It is `homarus gateway` in every other respect: state directory, config, signals and output. No
-person can answer in a test, so every approval request is granted.
+It is `homarus gateway` in every other respect: state directory, config, signals and output. A
+person allows every approval at once, unless the file `approver` of the home has another decision,
+or `wait` until it has one.
 """
 
 import argparse
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from homarus.agent.approval_ports import ApproverIdentity
 from homarus.app import App
 from homarus.cli.gateway_options import restart_self, warn
 from homarus.cli.main import fail
 from homarus.core.errors import HomarusError
-from homarus.policy.approvals import ApprovalDecision
+from homarus.policy.approvals import DECISIONS, ApprovalDecision
 from homarus.process import serve
 from homarus.store.approvals import ApprovalRecord
 from tests.crash.scripted_channel import make_channel
 
+APPROVER_POLL_S = 0.02
 
-class _AgreeingApprover:
-    """A person who allows everything at once."""
+
+class _ScriptedApprover:
+    """A person who reads their decision from a file; without it, they allow everything."""
 
     identity = ApproverIdentity("a test")
 
@@ -31,11 +35,19 @@ class _AgreeingApprover:
         return True
 
     async def ask(self, record: ApprovalRecord) -> ApprovalDecision | None:
-        return "allow-once"
+        while True:
+            for decision in DECISIONS:
+                if decision == self._read():
+                    return decision
+            await asyncio.sleep(APPROVER_POLL_S)
+
+    def _read(self) -> str:
+        file = Path.home() / "approver"
+        return file.read_text(encoding="utf-8").strip() if file.exists() else "allow-once"
 
 
 def _add_approver(app: App) -> None:
-    app.approval_ports.register_approver(_AgreeingApprover())
+    app.approval_ports.register_approver(_ScriptedApprover())
 
 
 def main() -> None:

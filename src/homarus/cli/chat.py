@@ -87,7 +87,7 @@ async def _read_chat(options: ChatOptions) -> None:
 
 async def _edit_chat(options: ChatOptions) -> None:
     """Chat at a terminal, with a line editor."""
-    from homarus.agent.commands.dispatcher import implemented_commands
+    from homarus.agent.commands.listing import implemented_commands
     from homarus.cli.chat_history import ChatHistoryFile
     from homarus.cli.chat_words import complete
     from homarus.cli.editor_view import EditorView
@@ -172,7 +172,7 @@ class TerminalChat:
         """Raise UserError for a command that does not exist."""
         if not line.startswith("/"):
             return
-        from homarus.agent.commands.dispatcher import implemented_commands
+        from homarus.agent.commands.listing import implemented_commands
         from homarus.cli.chat_words import check_command
 
         commands = implemented_commands()

@@ -202,8 +202,8 @@ class Session:
         """Resume an interrupted run, given the entry ids of its user messages.
 
         Returns the messages after them; None when the first is not on the current path any more,
-        or another user message or a resumed run follows. A partial answer is left on a branch of its own. Calls
-        without a result stay without one: the run knows which of them were started.
+        or another user message or a resumed run follows. A partial answer is left on a branch of
+        its own. Calls without a result stay without one: the run knows which were started.
         """
         path = await self.path()
         first = next((n for n, one in enumerate(path) if one.id == question_ids[0]), None)

@@ -92,7 +92,7 @@ async def execute_tool_call(
 async def _answer(
     registry: ToolRegistry, ctx: ToolContext, call: ToolCall, judge: DecideCall, begin: OnCallStart
 ) -> ToolOutput:
-    tool = registry.get(call.name)
+    tool = registry.find_called(call.name)
     if call.broken:
         raise ToolError(
             f"{tool.name}: the arguments are not a JSON object: {one_line(call.broken, 200)}",

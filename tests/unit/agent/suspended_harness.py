@@ -181,7 +181,7 @@ class Program:
     async def pending(self) -> ApprovalRecord:
         """Wait until one approval is pending, and return it."""
         while not (found := await self.approvals.list_pending()):
-            await asyncio.sleep(0)
+            await settle(1)
         return found[-1]
 
     async def suspended(self) -> ApprovalRecord:

@@ -20,7 +20,7 @@ from homarus.agent.commands.catalog import (
     parse_command,
     parse_reset,
 )
-from homarus.agent.commands.dispatcher import HANDLERS
+from homarus.agent.commands.listing import command_handlers
 
 
 def test_catalog_names_are_unique() -> None:
@@ -93,10 +93,17 @@ def test_parse_command_of_a_megabyte_is_quick(text: str) -> None:
 
 
 def test_every_handler_is_in_the_catalog_and_found_by_its_name() -> None:
-    assert HANDLERS.keys() <= {spec.name for spec in COMMANDS}
-    assert all(handler.name == name for name, handler in HANDLERS.items())
-    assert {"help", "status", "stop", "model", "queue", "export-session"} <= HANDLERS.keys()
-    assert not HANDLERS.keys() & RESETS, "the dispatcher executes them itself"
+    assert command_handlers().keys() <= {spec.name for spec in COMMANDS}
+    assert all(handler.name == name for name, handler in command_handlers().items())
+    assert {
+        "help",
+        "status",
+        "stop",
+        "model",
+        "queue",
+        "export-session",
+    } <= command_handlers().keys()
+    assert not command_handlers().keys() & RESETS, "the dispatcher executes them itself"
 
 
 @pytest.mark.parametrize(

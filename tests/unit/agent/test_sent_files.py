@@ -23,7 +23,6 @@ from homarus.core.message import (
     ToolResult,
     user_message,
 )
-from homarus.core.untrusted import untrusted_sources, unwrap_untrusted
 from homarus.policy.tool_policy import PolicyRules, ToolRules
 from homarus.policy.workspace_access import WORKSPACE_SCOPE
 from homarus.sessions.envelope import format_envelope
@@ -59,8 +58,8 @@ def test_run_reads_the_file_of_its_message_and_no_other(tmp_path: Path) -> None:
     )
     harness.run(replace(message("what is it?"), media=(Media(path=mine, mime="text/plain"),)))
     first, second = results(harness)
-    assert unwrap_untrusted(first.text) == "dear agent" and not first.is_error
-    assert [kind for kind, _ in untrusted_sources(first.text)] == ["file"]
+    assert "\ndear agent\n" in first.text and not first.is_error
+    assert first.text.startswith("<<<EXTERNAL_UNTRUSTED_CONTENT")
     assert second.is_error and "outside the workspace" in second.text
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.commands.dispatcher import implemented_commands
+from homarus.agent.commands.listing import implemented_commands
 from homarus.cli.chat_words import check_command, complete
 from homarus.core.errors import UserError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.commands.dispatcher import HANDLERS
+from homarus.agent.commands.listing import command_handlers
 from homarus.core.message import Address, Inbound, ToolCall
 from homarus.plugins.commands import CommandContext, CommandReply, command
 from homarus.plugins.hooks import hook
@@ -141,7 +141,7 @@ async def test_command_with_bug_reports_error_and_next_one_works(
     async def broken(_context: CommandContext) -> CommandReply:
         raise ZeroDivisionError("secret-in-a-bug")
 
-    monkeypatch.setitem(HANDLERS, "status", broken)
+    monkeypatch.setitem(command_handlers(), "status", broken)
     async with run(tmp_path) as it:
         await it.send("/status", "a")
         assert "met a bug" in said(it, "a") and "secret" not in said(it, "a")
@@ -158,7 +158,7 @@ async def test_inline_status_that_fails_still_answers_the_text(
     async def broken(_context: CommandContext) -> CommandReply:
         raise ZeroDivisionError
 
-    monkeypatch.setitem(HANDLERS, "status", broken)
+    monkeypatch.setitem(command_handlers(), "status", broken)
     async with run(tmp_path, answer("Well.")) as it:
         await it.send("well /status", "a")
         assert said(it, "a") == "Well." and await settled(it, "a") == "answered"

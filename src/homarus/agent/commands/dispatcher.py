@@ -11,24 +11,14 @@ crash loses none of them and repeats none that was answered.
 """
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
-from pkgutil import iter_modules
-from types import ModuleType
 from typing import Final, TypeAlias
 
-from homarus.agent import commands
-from homarus.agent.commands import models as model_commands
-from homarus.agent.commands import sessions as session_commands
 from homarus.agent.commands.catalog import (
     BY_NAME,
-    COMMANDS,
     RESETS,
-    Category,
-    CommandSpec,
     ParsedCommand,
     is_abort_trigger,
     parse_command,
@@ -41,9 +31,9 @@ from homarus.agent.commands.inline_directives import (
     ParsedDirectives,
     extract_directives,
 )
+from homarus.agent.commands.listing import command_handlers
 from homarus.agent.run import RunOutcome
 from homarus.config.change_log import changes_by
-from homarus.config.schema import CommandsConfig
 from homarus.core.errors import HomarusError, RunCrashedError, UserError
 from homarus.core.event import CommandAnswered, Event
 from homarus.core.message import Inbound, Json, Message, Text
@@ -51,12 +41,9 @@ from homarus.core.session_keys import agent_id_of
 from homarus.core.tasks import run_contained
 from homarus.core.text import one_line
 from homarus.plugins.commands import (
-    ChatCommand,
     CommandContext,
     CommandPorts,
     CommandReply,
-    command,
-    find_commands,
 )
 from homarus.plugins.values import HookContext
 from homarus.sessions.chat_fields import chat_fields
@@ -64,10 +51,6 @@ from homarus.sessions.control import InterpretedMessage
 from homarus.store.base import TranscriptEntry
 from homarus.store.journal import InboxRecord, JournalTransaction, Lease
 
-_FIRST: Final = (
-    "new", "stop", "status", "model", "think", "verbose", "reasoning", "usage", "queue",
-    "compact", "context", "export-session", "whoami", "commands",
-)  # fmt: skip
 _TRANSCRIPT_CHANNEL: Final = "webchat"  # its clients read the transcript: replies must be in it
 _LISTS_COMMANDS: Final = frozenset({"telegram"})  # services that show a list of commands
 _MAX_REASON_CHARS = 300
@@ -92,6 +75,8 @@ class CommandDispatcher:
     def interpret(self, key: str, record: InboxRecord) -> InterpretedMessage[RunOutcome]:
         """Parse a message: a command, text with directives, or plain text."""
         inbound = record.inbound
+        if inbound and inbound.metadata.approval:
+            return self._interpret_answer(key, record, inbound)
         if inbound is None or not inbound.authority or self._is_text_only(inbound):
             return InterpretedMessage(record)
         parsed = self._parse(inbound.text) or self._parse_bang(inbound)
@@ -108,13 +93,22 @@ class CommandDispatcher:
             parsed = ParsedCommand(BY_NAME["stop"])
         if parsed and parsed.command.name not in DIRECTIVES:
             given = ((parsed.command.name, parsed.args),)
-            handler = HANDLERS.get(parsed.command.name)
+            handler = command_handlers().get(parsed.command.name)
             is_once = handler is not None and handler.runs_once
             work: CommandWork = partial(self._run_commands, given)
             if is_once and record.attempts:
                 work = partial(_fail, UserError("the program ended while this ran", fix=_NOT_AGAIN))
             return self._as_command(key, record, inbound, work, is_once=is_once)
         return self._interpret_text(key, record, inbound, parsed)
+
+    def _interpret_answer(
+        self, key: str, record: InboxRecord, inbound: Inbound
+    ) -> InterpretedMessage[RunOutcome]:
+        """Return the press of a button that answers an approval, which is never text for a run."""
+        if inbound.authority not in {"owner", "authorised"}:
+            return InterpretedMessage(record, execute=partial(self._ignore, record))
+        given = (("approve", inbound.metadata.approval),)
+        return self._as_command(key, record, inbound, partial(self._run_commands, given))
 
     def _is_text_only(self, inbound: Inbound) -> bool:
         """Return whether commands are off: `commands.text`, in a chat that lists no commands.
@@ -212,7 +206,7 @@ class CommandDispatcher:
     async def _call(self, context: AgentCommandContext, name: str) -> CommandReply:
         if BY_NAME[name].owner_only and not context.is_owner:
             raise UserError(f"/{name} is for the owner alone")
-        handler = HANDLERS.get(name)
+        handler = command_handlers().get(name)
         if handler is None:
             raise UserError(f"/{name} is not built yet", fix="/commands lists what is")
         return await handler(context)
@@ -221,6 +215,9 @@ class CommandDispatcher:
         self, parsed: ParsedCommand, context: AgentCommandContext
     ) -> CommandReply | Inbound:
         """Reset the session, perhaps with another model; return the message that follows."""
+        from homarus.agent.commands import models as model_commands  # with the first command
+        from homarus.agent.commands import sessions as session_commands
+
         name = parsed.command.name
         lines = await self._services.hooks.command(context.where, name, parsed.args)
         session = await session_commands.reset_session(context)
@@ -390,74 +387,3 @@ async def _attempt(
 
 async def _fail(error: UserError, _context: CommandContext) -> CommandReply:
     raise error
-
-
-@command("help")
-async def show_help(_context: CommandContext) -> CommandReply:
-    """`/help`."""
-    lines = [_line(name) for name in _FIRST]
-    return CommandReply(
-        "\n".join([*lines, "A directive inside a message holds for that message alone."])
-    )
-
-
-@command("commands")
-async def list_commands(context: CommandContext) -> CommandReply:
-    """`/commands`."""
-    implemented = [spec.name for spec in implemented_commands()]
-    off = disabled_commands(context.config.commands)
-    lines = list[str]()
-    for category in dict.fromkeys(spec.category for spec in COMMANDS):
-        listed = [name for name in implemented if name not in off]
-        names = [name for name in listed if BY_NAME[name].category == category]
-        lines += [f"{_TITLES[category]}:", *map(_line, names), ""] if names else []
-    if off:
-        settings = ", ".join(f"/{name} (commands.{name})" for name in off)
-        lines.append(f"Switched off: {settings}")
-    missing = ", ".join(f"/{spec.name}" for spec in COMMANDS if spec.name not in implemented)
-    return CommandReply("\n".join([*lines, f"Not built yet: {missing}"]))
-
-
-_TITLES: Final[Mapping[Category, str]] = {
-    "session": "Conversation", "options": "Settings", "status": "Looking", "media": "Media",
-    "management": "Management", "tools": "Tools", "docks": "Other channels",
-}  # fmt: skip
-
-
-def _line(name: str) -> str:
-    spec = BY_NAME[name]
-    shown = "export" if name == "export-session" else name
-    return f"/{shown}{f' {spec.args}' if spec.args else ''} - {spec.help}"
-
-
-def _command_modules() -> list[ModuleType]:
-    """Return every module of the package of commands: a new command is a new file in it."""
-    names = (f"{commands.__name__}.{each.name}" for each in iter_modules(commands.__path__))
-    return [sys.modules[__name__] if name == __name__ else import_module(name) for name in names]
-
-
-HANDLERS: Final[Mapping[str, ChatCommand]] = find_commands(*_command_modules())
-
-
-def native_commands(config: CommandsConfig) -> tuple[tuple[str, str], ...]:
-    """Return name and help of the commands, for services that list them to people."""
-    if config.native is False:
-        return ()
-    off = disabled_commands(config)
-    return tuple(
-        (spec.name, spec.help)
-        for spec in implemented_commands()
-        if spec.scope != "text" and spec.name not in off
-    )
-
-
-def disabled_commands(config: CommandsConfig) -> tuple[str, ...]:
-    """Return the commands that a setting of their own must switch on, and that are off."""
-    enabled = {"config": config.config, "debug": config.debug, "bash": config.bash}
-    return tuple(name for name, is_enabled in enabled.items() if not is_enabled)
-
-
-def implemented_commands() -> tuple[CommandSpec, ...]:
-    """Return the commands of the catalogue that have a function."""
-    implemented = {*HANDLERS, *RESETS}
-    return tuple(spec for spec in COMMANDS if spec.name in implemented)

@@ -4,7 +4,7 @@ import re
 from typing import Literal
 
 from homarus.agent.commands.catalog import CommandSpec
-from homarus.agent.commands.dispatcher import implemented_commands
+from homarus.agent.commands.listing import implemented_commands
 from homarus.core.message import Json
 from homarus.core.session_keys import normalize_agent_id
 from homarus.gateway.method import MethodCall, Params, method

@@ -7,6 +7,7 @@ of a listed one, and every letter of a bundle like `-la` is judged.
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from homarus.core.fast_dataclass import dataclass
@@ -133,6 +134,8 @@ def find_denied_argument(
             return f"{executable.name} runs other programs or code"
         return judge_arguments(line, args, literal, place)
     line = next((rules.programs[each] for each in sorted(names) if each in rules.programs), None)
+    if line is None and "/sbin/" in executable.real_path:
+        return f"{executable.name} is a program for administrators"
     if line is None:
         return _judge_unknown(args, literal, place)
     return judge_arguments(line, args, literal, place)
@@ -238,7 +241,7 @@ def _judge_operands(kind: str, found: _ReadArguments, place: Place) -> str:
         is_fine = all(_KINDS[kind].fullmatch(each) and "::" not in each for each in judged)
         return "" if is_fine else f"operands have to be of the kind {kind}: {judged[0]}"
     if kind in _GIT_KINDS:
-        return _judge_git_operands(kind, found)
+        return _judge_git_operands(kind, found, place)
     if kind in ("sed", "awk", "jq"):
         return _judge_script(kind, found, place)
     if kind == "text":
@@ -259,7 +262,7 @@ def _judge_paths(paths: Sequence[str], place: Place) -> str:
     return "" if outside is None else f"{outside} is not in the workspace"
 
 
-def _judge_git_operands(kind: str, found: _ReadArguments) -> str:
+def _judge_git_operands(kind: str, found: _ReadArguments, place: Place) -> str:
     words = [text for text, _ in found.operands]
     match kind:
         case "remote":
@@ -276,6 +279,7 @@ def _judge_git_operands(kind: str, found: _ReadArguments) -> str:
         case "worktree":
             return "" if words == ["list"] else "git worktree may only list"
     is_fine = not words or _REMOTE.fullmatch(words[0]) is not None
+    is_fine = is_fine and not (words and Path(place.folder, words[0]).exists())  # a repository
     is_fine = is_fine and all(_REFSPEC.fullmatch(e) and "::" not in e for e in words[1:])
     return "" if is_fine else "only names of remotes and branches are allowed"
 
