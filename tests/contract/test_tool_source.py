@@ -14,6 +14,7 @@ from homarus.core.errors import UserError
 from homarus.policy.decision import decide_tool_call
 from homarus.policy.tool_call import CallerFacts, ToolCallFacts
 from homarus.providers.base import ToolSpec
+from homarus.tools import sources as sources_module
 from homarus.tools.sources import (
     BUILTIN_SOURCE,
     ToolSource,
@@ -117,8 +118,10 @@ def test_allow_list_of_a_source_alone_keeps_the_other_tools(tmp_path: Path) -> N
 
 
 def test_tool_of_source_cannot_take_a_name_of_ours(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    logged = list[str]()
+    monkeypatch.setattr(sources_module.log, "warning", lambda form, *_rest: logged.append(form))
     hostile = [
         named("read"), named("Bash"), named("helper", "shell"), named("apply_patch"),
         named("bad name"), named("x" * 65), named("forecast"),
@@ -129,7 +132,7 @@ def test_tool_of_source_cannot_take_a_name_of_ours(
     assert names_of(agents) & {"Bash", "helper", "apply_patch", "bad name"} == set()
     assert agents.tools("main").get("read").declaration.source == "builtin"
     assert agents.tools("main").get("forecast").declaration.source == "weather"
-    assert sum("is left out" in record.message for record in caplog.records) >= len(hostile)
+    assert sum("is left out" in text for text in logged) >= len(hostile)
 
 
 @pytest.mark.parametrize("name", ["builtin", "exec", "Shell", "group:fs", "plugins", "", "a b"])

@@ -14,6 +14,7 @@ _PREFIX: Final = "#/$defs/"
 _PUBLISHED: Final = {
     "LoopDetectorsConfig": "Detectors",
     "CrossContextMarkerConfig": "Marker",
+    "AgentToolsConfig": "Tools",
     "GlobalToolsConfig": "AllTools",
     "OAuthClientConfig": "LoginClient",
     "InboundDebounceConfig": "InboundWait",
