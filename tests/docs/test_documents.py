@@ -48,11 +48,16 @@ def commands_in(text: str) -> list[list[str]]:
 def unknown_command(words: list[str]) -> str:
     """Return what is wrong with a `homarus …` line, "" if nothing is."""
     ctx = click.Context(group, info_name="homarus", **group.context_settings)
-    for word in words[1:]:
+    rest = iter(words[1:])
+    for word in rest:
         if word.startswith("-") and word != "-":  # `-` alone is a value: standard input
-            known = {flag for param in ctx.command.get_params(ctx) for flag in param.opts}
-            if word.split("=")[0] not in known:
+            known = {flag: param for param in ctx.command.get_params(ctx) for flag in param.opts}
+            name, has_value, _ = word.partition("=")
+            if name not in known:
                 return f"{ctx.command_path} has no option {word}"
+            option = known[name]
+            if isinstance(option, click.Option) and not option.is_flag and not has_value:
+                next(rest, None)  # its value is no command
         elif isinstance(ctx.command, click.Group):
             command = ctx.command.get_command(ctx, word)
             if command is None:

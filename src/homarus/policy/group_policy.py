@@ -9,7 +9,7 @@ from homarus.core.channel_traits import FindTraits
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address
 from homarus.policy import access
-from homarus.policy.tool_policy import ToolRules, merge_also_allow
+from homarus.policy.tool_policy import ToolRules
 
 if TYPE_CHECKING:  # the settings of channels are not imported without channels
     from homarus.config.channels import (
@@ -87,6 +87,5 @@ def tool_rules(
 
 
 def _rules(tools: "GroupToolSettings", origin: str) -> ToolRules:
-    """Make rules of the settings; `alsoAllow` restricts nothing without an `allow`."""
-    rules = ToolRules(allow=tools.allow, deny=tools.deny, origin=origin)
-    return merge_also_allow(rules, tools.also_allow)
+    """Make rules of the settings; `alsoAllow` restricts nothing, and is an error next to `allow`."""
+    return ToolRules(allow=tools.allow, deny=tools.deny, origin=origin)

@@ -4,7 +4,8 @@ from homarus.config.json_schema import config_json_schema
 
 # What `config schema` and `config.schema` have always called the parts of the config.
 NAMES = """
-AgentDefaults AgentEntry Agents AllTools Auth AuthProfile Binding BindingMatch BlockChunk
+AgentDefaults AgentEntry Agents AllTools ApprovalForwarding ApprovalTarget Approvals Auth
+AuthProfile Binding BindingMatch BlockChunk
 BlockCoalesce Broadcast Commands Compaction Compat ContextPruning ControlUi Cooldowns Cost
 CrossContext Detectors Elevated Endpoint Endpoints Env Exec FileTools Gateway GatewayAuth GroupChat
 HardClear Http HumanDelay Identity InboundWait Logging LoginClient LoopDetection Maintenance

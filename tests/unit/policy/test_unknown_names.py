@@ -58,10 +58,10 @@ def test_known_names_are_not_warned_about() -> None:
 
 
 def test_allow_list_of_plugins_alone_is_warned_about() -> None:
-    (text,) = warnings({"tools": {"allow": ["group:plugins"]}})
-    assert "restricts nothing" in text
     tools = [ToolDeclaration("read"), ToolDeclaration("forecast", source="weather")]
-    assert [*unknown_name_warnings([("tools", "allow", ["weather"])], tools)]
+    for names in (["weather"], ["group:plugins"]):
+        (text,) = unknown_name_warnings([("tools", "allow", names)], tools)
+        assert "restricts nothing" in text
     assert not [*unknown_name_warnings([("tools", "allow", ["weather", "read"])], tools)]
 
 
