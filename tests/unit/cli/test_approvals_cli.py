@@ -32,9 +32,18 @@ def run(*args: str, text: str = "") -> Result:
 def add_pending(state: Path, **request: Any) -> None:
     now_ms = SystemClock().now_ms()
     asked = {"detail": "command:\n    touch x\u202e", "sessionKey": "agent:main:main", **request}
-    times = {"created_ms": now_ms, "expires_ms": now_ms + 3_600_000}
     record = ApprovalRecord(
-        ID, "main", "agent:main:main", "r", "c", "exec", "cli:owner", "d", asked, **times
+        ID,
+        "main",
+        "agent:main:main",
+        "r",
+        "c",
+        "exec",
+        "cli:owner",
+        "d",
+        asked,
+        now_ms,
+        now_ms + 3_600_000,
     )
 
     async def add() -> None:
