@@ -406,6 +406,10 @@ FACTS: tuple[event.EventData, ...] = (
     event.CommandAnswered("Thinking: high"),
     event.RunEnded(),
     event.RunEnded(error="the model did not answer"),
+    event.ApprovalRequested(
+        "3f2a", "exec", {"command": "ls"}, 1_800_000_000_000, 1_800_086_400_000
+    ),
+    event.ApprovalResolved("3f2a", "allowed", "allow-once", "telegram:42"),
 )
 
 

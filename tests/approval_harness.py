@@ -22,8 +22,8 @@ DAY_S = 86_400.0
 
 
 def spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Start a task on the running loop; the loop of a test cancels it at its end."""
-    return asyncio.get_running_loop().create_task(work, name=name)
+    """Start a task on the running loop; the service or the loop of a test cancels it."""
+    return asyncio.Task(work, name=name)
 
 
 def reachable_ports() -> ApprovalPorts:

@@ -39,6 +39,12 @@ def test_attack_case_has_expected_outcome(name: str) -> None:
     assert [one for one in tried if one.problem or one.not_run] == []
 
 
+@pytest.mark.slow
+def test_attack_commands_of_recorded_cases_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exec_allowlist"]) == 0
+    assert "exec_allowlist 235/235" in capsys.readouterr().out
+
+
 def test_attack_note_name_has_expected_outcome() -> None:
     cases = read_cases(DATA / "memory_get.json")["path_traversal"]
     tried = try_all(cases, WORLDS["path_traversal"])

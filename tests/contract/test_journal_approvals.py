@@ -7,7 +7,7 @@ import pytest
 
 from homarus.core.errors import ConflictError, LeaseLostError
 from homarus.core.principal import Principal
-from homarus.store.approvals import ApprovalRecord
+from homarus.store.approvals import ApprovalRecord, ApprovalState
 from homarus.store.journal import OPEN, InboxRecord, Journal, Lease
 from tests.contract.journals import (
     SESSION,
@@ -86,9 +86,9 @@ async def test_only_one_of_two_answers_is_stored(run_journal: Run) -> None:
         await add(journal, RECORD)
         answers = list[ApprovalRecord | None]()
 
-        async def answer(state: str, by: str) -> None:
+        async def answer(state: ApprovalState, by: str) -> None:
             answers.append(
-                await journal.resolve_approval("a1", state, decision=state, by=by, at_ms=20)  # type: ignore[arg-type]
+                await journal.resolve_approval("a1", state, decision=state, by=by, at_ms=20)
             )
 
         async with asyncio.TaskGroup() as group:

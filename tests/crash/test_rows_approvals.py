@@ -43,6 +43,10 @@ def wait_suspended(rig: Rig, message: Any) -> None:
     )
 
 
+def wait_answered(rig: Rig, message: Any) -> None:
+    wait_for(lambda: message["id"] in rig.verdict().answered, f"{message['id']} is answered")
+
+
 def results(rig: Rig, message: Any) -> list[str]:
     found = rig.messages(rig.inbox_record(message["id"]).session)
     return [json.dumps(one["content"]) for one in found if one["role"] == "toolResult"]
@@ -92,7 +96,7 @@ def test_row_60_killed_while_suspended(make_rig: MakeRig) -> None:
     assert rig.side_effects(message["nonce"]) == 0, "a restart alone executes nothing"
     assert rig.inbox_record(message["id"]).state == "suspended"
     decide(rig, "allow-once")
-    wait_for(lambda: message["id"] in rig.verdict().answered, "it is answered")
+    wait_answered(rig, message)
     assert rig.side_effects(message["nonce"]) == 1 and not rig.verdict().doubled
 
 
@@ -163,7 +167,7 @@ def test_rows_59_to_64_random_kills(make_rig: MakeRig) -> None:
             time.sleep(random.uniform(0.1, 0.8))
             rig.kill()
             rig.start()
-        wait_for(lambda: message["id"] in rig.verdict().answered, f"trial {trial}")  # noqa: B023
+        wait_answered(rig, message)
         runs, found = rig.side_effects(message["nonce"]), approvals(rig)
         assert runs <= 1 and not rig.verdict().doubled
         mine = [one for one in found if one.session.endswith(f"chat-{trial}")]

@@ -543,6 +543,7 @@ class Run:
             get_chat=lambda: self._chat,
             get_approvals=self._get_approvals,
             messenger=None if is_muted else services.messenger,
+            sessions=services.store,
             hooks=services.hooks,
             emit=self.emit,
             now_ms=services.clock.now_ms,
@@ -690,6 +691,7 @@ class Run:
         await session.append(resumption(self.id, text), extra_writes=self._journal.check_lease)
 
     async def _compact(self) -> None:
+        self._taint.search()
         self.emit(CompactionStarted())
         hooks, extra_writes = self._services.hooks, self._journal.check_lease
         await compact_with_hooks(self._context, hooks, self._where, extra_writes)

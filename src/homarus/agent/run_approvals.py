@@ -141,14 +141,14 @@ class RunApprovals:
                 self._allowed[call_id] = record
                 return ApprovalAnswer(decision, by=by, approval_id=record.id)
             case "denied", _:
-                why = f"{question.tool}: {named} denied it (approval {record.id})"
+                why = f"{question.tool} denied: {named} denied it (approval {record.id})"
                 return ApprovalAnswer("deny", why, by, record.id)
             case "expired", _:
-                why = f"{question.tool}: the approval expired without an answer, so it was not run"
+                why = f"{question.tool} denied: the approval expired without an answer"
             case "allowed", _:
-                why = f"{question.tool}: the approval {record.id} was used before"
+                why = f"{question.tool} denied: the approval {record.id} was used before"
             case _:
-                why = f"{question.tool}: the request for approval was cancelled"
+                why = f"{question.tool} denied: the request for approval was cancelled"
         return ApprovalAnswer(None, why, by, record.id)
 
 

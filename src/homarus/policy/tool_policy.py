@@ -214,9 +214,9 @@ def _without_plugin_lists(rules: ToolRules, plugins: frozenset[str]) -> ToolRule
 
 
 def names_only_plugins(entries: Iterable[str], plugins: frozenset[str]) -> bool:
-    """Return whether every entry of a list stands for tools of plugins."""
+    """Return whether every entry of a list stands for tools of plugins; without any, none does."""
     known = {ALL_PLUGINS, *map(normalize_tool_name, plugins)}
-    return all(normalize_tool_name(entry) in known for entry in entries)
+    return bool(plugins) and all(normalize_tool_name(entry) in known for entry in entries)
 
 
 def subagent_deny(depth: int, max_spawn_depth: int) -> tuple[str, ...]:

@@ -5,6 +5,10 @@ from pathlib import Path
 import pytest
 
 from homarus.core.errors import ApprovalError
+from homarus.plugins.values import HookContext
+from homarus.policy.approvals import ApprovalDecision
+from homarus.sessions.backlog import list_backlog
+from homarus.sessions.transcript import compaction
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import assistant_message
 from homarus.testing.memory_store import MemoryStore
@@ -23,7 +27,8 @@ async def test_call_answered_in_time_runs_in_the_same_attempt(tmp_path: Path) ->
         assert (await outcome).text == "done" and program.acted == {"it": 1}
         stored = await program.approvals.get(record.id)
         assert stored.used_ms and stored.resolved_by == "owner"
-        assert (await program.store.journal.inbox_record("m1")).attempts == 1  # type: ignore[union-attr]
+        row = await program.store.journal.inbox_record("m1")
+        assert row and row.attempts == 1
     assert not program.model.problems
 
 
@@ -44,7 +49,9 @@ async def test_unanswered_call_suspends_and_the_answer_resumes_it(tmp_path: Path
 
 
 @pytest.mark.parametrize("decision", ["allow-once", "deny"])
-async def test_suspended_run_resumes_after_other_turns(tmp_path: Path, decision: str) -> None:
+async def test_suspended_run_resumes_after_other_turns(
+    tmp_path: Path, decision: ApprovalDecision
+) -> None:
     script = (
         assistant_message(call("act")),
         assistant_message("hello"),
@@ -59,7 +66,7 @@ async def test_suspended_run_resumes_after_other_turns(tmp_path: Path, decision:
         assert f"waits for approval {record.id}" in waiting[2].text or any(
             record.id in str(message) for message in waiting
         )
-        await program.approvals.resolve(record.id, decision, OWNER)  # type: ignore[arg-type]
+        await program.approvals.resolve(record.id, decision, OWNER)
         assert (await first).text == "it is done"
         assert program.acted == ({"it": 1} if decision == "allow-once" else {})
         last = program.model.requests[2].messages
@@ -186,4 +193,57 @@ async def test_two_calls_are_answered_one_after_the_other(tmp_path: Path) -> Non
         assert len(await program.store.journal.approvals()) == 2
         await program.approvals.resolve(second.id, "deny", OWNER)
         assert (await outcome).text == "done" and program.acted == {"a": 1}
+    assert not program.model.problems
+
+
+async def test_reset_cancels_a_suspended_run_and_its_approval(tmp_path: Path) -> None:
+    async with open_program(tmp_path, assistant_message(call("act"))) as program:
+        await program.send("please")
+        record = await program.suspended()
+        old_id = (await program.control.load(KEY)).session_id
+        session = await program.control.reset(KEY, HookContext())
+        while (await program.states()) != {"m1": "reported"}:
+            await settle()
+        assert session.session_id != old_id and not program.control.has_suspended(KEY)
+        assert (await program.approvals.get(record.id)).state == "cancelled"
+
+
+async def test_inbox_list_shows_suspended_messages(tmp_path: Path) -> None:
+    async with open_program(tmp_path, assistant_message(call("act"))) as program:
+        await program.send("please")
+        await program.suspended()
+        backlog = await list_backlog(program.store.journal, program.clock.now_ms())
+        assert [one["state"] for one in backlog["messages"]] == ["suspended"]
+        stuck = await list_backlog(program.store.journal, program.clock.now_ms(), stuck=True)
+        assert stuck["messages"] == []
+
+
+async def test_answer_while_the_run_suspends_is_not_lost(tmp_path: Path) -> None:
+    script = (assistant_message(call("act")), assistant_message("done"))
+    async with open_program(tmp_path, *script) as program:
+        outcome = await program.send("please")
+        record = await program.pending()
+        await settle()
+        # The wait ends and the answer arrives in the same turn of the event loop.
+        for _deadline, _order, waking in program.clock._sleepers:
+            if not waking.done() and _deadline < 60:
+                waking.set_result(None)
+        await program.approvals.resolve(record.id, "allow-once", OWNER)
+        assert (await outcome).text == "done" and program.acted == {"it": 1}
+
+
+async def test_run_whose_call_was_summarised_gets_the_result_in_its_note(tmp_path: Path) -> None:
+    script = (assistant_message(call("act")), assistant_message("hi"), assistant_message("done"))
+    async with open_program(tmp_path, *script) as program:
+        first = await program.send("please")
+        record = await program.suspended()
+        await (await program.send("hello"))
+        session = await program.control.load(KEY)
+        path = await session.path()
+        last = [entry.id for entry in path if entry.type == "message"][-1]
+        await session.apply_compaction(compaction("short", last, 10), {}, lambda *_writes: None)
+        await program.approvals.resolve(record.id, "allow-once", OWNER)
+        assert (await first).text == "done" and program.acted == {"it": 1}
+        note = program.model.requests[2].messages[-1]
+        assert note.role == "user" and "did it" in note.text and "please" in note.text
     assert not program.model.problems

@@ -32,19 +32,9 @@ def run(*args: str, text: str = "") -> Result:
 def add_pending(state: Path, **request: Any) -> None:
     now_ms = SystemClock().now_ms()
     asked = {"detail": "command:\n    touch x\u202e", "sessionKey": "agent:main:main", **request}
-    record = ApprovalRecord(
-        ID,
-        "main",
-        "agent:main:main",
-        "r",
-        "c",
-        "exec",
-        "cli:owner",
-        "d",
-        asked,
-        now_ms,
-        now_ms + 3_600_000,
-    )
+    where = ("main", "agent:main:main", "r", "c")
+    times = (now_ms, now_ms + 3_600_000)
+    record = ApprovalRecord(ID, *where, "exec", "cli:owner", "d", asked, *times)
 
     async def add() -> None:
         async with open_store(state) as store, store.journal.transaction() as transaction:

@@ -24,6 +24,7 @@ from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
 from homarus.sessions.session import Session
+from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
 from homarus.tools.registry import ToolRegistry
@@ -116,6 +117,7 @@ class CommandServices:
     get_pairings: Callable[[], PairingLists]
     get_tools: Callable[[str], ToolRegistry]
     get_processes: "Callable[[], ProcessTable]"
+    audit: AuditLog
 
 
 @dataclass(frozen=True, slots=True)
