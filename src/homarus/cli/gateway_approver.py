@@ -37,7 +37,8 @@ class GatewayApprover:
         call: CallMethod,
         notify: Callable[[str], None],
     ) -> None:
-        self._prompt, self._key, self._group = prompt, session_key, group
+        self._prompt, self._key = prompt, session_key
+        self._group: asyncio.TaskGroup = group
         self._call, self._notify = call, notify
         self._open: dict[str, asyncio.Task[None]] = {}
 

@@ -107,7 +107,7 @@ async def test_answer_at_the_moment_of_expiry_is_too_late() -> None:
     clock = FakeClock()
     service = make(clock=clock)
     record = await ask(service)
-    clock.step(60)  # the timer has not noticed it
+    await clock.advance(60)
     with pytest.raises(ApprovalExpiredError):
         await service.resolve(record.id, "allow-once", OWNER)
 

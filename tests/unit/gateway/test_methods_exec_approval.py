@@ -11,19 +11,27 @@ from homarus.core.errors import HomarusError, InvalidRequestError
 from homarus.core.message import Json
 from homarus.gateway.method import Caller
 from tests.unit.gateway.app_harness import Harness, answer, world
+from tests.waiting import until
 
 COMMAND = {"command": "rm -rf ./build", "cwd": "/ws", "sessionKey": "agent:main:main"}
 
 
+def ask_later(it: Harness, params: Mapping[str, Json]) -> "asyncio.Future[Json]":
+    """Ask for an approval; the future has the final response."""
+    done: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+
+    async def run() -> None:
+        done.set_result(await it.ask("exec.approval.request", params, "approvals"))
+
+    it.gateway.start("request", run)
+    return done
+
+
 async def start(it: Harness, **params: Json) -> tuple[str, "asyncio.Future[Json]"]:
-    """Ask for an approval in two phases; return its id and the future that waits for the end."""
-    given = {**COMMAND, "twoPhase": True, **params}
-    asked = it.ask("exec.approval.request", given, "approvals")
-    task = asyncio.get_running_loop().create_task(asked)
-    async with asyncio.timeout(10):
-        while not it.accepted:  # noqa: ASYNC110 - the harness has no event for it
-            await asyncio.sleep(0.001)
-    return str(it.accepted.pop()["id"]), task
+    """Ask for an approval in two phases; return its id and the future of the final response."""
+    done = ask_later(it, {**COMMAND, "twoPhase": True, **params})
+    await until(lambda: it.accepted)
+    return str(it.accepted.pop()["id"]), done
 
 
 def events(it: Harness, name: str) -> list[Mapping[str, Json]]:
@@ -53,11 +61,8 @@ async def test_request_is_accepted_then_answered_with_the_decision(tmp_path: Pat
 
 async def test_request_without_two_phases_has_one_response(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
-        asked = it.ask("exec.approval.request", {**COMMAND, "id": "my-approval-1"}, "approvals")
-        task = asyncio.get_running_loop().create_task(asked)
-        async with asyncio.timeout(10):
-            while not await it.ask("exec.approval.list", {}, "approvals"):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        task = ask_later(it, {**COMMAND, "id": "my-approval-1"})
+        await until(lambda: events(it, "exec.approval.requested"))
         with pytest.raises(HomarusError, match="exists already"):
             await it.ask("exec.approval.request", {**COMMAND, "id": "my-approval-1"}, "approvals")
         params = {"id": "my-approval-1", "decision": "deny"}
@@ -131,12 +136,11 @@ async def test_invalid_request_is_refused(
 async def test_request_shows_deceptive_characters_escaped(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         command = "ls\u200b \u202eevil" + " " * 5_000 + "; rm -rf /"
-        _, task = await start(it, command=command)
+        await start(it, command=command)
         (listed,) = await it.ask("exec.approval.list", {}, "approvals")
         detail = listed["request"]["detail"]
         assert "\\u{200b}" in detail and "\\u{202e}" in detail and "[5000 blanks]" in detail
         assert detail.endswith("; rm -rf /")
-        task.cancel()
 
 
 async def test_chat_command_of_client_needs_the_approvals_scope(tmp_path: Path) -> None:
@@ -155,7 +159,8 @@ async def test_chat_command_of_client_needs_the_approvals_scope(tmp_path: Path) 
             params = {**send(run_id), "message": f"{text} {approval} allow-once"}
             await it.ask("chat.send", params, "write")
             await it.ended(run_id)
-        assert (await it.store.journal.approval(approval)).state == "pending"  # type: ignore[union-attr]
+        (pending,) = await it.store.journal.approvals("pending")
+        assert pending.id == approval
         await it.ask("chat.send", send("c"), "write", "approvals")
         await it.ended("c")
         assert (await task)["decision"] == "allow-once"
@@ -165,14 +170,13 @@ async def test_chat_command_of_client_needs_the_approvals_scope(tmp_path: Path) 
 
 async def test_chat_command_alone_lists_what_waits(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
-        approval, task = await start(it)
+        approval, _ = await start(it)
         await it.send("/approve", "list")
         (final,) = it.gateway.chats("list")
         shown = final["message"]["content"][0]["text"]
         assert approval[:8] in shown and "rm -rf ./build" in shown and "2 min left" in shown
         await it.send("/approve x", "wrong")
         assert it.gateway.chats("wrong")[0]["state"] == "error"
-        task.cancel()
 
 
 @pytest.mark.parametrize(
