@@ -18,12 +18,12 @@ from homarus.store.journal import JournalTransaction
 log = logging.getLogger(__name__)
 
 CHANGED: Final = (
-    "what would run now is not what the approval {id} was asked for, so it was not run;"
+    "{tool} denied: what would run now is not what the approval {id} was asked for;"
     " a new call asks again"
 )
 UNREACHABLE: Final = (
-    "{tool} needs a person's approval, and no approver can be reached: connect a client with the"
-    " scope operator.approvals, or set approvals.exec to ask in a chat"
+    "{tool} denied: it needs a person's approval, and no approver can be reached; connect a client"
+    " with the scope operator.approvals, or set approvals.exec to ask in a chat"
 )
 
 
@@ -67,7 +67,9 @@ class RunApprovals:
                 return _fallback_answer(question)
         elif record.digest != question.digest:
             await self._service.cancel(record)
-            return ApprovalAnswer(None, CHANGED.format(id=record.id), approval_id=record.id)
+            return ApprovalAnswer(
+                None, CHANGED.format(tool=question.tool, id=record.id), approval_id=record.id
+            )
         if record.state == "pending":
             record = await self._wait(record)
         if record.state == "pending":
@@ -133,14 +135,14 @@ class RunApprovals:
                 self._allowed[call_id] = record
                 return ApprovalAnswer(decision, by=by, approval_id=record.id)
             case "denied", _:
-                why = f"{question.tool}: {named} denied it (approval {record.id})"
+                why = f"{question.tool} denied by {named} (approval {record.id})"
                 return ApprovalAnswer("deny", why, by, record.id)
             case "expired", _:
-                why = f"{question.tool}: the approval expired without an answer, so it was not run"
+                why = f"{question.tool} denied: the approval expired without an answer"
             case "allowed", _:
-                why = f"{question.tool}: the approval {record.id} was used before"
+                why = f"{question.tool} denied: the approval {record.id} was used before"
             case _:
-                why = f"{question.tool}: the request for approval was cancelled"
+                why = f"{question.tool} denied: the request for approval was cancelled"
         return ApprovalAnswer(None, why, by, record.id)
 
 
