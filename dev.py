@@ -11,6 +11,7 @@ bench       measure, and compare the figures with bench/limits.toml
 bench-memory  measure the recall of memory: `dev.py bench-memory DATA`, or DATA=...
 crash       kill the gateway at random moments, N times for each row of docs/reliability.md
 crash-syscalls  fail every write, sync and rename of a turn, one after the other (needs strace)
+fuzz-exec   change commands that need approval, N times, and look for one that does without
 scale       run a thousand sessions at once, three turns each
 live        hold a short conversation with a real key: `dev.py live PROVIDER`, or PROVIDER=...
 fmt         format the code

@@ -361,6 +361,12 @@ def crash_syscalls() -> None:
     sh(PYTHON, "-m", "tests.crash.syscalls", *sys.argv[2:])
 
 
+def fuzz_exec() -> None:
+    """Try changed commands, and print how many developers' commands need no question."""
+    sh(PYTHON, "-m", "tests.fuzz.exec_fuzz", *sys.argv[2:])
+    sh(PYTHON, "-m", "tests.fuzz.exec_corpus")
+
+
 def scale() -> None:
     """Run many sessions at once."""
     setup()
@@ -415,6 +421,7 @@ COMMANDS = {
     "bench-memory": bench_memory,
     "crash": crash,
     "crash-syscalls": crash_syscalls,
+    "fuzz-exec": fuzz_exec,
     "scale": scale,
     "live": live,
     "fmt": fmt,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from homarus.agent.agent_registry import AgentRegistry
-from homarus.agent.approval_ports import ApprovalPorts
+from homarus.agent.approval_loader import ApprovalLoader, ApprovalSources
 from homarus.agent.boot import run_boot_prompts
 from homarus.agent.commands.catalog import has_control_command
 from homarus.agent.commands.context import CommandServices
@@ -29,9 +29,9 @@ from homarus.channels.messenger import ChannelMessenger
 from homarus.channels.registry import find_traits
 from homarus.channels.runtime import ChannelRuntime
 from homarus.config.agent_settings import agent_ids, default_agent_id
-from homarus.config.json5_document import KeyPath, Value
 from homarus.config.load import LoadedConfig
 from homarus.config.log_setup import configure_logging
+from homarus.config.overrides import ConfigOverrides
 from homarus.config.paths import Paths
 from homarus.config.redaction import set_config_secrets
 from homarus.config.schema import Config
@@ -40,7 +40,6 @@ from homarus.core.atomic_file import remove_leftovers
 from homarus.core.bus import Bus
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, StoreError
-from homarus.core.event import Event, RunEnded
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json
 from homarus.core.session_keys import agent_id_of
@@ -52,14 +51,15 @@ from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
-from homarus.store.audit import AuditEntry, AuditLog
+from homarus.store.audit import AuditLog
+from homarus.store.audit_anchor import save_anchor
+from homarus.store.audit_changes import record_reload
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.catalog import log_list_problems
 from homarus.tools.exec.process_table_loader import ProcessTableLoader
 
 if TYPE_CHECKING:
-    from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
     from homarus.channels.pairing import PairingStore
     from homarus.gateway.chat_changes import ChatConfigEdits
@@ -82,18 +82,16 @@ class App:
         channels: Sequence[Channel] = (),
     ) -> None:
         self.loaded, self.paths, self.models = loaded, paths, models
-        self._from_files, self.overrides = loaded, dict[KeyPath, Value]()
+        self.overrides = ConfigOverrides(paths, loaded)
         self._config_watcher: ConfigWatcher | None = None  # set by the gateway process
         # The routers of earlier configs; active runs may still use them.
         self._retired: list[ModelRouter] = []
         self.store, self.sessions = store, SessionRepository(store, clock)
-        self.audit = AuditLog(store, lambda: self._start_task(self._save_audit_anchor()))
+        self.audit = AuditLog(store, lambda: self._start_task(save_anchor(store, paths.state)))
         set_config_secrets(loaded.raw, loaded.env)
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
-        self.approval_ports = ApprovalPorts()
-        self._approvals: ApprovalService | None = None
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
         self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
@@ -119,6 +117,11 @@ class App:
             config=self._config,
             hooks=self.hooks,
             state=paths.state,
+        )
+        self._approval_loader = ApprovalLoader(self._approval_sources())
+        self.approvals, self.approval_ports = (
+            self._approval_loader.service,
+            self._approval_loader.ports,
         )
         self.control = SessionControl(self._session_services())
         self._runs = RunRegistry(self._run_services())
@@ -169,38 +172,26 @@ class App:
         move = run_move(self.paths, self.loaded, (channel, account), (old, new), self.clock)
         self._group.create_task(move, name="group moved")
 
-    def approvals(self) -> "ApprovalService":
-        """Return the approvals of the program; they are imported by the first use."""
-        if self._approvals is None:
-            from homarus.agent.approval_service import ApprovalService, ApprovalServices
-
-            self._approvals = ApprovalService(
-                ApprovalServices(
-                    journal=self.store.journal,
-                    bus=self.bus,
-                    clock=self.clock,
-                    spawn=self._spawn,
-                    ports=self.approval_ports,
-                    build_notice=self.control.build_notice,
-                    on_enqueued=self._supervisor.wake_workers,
-                    resume_run=self.control.resume_suspended,
-                    get_expiry_s=lambda: self._config().approvals.expiry_seconds,
-                    audit=self.audit,
-                )
-            )
-        return self._approvals
-
-    def _on_runs_cancelled(self, key: str, runs: Sequence[str]) -> None:
-        """Publish the end of suspended runs that were stopped."""
-        for run in runs:
-            ended = RunEnded(aborted=True)
-            self.bus.publish(Event(run, key, 0, self.clock.now_ms(), ended))
-        if self._approvals:
-            self._approvals.on_cancelled(runs)
+    def _approval_sources(self) -> ApprovalSources:
+        return ApprovalSources(
+            journal=self.store.journal,
+            bus=self.bus,
+            clock=self.clock,
+            audit=self.audit,
+            messenger=self.messenger,
+            get_config=self._config,
+            spawn=self._spawn,
+            build_reply=self._supervisor.build_reply,
+            build_notice=lambda *given: self.control.build_notice(*given),
+            can_edit=self._supervisor.can_edit,
+            on_enqueued=self._supervisor.wake_workers,
+            resume_run=lambda *given: self.control.resume_suspended(*given),
+        )
 
     def _command_services(self) -> CommandServices:
         return CommandServices(
             get_approvals=self.approvals,
+            get_approval_prompts=self._approval_loader.prompts,
             get_config=self._config,
             get_models=self._models,
             get_agent=self.agent,
@@ -217,10 +208,11 @@ class App:
             find_traits=find_traits,
             read_exec_rules=self._read_exec_rules,
             get_config_edits=self._get_config_edits,
-            get_overrides=lambda: self.overrides,
+            get_overrides=lambda: self.overrides.values,
             get_pairings=self._get_pairings,
             get_tools=self.tools,
             get_processes=self.processes,
+            audit=self.audit,
         )
 
     def _config(self) -> Config:
@@ -253,7 +245,7 @@ class App:
             on_suspended=lambda outcome: self.approvals().on_suspended(
                 outcome.session_key, outcome.run_id, outcome.approvals
             ),
-            on_suspended_stopped=self._on_runs_cancelled,
+            on_suspended_stopped=self._approval_loader.on_runs_cancelled,
         )
 
     def _run_services(self) -> RunServices:
@@ -352,26 +344,13 @@ class App:
     def _get_config_edits(self) -> "ChatConfigEdits":
         from homarus.gateway.chat_changes import ChatConfigEdits  # for commands that are rare
 
-        return ChatConfigEdits(
-            self.gateway_services(),
-            self._config_watcher,
-            self._from_files,
-            start_task=self._start_task,
-            set_overrides=self._set_overrides,
-        )
+        ports = self.gateway_services(), self._config_watcher, self.overrides
+        return ChatConfigEdits(*ports, self._start_task)
 
     def _get_pairings(self) -> "PairingStore":
         from homarus.channels.pairing import PairingStore  # for a command that is rare
 
         return PairingStore(self.paths.state, self.clock)
-
-    async def _set_overrides(self, values: Mapping[KeyPath, Value]) -> None:
-        """Replace the overrides, and use the config with them. Raises ConfigError."""
-        from homarus.config.overrides import override_config
-
-        override_config(self.paths, self._from_files, values)
-        self.overrides = dict(values)
-        await self.reload(self._from_files)
 
     def set_restart(self, restart: Callable[[], None]) -> None:
         """Set what restarts the process of this program."""
@@ -402,8 +381,7 @@ class App:
     def stop(self) -> None:
         """Start nothing more: what is accepted from now on waits for the next start."""
         self.control.close()
-        if self._approvals:
-            self._approvals.close()
+        self._approval_loader.close()
         if self._channel_task:
             self._channel_task.cancel()
         self.processes.stop()
@@ -436,15 +414,13 @@ class App:
         """
         if not self.control.active_runs():
             await self._close_retired()
-        from_files = loaded
-        if self.overrides:
-            from homarus.config.overrides import override_config
-
-            loaded = override_config(self.paths, loaded, self.overrides)
+        loaded = self.overrides.apply(loaded)
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
-        await self._audit_reload(loaded)
-        self.loaded, self._from_files = loaded, from_files
+        await record_reload(
+            self.audit, self.store, self.paths.state, (self.loaded, loaded), self.clock.now_ms()
+        )
+        self.loaded = loaded
         set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
         await self.memory.reload()
@@ -453,29 +429,11 @@ class App:
         log_list_problems(loaded.config)
         await self.channels.reconcile()
 
-    async def _save_audit_anchor(self) -> None:
-        from homarus.store.audit_anchor import save_anchor
-
-        await save_anchor(self.store, self.paths.state)
-
-    async def _audit_reload(self, loaded: LoadedConfig) -> None:
-        """Record that another config is used: one that was edited by hand has no other row."""
-        from homarus.config.tree_edit import differing_paths, format_path
-        from homarus.store.audit_changes import import_changes
-
-        await import_changes(self.store, self.paths.state)
-        changed = differing_paths(self.loaded.raw, loaded.raw)
-        data = {"target": "config", "action": "load", "hash": loaded.hash}
-        paths = [format_path(path) for path in changed]
-        await self.audit.write(
-            AuditEntry(self.clock.now_ms(), "config", data={**data, "changed": paths})
-        )
-
     async def close(self) -> None:
         """Close the connections to models, and memory."""
         with suppress(StoreError):
             await self.audit.write()
-            await self._save_audit_anchor()
+            await save_anchor(self.store, self.paths.state)
         await self.memory.close()
         self._retired.append(self.models)
         await self._close_retired()

@@ -1,6 +1,7 @@
 """`python -m tests.attacks [FILE] [CATEGORY…]`: `category passed/total`; exits 1 on a failure.
 
-Without a file, the recorded cases of `tests/data/attack-cases.json` are run.
+Without a file, the recorded cases of `tests/data/attack-cases.json` are run. More than MAX_NOT_RUN
+cases that are not run are a failure, too.
 """
 
 import sys
@@ -10,6 +11,7 @@ from tests.attacks.cases import read_cases, try_all
 from tests.attacks.table import WORLDS
 
 RECORDED = Path(__file__).parent.parent / "data" / "attack-cases.json"
+MAX_NOT_RUN = 10
 
 
 def main(argv: list[str]) -> int:
@@ -25,6 +27,7 @@ def main(argv: list[str]) -> int:
         )
         return 2
     failed: list[str] = []
+    not_run = 0
     without: list[str] = []
     for name in wanted:
         if name not in WORLDS:
@@ -36,7 +39,10 @@ def main(argv: list[str]) -> int:
         for one in tried:
             if one.not_run:
                 print(f"  {one.id} not run: {one.not_run}")
+                not_run += 1
         failed += [f"{one.id}: {one.problem}" for one in run if one.problem]
+    if not_run > MAX_NOT_RUN:
+        failed.append(f"{not_run} cases are not run, of at most {MAX_NOT_RUN}")
     if without:
         print(f"without an entry point yet: {', '.join(without)}")
     for text in failed:

@@ -12,8 +12,10 @@ import json
 import logging
 import re
 import tempfile
+import threading
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr
 from itertools import count
 from pathlib import Path
@@ -49,29 +51,31 @@ _LONG = 1_000
 
 @contextmanager
 def world() -> Iterator[Judge]:
-    """Open one program; each case is a conversation of its own in it."""
-    with tempfile.TemporaryDirectory() as name, asyncio.Runner() as runner:
-        folder, loop = Path(name), runner.get_loop()
-        program = _Program(folder)
-        living = loop.create_task(program.live())
-        loop.run_until_complete(program.is_open.wait())
+    """Open one program on a thread of its own; each case is a conversation in it."""
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        program = _Program(Path(name))
+        living = pool.submit(asyncio.run, program.live())
+        program.is_open.wait()
         try:
-            yield lambda case: _judge(program, loop, folder, case)
+            yield lambda case: _judge(program, Path(name), case)
         finally:
-            program.is_over.set()
-            loop.run_until_complete(living)
+            program.stop()
+            living.result()
 
 
-def _judge(program: "_Program", loop: asyncio.AbstractEventLoop, folder: Path, case: Case) -> str:
+def _judge(program: "_Program", folder: Path, case: Case) -> str:
     channel, content = str(case["channel"]), str(case["content"])
     if channel in _PLACES:
         return _PLACES[channel](folder, content)
     if channel == "skill_description":
-        return loop.run_until_complete(program.list_skill(content))
+        return program.run(program.list_skill(content))
     if channel == "memory_entry":
-        return loop.run_until_complete(program.recall(content))
+        return program.run(program.recall(content))
     read = {"exif_comment": "file", "pdf_hidden_layer": "file"}.get(channel, "web")
-    return loop.run_until_complete(program.obey(content, read))
+    return program.run(program.obey(content, read))
 
 
 class _Program:
@@ -82,14 +86,22 @@ class _Program:
         self._script: list[Message] = []
         self._harness: Harness
         self._load = load_tools
-        self.is_open, self.is_over = asyncio.Event(), asyncio.Event()
+        self.is_open, self._is_over = threading.Event(), asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop
 
     async def live(self) -> None:
         """Be open until it is over."""
         with mock.patch.object(agent_registry, "load_tools", self._load_tools):
             async with open_world(self._folder, self._steps(), _CONFIG) as self._harness:
+                self._loop = asyncio.get_running_loop()
                 self.is_open.set()
-                await self.is_over.wait()
+                await self._is_over.wait()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._is_over.set)
+
+    def run(self, work: Coroutine[Any, Any, str]) -> str:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _load_tools(self, context: ToolSourceContext) -> ToolRegistry:
         return ToolRegistry([*self._load(context), self._make_page_tool()])

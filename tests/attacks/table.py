@@ -2,6 +2,7 @@
 
 from tests.attacks import (
     allowlists,
+    approvals,
     commands,
     fetches,
     frames,
@@ -21,6 +22,7 @@ from tests.attacks import origins as doors
 from tests.attacks.cases import World
 
 WORLDS: dict[str, World] = {
+    "approvals": approvals.world,
     "exec_allowlist": allowlists.world,
     "path_traversal": paths.world,
     "ws_origin_host_auth": doors.world,

@@ -13,6 +13,7 @@ from tests.attacks.table import WORLDS
 
 DATA = Path(__file__).parent.parent / "data" / "attacks"
 CATEGORIES = (
+    "approvals",
     "ws_origin_host_auth",
     "frames_json",
     "session_key",
@@ -36,6 +37,12 @@ def test_attack_case_has_expected_outcome(name: str) -> None:
     tried = try_all(read_cases(DATA / f"{name}.json")[name], WORLDS[name])
     assert len(tried) > 15
     assert [one for one in tried if one.problem or one.not_run] == []
+
+
+@pytest.mark.slow
+def test_attack_commands_of_recorded_cases_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exec_allowlist"]) == 0
+    assert "exec_allowlist 235/235" in capsys.readouterr().out
 
 
 def test_attack_note_name_has_expected_outcome() -> None:

@@ -245,12 +245,12 @@ def test_chat_without_model_says_how_to_get_one(home: Home) -> None:
 def test_agent_denied_tools_are_neither_offered_nor_run(home: Home, model_url: str) -> None:
     home.use_model(model_url)
     config = json.loads((home.state / "openclaw.json").read_text())
-    home.configure({**config, "tools": {"deny": ["group:runtime", "write"]}})
+    home.configure({**config, "tools": {"deny": ["shell", "file_write"]}})
     done = home.run("agent", "--message", 'MOCK:tool:write:{"path":"a","content":"b"}§')
     assert done.status == 0 and not (home.workspace / "a").exists()
     (entries,) = home.transcripts()
     (result,) = [e["message"] for e in entries if e.get("message", {}).get("role") == "toolResult"]
-    assert result["isError"] and "no tool named" in result["content"][0]["text"]
+    assert result["isError"] and "denied by 'file_write'" in result["content"][0]["text"]
 
 
 def test_agent_unknown_thinking_level_lists_known_ones(home: Home, model_url: str) -> None:

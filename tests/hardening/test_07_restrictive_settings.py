@@ -122,7 +122,7 @@ async def test_minimal_profile_offers_and_runs_no_other_tool(tmp_path: Path) -> 
         await it.send("hi")
         offered = {tool.name for tool in it.model.requests[0].tools}
         assert offered == {"memory_search", "memory_get", "memory_write"}
-        assert "no tool named 'write'" in result_text(it)
+        assert "write is not on the allow list of the profile minimal" in result_text(it)
     assert not list(tmp_path.rglob("workspace/x"))
 
 

@@ -85,6 +85,23 @@ def test_press_without_one_visible_label_is_not_delivered(keyboard: Json) -> Non
     assert press(keyboard=keyboard) is None
 
 
+def test_press_of_approval_button_counts_only_under_our_message(tmp_path: Path) -> None:
+    data = "approve:4f2a91c0-0000-4000-8000-000000000000:allow-once"
+    keyboard = ([{"text": "Allow once", "callback_data": data}],)
+    pressed = press(data, keyboard=keyboard)
+    assert pressed is not None and pressed.metadata.is_press
+    assert pressed.metadata.approval == "4f2a91c0-0000-4000-8000-000000000000 allow-once"
+    assert admit(tmp_path, pressed).authority == "owner"  # the decision is the presser's own
+    under = {"message_id": 4, "chat": {"id": GROUP, "type": "supergroup"}, "from": {"id": 8}}
+    under["reply_markup"] = {"inline_keyboard": list(keyboard)}
+    query = {"id": "77", "from": {"id": OWNER}, "message": under, "data": data}
+    foreign = READER.to_inbound({"callback_query": query}, 1)
+    assert foreign is not None and not foreign.metadata.approval
+    for wrong in (f"{data} ", data.upper(), data.replace("allow-once", "allow"), "approve::deny"):
+        found = press(wrong, keyboard=([{"text": "x", "callback_data": wrong}],))
+        assert found is not None and not found.metadata.approval
+
+
 def test_press_label_hides_nothing() -> None:
     found = press(keyboard=([{"text": f"Yes\u202e\n{'x' * 500}", "callback_data": HIDDEN}],))
     assert found is not None and len(found.text) <= 64

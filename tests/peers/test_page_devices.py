@@ -80,7 +80,7 @@ def test_page_of_phone_over_tls_waits_for_approval_and_goes_on(
         assert page.wait_for_text(ENDED, "Hello, phone.")
         connects = [json.loads(f)["params"] for f in page.sent() if '"method":"connect"' in f]
         assert {tuple(params["scopes"]) for params in connects} == {
-            ("operator.read", "operator.write")
+            ("operator.read", "operator.write", "operator.approvals")
         }
 
 

@@ -20,7 +20,7 @@ ROLE_WORDS = frozenset(
 MAX_TEST_NAME_CHARS = 70
 # Only these modules may catch every error, because they run code whose bugs must be contained.
 CATCH_ALL = frozenset(
-    ["tools/execute.py", "core/tasks.py", "gateway/connection.py", "plugins/loader.py"]
+    ["tools/execute.py", "tools/sources.py", "core/tasks.py", "gateway/connection.py"]
 )
 # Starts tasks that may be abandoned: a TaskGroup would wait for them for ever.
 ABANDONS_TASKS = frozenset(["core/watchdog.py"])

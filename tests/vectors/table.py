@@ -24,7 +24,12 @@ from homarus.policy import access
 from homarus.sessions import levels, queue_policy, routing, usage
 from homarus.skills import skill
 from homarus.store.state_paths import transcript_file_name
-from tests.vectors import directive_functions, policy_functions, session_functions
+from tests.vectors import (
+    directive_functions,
+    exec_functions,
+    policy_functions,
+    session_functions,
+)
 from tests.vectors.cases import Adapter, Json, NotApplicable, get
 from tests.vectors.config_functions import diff_config_paths, resolve_env_vars
 
@@ -586,3 +591,6 @@ NOT_APPLICABLE: dict[str, NotApplicable] = {
         "minimal is memory and session_status", "tool profiles and skill precedence"
     ),
 }
+
+TABLE |= exec_functions.TABLE
+NOT_APPLICABLE |= exec_functions.NOT_APPLICABLE

@@ -28,6 +28,7 @@ WHOLE_FILES = {
     "prompt_context",
     "misc",
     "memory",
+    "exec_approvals",
     "tool_policy",
 }
 

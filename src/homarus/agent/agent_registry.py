@@ -108,6 +108,7 @@ class AgentRegistry:
             memory=partial(memory, agent_id) if memory and is_used else None,
             state=self._paths.state,
             get_processes=self._get_processes,
+            has_tool=lambda name: name in self.tools(agent_id),
         )
 
     def display_name(self, agent_id: str) -> tuple[str, str]:

@@ -58,14 +58,15 @@ class ApprovalPorts:
 
     `prompts` build the messages that ask in chats: an approval with at least one prompt can be
     answered. `notices` build the messages about an approval that was answered, expired or
-    cancelled. `reach` says whether an approver is connected in another way, as a client of the
-    gateway is.
+    cancelled; `on_resolved` is called after that is saved. `reach` says whether an approver is
+    connected in another way, as a client of the gateway is.
     """
 
     prompts: list[BuildApprovalMessages] = field(default_factory=list)
     notices: list[BuildApprovalMessages] = field(default_factory=list)
     reach: list[CanApprove] = field(default_factory=list)
     approvers: list[InProcessApprover] = field(default_factory=list)
+    on_resolved: list[Callable[[ApprovalRecord], None]] = field(default_factory=list)
 
     def register_approver(self, approver: InProcessApprover) -> Callable[[], None]:
         """Add a person at a terminal; return what removes them."""

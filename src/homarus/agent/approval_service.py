@@ -11,6 +11,7 @@ The service is built with the first approval of the process (`App.approvals`).
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
@@ -78,6 +79,7 @@ class ApprovalServices:
 class _PendingApproval:
     record: ApprovalRecord
     resolved: asyncio.Future[ApprovalRecord]
+    expires_at_s: float  # by the monotonic clock: setting the wall clock changes nothing
     prompts: list[asyncio.Task[None]] = field(default_factory=list)
 
 
@@ -203,7 +205,9 @@ class ApprovalService:
         if record.id in self._pending:
             return
         future: asyncio.Future[ApprovalRecord] = asyncio.get_running_loop().create_future()
-        pending = self._pending[record.id] = _PendingApproval(record, future)
+        left_s = (record.expires_ms - self._clock.now_ms()) / 1000
+        pending = _PendingApproval(record, future, self._clock.monotonic() + left_s)
+        self._pending[record.id] = pending
         self._wake_expiry_worker()
         for approver in self._services.ports.approvers:
             if approver.is_reachable(record) and approver.identity.can_approve(record):
@@ -247,9 +251,8 @@ class ApprovalService:
 
     async def list_pending(self, session: str | None = None) -> Sequence[ApprovalRecord]:
         """Return the approvals that can be answered now, oldest first."""
-        now_ms = self._clock.now_ms()
         records = await self._journal.approvals("pending", session=session)
-        return [record for record in records if record.expires_ms > now_ms]
+        return [record for record in records if record.expires_ms > self._now_ms(record)]
 
     async def get(self, id_or_prefix: str) -> ApprovalRecord:
         """Return an approval by its id, or by a start of its id that no other one has.
@@ -329,7 +332,7 @@ class ApprovalService:
         self, record: ApprovalRecord, state: ApprovalState, decision: str = "", by: str = ""
     ) -> ApprovalRecord | None:
         """Resolve a pending approval together with its notices; None when it cannot be."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms(record)
         ended = replace(record, state=state, decision=decision, resolved_by=by, resolved_ms=now_ms)
         notices = [*self._services.ports.build_notices(ended)]
         if state == "expired" and record.run:
@@ -369,6 +372,8 @@ class ApprovalService:
             record,
             ApprovalResolved(record.id, record.state, record.decision, record.resolved_by),
         )
+        for callback in self._services.ports.on_resolved:
+            callback(record)
         if record.run:
             self._services.resume_run(record.session, record.run)
 
@@ -390,6 +395,15 @@ class ApprovalService:
 
     # Expiry
 
+    def _now_ms(self, record: ApprovalRecord) -> int:
+        """Return the time, not affected by a wall clock that was set while the approval waits."""
+        pending = self._pending.get(record.id)
+        if pending is None:
+            return self._clock.now_ms()
+        return record.expires_ms - math.ceil(
+            (pending.expires_at_s - self._clock.monotonic()) * 1000
+        )
+
     def _wake_expiry_worker(self) -> None:
         """Have the worker wait for the earliest expiry; there is none without an approval."""
         if self._sleep:
@@ -400,8 +414,8 @@ class ApprovalService:
     async def _expire_in_time(self) -> None:
         try:
             while self._pending:
-                due_ms = min(one.record.expires_ms for one in self._pending.values())
-                wait_s = (due_ms - self._clock.now_ms()) / 1000
+                due_s = min(one.expires_at_s for one in self._pending.values())
+                wait_s = due_s - self._clock.monotonic()
                 if wait_s <= 0 and await self._expire_due():
                     continue
                 wait_s = wait_s if wait_s > 0 else RETRY_S
@@ -418,10 +432,9 @@ class ApprovalService:
 
     async def _expire_due(self) -> bool:
         """Expire what is due; False when that could not be saved."""
-        now_ms = self._clock.now_ms()
         for pending in list(self._pending.values()):
             record = pending.record
-            if record.expires_ms > now_ms:
+            if pending.expires_at_s > self._clock.monotonic():
                 continue
             try:
                 is_ended = await self._end(record, "expired")

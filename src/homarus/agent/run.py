@@ -543,6 +543,7 @@ class Run:
             get_chat=lambda: self._chat,
             get_approvals=self._get_approvals,
             messenger=None if is_muted else services.messenger,
+            sessions=services.store,
             hooks=services.hooks,
             emit=self.emit,
             now_ms=services.clock.now_ms,
@@ -574,6 +575,10 @@ class Run:
                 session=self.key,
                 runs=self._journal.runs,
                 inbound=merge_messages(self._records, self._text),
+                is_owner=all(
+                    record.inbound is not None and record.inbound.authority == "owner"
+                    for record in self._records
+                ),
                 place=self._place,
                 resumed_calls={call.id for call in self._resumed_calls},
                 check_lease=self._journal.check_lease,
@@ -686,6 +691,7 @@ class Run:
         await session.append(resumption(self.id, text), extra_writes=self._journal.check_lease)
 
     async def _compact(self) -> None:
+        self._taint.search()
         self.emit(CompactionStarted())
         hooks, extra_writes = self._services.hooks, self._journal.check_lease
         await compact_with_hooks(self._context, hooks, self._where, extra_writes)

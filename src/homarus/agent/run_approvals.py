@@ -30,6 +30,7 @@ UNREACHABLE: Final = (
 class RunApprovals:
     """Implements the port `Approvals` for one attempt at a run.
 
+    `is_owner`: the owner sent every message of the run, and may approve in their chat.
     `resumed_calls` were made by an earlier attempt and have no result: what was asked about them
     is not asked again. `check_lease` makes the transaction fail that would save an approval for a
     run which another one has taken over.
@@ -47,9 +48,11 @@ class RunApprovals:
         resumed_calls: Collection[str],
         check_lease: Callable[[JournalTransaction], None],
         wait_s: float,
+        is_owner: bool = False,
     ) -> None:
         self._service, self._agent, self._session, self._runs = service, agent, session, runs
         self._inbound, self._place, self._wait_s = inbound, place, wait_s
+        self._is_owner = is_owner
         self._resumed_calls, self._check_lease = set(resumed_calls), check_lease
         self._allowed: dict[str, ApprovalRecord] = {}  # by call, until the call starts
         self._place_lock = asyncio.Lock()
@@ -111,7 +114,12 @@ class RunApprovals:
             requester=f"{inbound.address.channel}:{inbound.sender}",
             request=request,
             digest=question.digest,
-            extra={"address": encode_address(inbound.address), "messageId": inbound.id},
+            extra={
+                "address": encode_address(inbound.address),
+                "messageId": inbound.id,
+                "isOwner": self._is_owner,
+                **({"holder": inbound.metadata.holder} if inbound.metadata.holder else {}),
+            },
         )
 
     async def _wait(self, record: ApprovalRecord) -> ApprovalRecord:
@@ -135,7 +143,7 @@ class RunApprovals:
                 self._allowed[call_id] = record
                 return ApprovalAnswer(decision, by=by, approval_id=record.id)
             case "denied", _:
-                why = f"{question.tool} denied by {named} (approval {record.id})"
+                why = f"{question.tool} denied: {named} denied it (approval {record.id})"
                 return ApprovalAnswer("deny", why, by, record.id)
             case "expired", _:
                 why = f"{question.tool} denied: the approval expired without an answer"

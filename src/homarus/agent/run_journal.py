@@ -177,8 +177,10 @@ class RunJournal:
         def extra_writes(transaction: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
             transaction.suspend(self._ids, self._lease)
             transaction.add_usage(*usage)
+            transaction.add_audit(*audit)
 
-        await session.append(suspension(self.run, approvals), extra_writes=extra_writes)
+        with self._audit.storing() as audit:
+            await session.append(suspension(self.run, approvals), extra_writes=extra_writes)
 
     async def cancel_attempt(self) -> None:
         """Record that a clean stop of the program cancelled this attempt: it does not count."""

@@ -40,10 +40,14 @@ class RunTaint:
 
     @property
     def sources(self) -> tuple[TaintSource, ...]:
+        self.search()
+        return tuple(self._sources)
+
+    def search(self) -> None:
+        """Search the transcript, once; to be called before a compaction shortens it."""
         if not self._is_searched:
             self._is_searched = True
             self._add(*messages_taint(recent_messages(self._get_messages())))
-        return tuple(self._sources)
 
     def add_inbound(self, inbound: Inbound) -> None:
         """Add what a message contains that others wrote; also one that steers the run."""

@@ -25,7 +25,7 @@ from homarus.sessions.transcript import interrupted_result
 from homarus.store.audit import AuditLog
 from homarus.tools.execute import execute_tool_call as call_tool
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import Messenger, Tool, ToolContext
+from homarus.tools.tool import Messenger, SessionReader, Tool, ToolContext
 
 if TYPE_CHECKING:  # imported by the first tool call
     from homarus.agent.run_approvals import RunApprovals
@@ -55,6 +55,7 @@ class ToolRunner:
     emit: Callable[[EventData], None]
     now_ms: Callable[[], int]
     session_name: str = ""
+    sessions: SessionReader | None = None
     resolve_caller: Callable[[CallerFacts], CallerFacts] = lambda caller: caller
     taint: RunTaint = field(default_factory=RunTaint)
     audit_log: AuditLog = field(default_factory=AuditLog)
@@ -117,6 +118,7 @@ class ToolRunner:
             run_id=self.where.run_id,
             call_id=call.id,
             messenger=self.messenger,
+            sessions=self.sessions,
             run_access=self.get_chat().file_access(self.agent.rules),
             docs=self.agent.docs,
             scope=self.agent.file_scope,

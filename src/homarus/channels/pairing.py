@@ -141,6 +141,7 @@ class PairingStore:
             if sender_id in approved:
                 return False
             self._add(channel, sender_id, account)
+        log_change(self._state, "pairing", action="approve", sender=f"{channel}:{sender_id}")
         return True
 
     def _add(self, channel: str, sender_id: str, account: str) -> None:
@@ -221,6 +222,7 @@ class PairingStore:
                 elif kept == listed:
                     continue
                 file.write({**tree, "version": 1, "allowFrom": kept})
+        log_change(self._state, "pairing", action="revoke", sender=f"{channel}:{sender_id}")
         return is_inherited
 
     # Files

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from homarus.channels.base import TTL_MS, Capabilities, Channel
+from homarus.channels.base import TTL_MS, Capabilities, Channel, SupportsEdit
 from homarus.channels.inbound import InboundPipeline
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
@@ -190,6 +190,11 @@ class ChannelSupervisor:
         if running is None:
             return self._last_capabilities.get((to.channel, to.account), Capabilities())
         return running.channel.capabilities
+
+    def can_edit(self, to: Address) -> bool:
+        """Return whether our messages in a chat can be edited."""
+        running = self.find_account(to.channel, to.account)
+        return running is not None and isinstance(running.channel, SupportsEdit)
 
     def _track_unknown(self, record: OutboxRecord) -> None:
         """Track the records with unknown delivery, without their text."""

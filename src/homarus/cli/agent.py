@@ -5,6 +5,7 @@ import json
 import select
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,6 +28,9 @@ from homarus.cli.session_client import ChatAnswer, open_session_client
 from homarus.core.errors import UserError
 from homarus.core.message import Json, RunOptions
 from homarus.core.text import escape_controls
+
+if TYPE_CHECKING:
+    from homarus.cli.approval_prompt import ApprovalPrompt
 
 STDIN = "-"  # the message that stands for what is piped in
 INPUT_S = 3.0
@@ -164,6 +168,17 @@ def fallback_lines(payload: Mapping[str, Json]) -> list[str]:
     return lines
 
 
+def _make_prompt() -> "ApprovalPrompt | None":
+    """Return what asks the person at the terminal; None where there is no person."""
+    if "--json" in sys.argv or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    from homarus.cli.approval_prompt import ApprovalPrompt
+    from homarus.cli.terminal import LineReader, TerminalView, colour_wanted
+
+    view = TerminalView(sys.stdout, colour=colour_wanted(sys.stdout))
+    return ApprovalPrompt(view, LineReader())
+
+
 async def _ask(
     text: str,
     key: str | None,
@@ -174,6 +189,9 @@ async def _ask(
     *,
     local: bool,
 ) -> ChatAnswer:
-    session = open_session_client(gateway, key=key, agent=agent, local=local, warn=warn)
+    prompt = _make_prompt()
+    session = open_session_client(
+        gateway, key=key, agent=agent, local=local, prompt=prompt, warn=warn
+    )
     async with session as conversation:
         return await conversation.run(text, options, delivery)

@@ -19,6 +19,7 @@ from homarus.cli.gateway_options import (
     open_gateway,
 )
 from homarus.cli.options import agent_option
+from homarus.cli.text_layout import printable
 from homarus.config.approvals_snapshot import (
     ApprovalsSnapshot,
     change_approvals,
@@ -40,6 +41,54 @@ _ALL_AGENTS: Final = "*"
 @examples("homarus approvals list", "homarus approvals allow 4f2a91c0", "homarus approvals get")
 def command() -> None:
     """Answer questions about tool calls; edit the rules for commands."""
+
+
+@command.command("list")
+@examples("homarus approvals list", "homarus approvals list --json")
+@as_json_option
+@gateway_options
+def list_(gateway: GatewayOptions, *, as_json: bool) -> None:
+    """List the tool calls that wait for an approval."""
+    found = asyncio.run(_list_pending(gateway))
+    if as_json:
+        click.echo(json.dumps({"approvals": found}, ensure_ascii=False))
+        return
+    if not found:
+        click.echo("Nothing waits for an approval.")
+    now_ms = SystemClock().now_ms()
+    for each in found:
+        _show_pending(each, now_ms)
+
+
+@command.command()
+@examples("homarus approvals allow 4f2a91c0", "homarus approvals allow 4f2a91c0 --always")
+@click.argument("id")
+@click.option("--always", is_flag=True, help="Also allow it for good, where that is offered.")
+@as_json_option
+@gateway_options
+def allow(id: str, gateway: GatewayOptions, *, always: bool, as_json: bool) -> None:  # noqa: A002 - the word for it
+    """Allow the call with this ID, once; the start of the id is enough."""
+    _answer(gateway, id, "allow-always" if always else "allow-once", as_json=as_json)
+
+
+@command.command()
+@examples("homarus approvals deny 4f2a91c0")
+@click.argument("id")
+@as_json_option
+@gateway_options
+def deny(id: str, gateway: GatewayOptions, *, as_json: bool) -> None:  # noqa: A002 - the word for it
+    """Deny the call with this ID; the start of the id is enough."""
+    _answer(gateway, id, "deny", as_json=as_json)
+
+
+def _answer(gateway: GatewayOptions, named: str, decision: str, *, as_json: bool) -> None:
+    is_live = asyncio.run(_resolve(gateway, named, decision))
+    if as_json:
+        click.echo(json.dumps({"ok": True, "decision": decision, "now": is_live}))
+        return
+    outcome = "denied" if decision == "deny" else "allowed"
+    when = "" if is_live else " The next start of the gateway goes on with the answer."
+    click.echo(f"{escape_invisible(named)} is {outcome}.{when}")
 
 
 @command.command()
@@ -139,6 +188,75 @@ def _edit_list(
         click.echo(json.dumps({"changed": is_changed, **written.to_json()}, ensure_ascii=False))
     else:
         click.echo(f"{escape_invisible(pattern)} {done if is_changed else unchanged}.")
+
+
+async def _list_pending(gateway: GatewayOptions) -> list[dict[str, Json]]:
+    if is_gateway_running(gateway):
+        async with open_gateway(gateway) as client:
+            found = await client.call("exec.approval.list", {})
+        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    from homarus.config.session_store import find_session_store
+    from homarus.gateway.approval_payloads import show_pending
+    from homarus.store.sqlite import open_store
+
+    paths, now_ms = find_session_store(Paths.find(os.environ), os.environ), SystemClock().now_ms()
+    async with open_store(paths.state, read_only=True, sessions=paths.session_store) as store:
+        pending = await store.journal.approvals("pending")
+    return [show_pending(record) for record in pending if record.expires_ms > now_ms]
+
+
+async def _resolve(gateway: GatewayOptions, named: str, decision: str) -> bool:
+    """Answer an approval; return whether a gateway did, which goes on at once."""
+    if is_gateway_running(gateway):
+        async with open_gateway(gateway) as client:
+            params = {"id": named, "decision": decision}
+            await client.call("exec.approval.resolve", params)
+        return True
+    await _resolve_in_store(named, decision)
+    return False
+
+
+async def _resolve_in_store(named: str, decision: str) -> None:
+    """Record the answer in the store; the run that waits for it is resumed by the next start."""
+    from homarus.agent.approval_ports import ApprovalPorts, ApproverIdentity
+    from homarus.agent.approval_service import ApprovalService, ApprovalServices
+    from homarus.config.session_store import find_session_store
+    from homarus.core.bus import Bus
+    from homarus.policy.approvals import DECISIONS
+    from homarus.store.audit import AuditLog
+    from homarus.store.sqlite import open_store
+
+    paths = find_session_store(Paths.find(os.environ), os.environ)
+    chosen = next(each for each in DECISIONS if each == decision)
+    async with open_store(paths.state, sessions=paths.session_store) as store:
+        services = ApprovalServices(
+            journal=store.journal,
+            bus=Bus(),
+            clock=SystemClock(),
+            spawn=lambda work, _name: work.close(),
+            ports=ApprovalPorts(),
+            build_notice=lambda _message, _run, _text: (),
+            on_enqueued=lambda: None,
+            resume_run=lambda _session, _run: None,
+            get_expiry_s=lambda: 0,
+            audit=(audit := AuditLog(store)),
+        )
+        by = ApproverIdentity("the command line")
+        await ApprovalService(services).resolve(named, chosen, by)
+        await audit.write()
+
+
+def _show_pending(approval: Mapping[str, Json], now_ms: int) -> None:
+    request = approval.get("request")
+    asked = request if isinstance(request, dict) else {}
+    minutes = max(0, int(approval.get("expiresAtMs") or 0) - now_ms) // 60_000
+    session = escape_invisible(str(asked.get("sessionKey") or "another program"))
+    click.echo(f"{str(approval.get('id'))[:8]}  {session}  good for {minutes} min more")
+    detail = str(asked.get("detail") or asked.get("command") or "")
+    for line in printable(detail).split("\n"):
+        click.echo(f"          {line}")
+    if reason := asked.get("reason"):
+        click.echo(f"          asked because {escape_invisible(str(reason))}")
 
 
 async def _read_rules(gateway: GatewayOptions) -> ApprovalsSnapshot:

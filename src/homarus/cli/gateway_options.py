@@ -101,7 +101,7 @@ def with_gateway_config(paths: Paths) -> Paths:
 
 @asynccontextmanager
 async def open_gateway(
-    gateway: GatewayOptions, *, mode: str = "cli"
+    gateway: GatewayOptions, *, mode: str = "cli", caps: tuple[str, ...] = ("tool-events",)
 ) -> AsyncIterator["GatewayClient"]:
     """Connect to the named gateway, else to the one of our own state directory."""
     from homarus.core.clock import SystemClock
@@ -118,7 +118,7 @@ async def open_gateway(
         openclaw_files_dir(paths.state) / "identity" / "device.json", SystemClock().now_ms()
     )
     client_id = "openclaw-probe" if mode == "probe" else "cli"
-    profile = ClientProfile(secret, device, client_id, mode)
+    profile = ClientProfile(secret, device, client_id, mode, caps=caps)
     try:
         pin = find_fingerprint(paths, gateway, url)
         async with connect_gateway(url, profile, tls_fingerprint=pin) as client:

@@ -48,6 +48,7 @@ from homarus.core.message import (
 from homarus.core.session_keys import global_key
 from homarus.core.tasks import task_group
 from homarus.gateway.device_records import describe_pending
+from homarus.policy.approvals import APPROVER_CAPABILITY
 from homarus.process import open_app
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl, SessionStatus
@@ -57,6 +58,7 @@ from homarus.sessions.transcript import decode_usage
 if TYPE_CHECKING:
     from homarus.agent.run import RunOutcome
     from homarus.cli.approval_prompt import ApprovalPrompt
+    from homarus.cli.gateway_approver import GatewayApprover
     from homarus.gateway.client import GatewayClient
 
 ShowEvent = Callable[[Event], None]
@@ -66,6 +68,7 @@ _REASON_TIMEOUT_S, _REASON_POLL_S = 0.5, 0.05
 _REASON_LIMIT = 20  # results of calls that ran at the same time
 _CLOSED_EARLY = "the gateway closed the connection before the answer came"
 _TRIES_AGAIN = "the next message tries again"
+
 NO_OPTIONS: Final = RunOptions()
 NOWHERE: Final[Mapping[str, Json]] = {}
 
@@ -149,11 +152,16 @@ async def open_session_client(
                         await app.control.stop_and_wait(session_key)
                     events.close()
         return
-    async with open_gateway(gateway) as client, task_group() as group:
+    caps = ("tool-events", APPROVER_CAPABILITY) if prompt else ("tool-events",)
+    async with open_gateway(gateway, caps=caps) as client, task_group() as group:
         for entry in await list_pending(client):
             warn(describe_pending(entry))
         session_key = await _resolve_key(client, key, agent)
-        remote = GatewaySessionClient(client, group, session_key, lambda: _reopen_gateway(gateway))
+        remote = GatewaySessionClient(
+            client, group, session_key, lambda: _reopen_gateway(gateway, caps)
+        )
+        if prompt:
+            remote.add_approver(prompt, warn)
         display = group.create_task(remote.show(show))
         yield remote
         display.cancel()
@@ -161,14 +169,16 @@ async def open_session_client(
 
 
 @asynccontextmanager
-async def _reopen_gateway(gateway: GatewayOptions) -> AsyncIterator["GatewayClient"]:
+async def _reopen_gateway(
+    gateway: GatewayOptions, caps: tuple[str, ...]
+) -> AsyncIterator["GatewayClient"]:
     """Connect to a gateway that closed the connection; the error says that it is not back."""
     if not is_gateway_running(gateway):
         fix = f"homarus gateway run starts it; {_TRIES_AGAIN}"
         raise UnavailableError("the gateway stopped and is not back", fix=fix)
     opened = False
     try:
-        async with open_gateway(gateway) as client:
+        async with open_gateway(gateway, caps=caps) as client:
             opened = True
             yield client
     except UnavailableError as exc:
@@ -296,9 +306,18 @@ class GatewaySessionClient:
         self._usage_display: Json = None  # what `/usage` chose, while it is known
         self._knows_usage = False
         self._spent: Usage | None = None  # by the session, up to its last answer
+        self._approver: GatewayApprover | None = None
+
+    def add_approver(self, prompt: "ApprovalPrompt", notify: Callable[[str], None]) -> None:
+        """Have the person at this terminal asked about the tool calls of the session."""
+        from homarus.cli.gateway_approver import GatewayApprover
+
+        self._approver = GatewayApprover(prompt, self._key, self._group, self._request, notify)
 
     def close(self) -> None:
         """Close a connection that was opened later than the first."""
+        if self._approver:
+            self._approver.close()
         if self._next:
             self._next.cancel()
 
@@ -452,12 +471,11 @@ class GatewaySessionClient:
     async def show(self, show: ShowEvent) -> None:
         """Show the events of the run that is waited for."""
         self._view = show
+        if self._approver:
+            self._group.create_task(self._approver.load())
         async for name, payload in self._client.events():
-            if name == "chat" and isinstance(payload, dict):
-                self._on_chat(payload)
-            if name == "device.pair.requested" and isinstance(payload, dict):
-                self._show_reply("", describe_pending(payload))
             if name != "agent" or not isinstance(payload, dict):
+                self._on_other_event(name, payload)
                 continue
             run_id = str(payload.get("runId"))
             run, event_data = self._runs.get(run_id), decode_event(payload)
@@ -475,6 +493,15 @@ class GatewaySessionClient:
                 error = UnavailableError(_CLOSED_EARLY, fix="the next message connects again")
                 run.answer.set_exception(error)
                 run.answer.exception()  # a message that waits for another call is not retrieved
+
+    def _on_other_event(self, name: str, payload: Json) -> None:
+        """Handle an event that is not of a run."""
+        if self._approver:
+            self._approver.on_event(name, payload)
+        if name == "chat" and isinstance(payload, dict):
+            self._on_chat(payload)
+        if name == "device.pair.requested" and isinstance(payload, dict):
+            self._show_reply("", describe_pending(payload))
 
     async def _with_reason(self, ended: ToolEnded, at_ms: int) -> ToolEnded:
         """Return a failed call with the text of its result, for which it waits a moment.
@@ -525,8 +552,11 @@ class GatewaySessionClient:
             await self._client.call("chat.abort", params)
 
     async def _call(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        response = await (await self._connect()).call(method, params)
+        response = await self._request(method, params)
         return response if isinstance(response, dict) else {}
+
+    async def _request(self, method: str, params: Mapping[str, Json]) -> Json:
+        return await (await self._connect()).call(method, params)
 
 
 async def _resolve_key(client: "GatewayClient", key: str | None, agent: str | None) -> str:

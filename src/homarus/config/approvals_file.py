@@ -40,12 +40,17 @@ class EntryUse:
 def read_approvals(state: Path) -> Approvals:
     """Return the content of the file, empty if there is none; one that is unreadable denies all."""
     path = openclaw_files_dir(state) / FILE
-    return _read(path, stat_stamp(path))
+    stamp = stat_stamp(path)
+    return _read(path) if stamp is None else _read_again(path, stamp)
 
 
 @lru_cache(8)
-def _read(path: Path, _stamp: FileStamp | None) -> Approvals:
+def _read_again(path: Path, _stamp: FileStamp) -> Approvals:
     """Read the file; one that was not written since is not read again."""
+    return _read(path)
+
+
+def _read(path: Path) -> Approvals:
     try:
         return _parse(path.read_bytes())
     except FileNotFoundError:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from homarus.config.approvals_file import FILE
+from homarus.config.change_log import log_change
 from homarus.config.paths import openclaw_files_dir
 from homarus.core.atomic_file import write_atomic
 from homarus.core.errors import ConflictError, StoreError, UserError
@@ -97,9 +98,12 @@ def change_approvals(
             if new is not None:
                 data = json.dumps(_with_socket(new, socket), ensure_ascii=False, indent=2) + "\n"
                 write_atomic(folder / FILE, data.encode())
-            return _snapshot(folder / FILE)[0]
+            written = _snapshot(folder / FILE)[0]
     except OSError as exc:
         raise StoreError(f"{folder / FILE} cannot be changed: {exc}") from exc
+    if new is not None:
+        log_change(state, "allowlist", action="write", before=old.hash, hash=written.hash)
+    return written
 
 
 def edit_allowlist(
@@ -152,7 +156,7 @@ def _snapshot(path: Path) -> tuple[ApprovalsSnapshot, Mapping[str, Json]]:
     except OSError as exc:
         raise StoreError(f"{path} cannot be read: {exc}") from exc
     try:
-        found = json.loads(data.decode()) if exists else {"version": 1, "agents": {}}
+        found = json.loads(data.decode()) if exists else {}
     except (ValueError, RecursionError):
         found = _DENY_ALL
     content: dict[str, Json] = dict(found if isinstance(found, dict) else _DENY_ALL)
@@ -161,7 +165,8 @@ def _snapshot(path: Path) -> tuple[ApprovalsSnapshot, Mapping[str, Json]]:
     if socket:
         content["socket"] = {name: value for name, value in socket.items() if name != "token"}
     digest = hashlib.sha256(data).hexdigest()
-    return ApprovalsSnapshot(path, exists, digest, {"version": 1, **content}), socket
+    shown = {"version": 1, "defaults": {}, "agents": {}, **content}
+    return ApprovalsSnapshot(path, exists, digest, shown), socket
 
 
 def _with_socket(file: Mapping[str, Json], socket: Mapping[str, Json]) -> dict[str, Json]:

@@ -712,14 +712,11 @@ class ApprovalForwardingConfig(ConfigSection):
 
 
 class ApprovalsConfig(ConfigSection):
-    """How approvals of tool calls are asked for, and how long they can be answered.
+    """How long an approval can be answered, how long a run waits for it, and who is asked."""
 
-    A run waits `wait_seconds` for an answer before it suspends.
-    """
-
-    exec: ApprovalForwardingConfig = ApprovalForwardingConfig.model_construct()
     expiry_seconds: PositiveInt = 86_400
     wait_seconds: NonNegativeInt = 10
+    exec: ApprovalForwardingConfig = ApprovalForwardingConfig.model_construct()
 
 
 class LoggingConfig(ConfigSection):

@@ -69,6 +69,8 @@ def utf16_len(text: str) -> int:
 
 def escape_invisible(text: str) -> str:
     r"""Escape invisible and reordering characters as `\u{…}`."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(
         f"\\u{{{ord(ch):x}}}" if ch not in _PLAIN and _is_invisible(ch) else ch for ch in text
     )

@@ -4,14 +4,15 @@ A chat is as far from the machine as a client of the gateway, so that both may s
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from homarus.config.change_log import log_change
 from homarus.config.group_migration import check_config_writes
 from homarus.config.json5_document import KeyPath, Value
-from homarus.config.load import LoadedConfig, load_config
-from homarus.config.overrides import overridden_tree
+from homarus.config.load import load_config
+from homarus.config.overrides import ConfigOverrides, override_tree
 from homarus.config.protected_keys import check_protected_keys
 from homarus.config.tree_edit import format_path
 from homarus.config.write import ConfigWrite, read_own_tree
@@ -29,21 +30,18 @@ if TYPE_CHECKING:
 class ChatConfigEdits:
     """Reads and changes the config files, and the overrides of the running program.
 
-    `watcher` is None where no gateway watches the files. `set_overrides` brings the overrides into
-    use, and raises ConfigError for those that are invalid.
+    `watcher` is None where no gateway watches the files.
     """
 
     def __init__(
         self,
         services: GatewayServices,
         watcher: "ConfigWatcher | None",
-        from_files: LoadedConfig,
-        *,
+        overrides: ConfigOverrides,
         start_task: Callable[[Coroutine[None, None, None]], None],
-        set_overrides: Callable[[Mapping[KeyPath, Value]], Awaitable[None]],
     ) -> None:
-        self._services, self._watcher, self._from_files = services, watcher, from_files
-        self._start_task, self._set_overrides = start_task, set_overrides
+        self._services, self._watcher, self._overrides = services, watcher, overrides
+        self._start_task = start_task
 
     def read(self) -> Value:
         """Return the tree of the config files, with secrets."""
@@ -85,6 +83,10 @@ class ChatConfigEdits:
                     f"{format_path(path)} needs a restart, and an override ends with it",
                     fix="/config set changes the file",
                 )
-        before = self._from_files.raw
-        check_protected_keys(before, overridden_tree(before, values), client_rules(self._services))
-        await self._set_overrides(values)
+        files, overrides = self._overrides.from_files, self._overrides
+        rules = client_rules(self._services)
+        check_protected_keys(files.raw, override_tree(files.raw, values), rules)
+        overrides.override(files, values)  # what is invalid changes nothing
+        overrides.values = dict(values)
+        log_change(self._services.paths.state, "overrides", paths=[*map(format_path, values)])
+        await self._services.reload(files)

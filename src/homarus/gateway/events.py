@@ -108,7 +108,8 @@ class EventBroadcaster:
         unsent: dict[str, LiveRun] = {}
         async for event in subscription:
             if isinstance(event.data, ApprovalRequested | ApprovalResolved):
-                continue  # for approvers alone
+                self._send_approval(event)
+                continue
             if isinstance(event.data, CommandAnswered):
                 self._answer(event, event.data)
                 await self._send_session_events(event)
@@ -270,6 +271,13 @@ class EventBroadcaster:
             message = Message("assistant", (Text(answer.text),), event.ts_ms)
             payload |= {"message": encode_message(message)}
         self._sender.broadcast("chat", payload)
+
+    def _send_approval(self, event: Event) -> None:
+        """Send an event about an approval, which clients with the scope for it get."""
+        from homarus.gateway.approval_payloads import encode_approval_event  # rarely needed
+
+        if encoded := encode_approval_event(event):
+            self._sender.broadcast(*encoded)
 
     def _numbered(self, run: LiveRun, payload: dict[str, Json]) -> dict[str, Json]:
         run.seq += 1

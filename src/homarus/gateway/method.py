@@ -32,6 +32,7 @@ from homarus.gateway.frames import (
     NEWEST_PROTOCOL,
     first_error,
 )
+from homarus.policy.approvals import APPROVER_CAPABILITY
 
 if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 _DECORATOR: Final = re.compile(
     r'^@method\(\s*"([^"]+)"(.*?)\)\nasync def', re.MULTILINE | re.DOTALL
 )
+
+_PROGRAM_MODES: Final = frozenset({"cli", "probe", "backend", "node"})
 
 Scope: TypeAlias = Literal["read", "write", "admin", "approvals", "pairing", "none"]
 
@@ -87,6 +90,15 @@ class Caller:
     def max_frame_bytes(self) -> int:
         """The largest frame that the client may send."""
         return MAX_FRAME_BYTES if self.scopes else MAX_UNSCOPED_FRAME_BYTES
+
+    @property
+    def is_approver(self) -> bool:
+        """Whether a person can answer approvals at this client.
+
+        A program that connects to do one thing is none, unless it declares the capability.
+        """
+        has_person = self.mode not in _PROGRAM_MODES or APPROVER_CAPABILITY in self.caps
+        return has_person and self.role == "operator" and self.may("approvals")
 
     def may(self, scope: Scope) -> bool:
         """Return whether the caller's scopes cover this one: admin covers all, write read."""

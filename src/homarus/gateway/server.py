@@ -41,6 +41,7 @@ from homarus.gateway.usage_cache import UsageCache
 
 if TYPE_CHECKING:  # imported when a client starts one
     from homarus.gateway.wizard.session import WizardSession
+    from homarus.store.approvals import ApprovalRecord
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +139,7 @@ class Gateway:
                 self._group = group
                 await self._recover(services)  # before a new message could be taken for an old one
                 self._services = services
+                services.approval_ports.reach.append(self._has_approver)
                 self.ready.set()
                 try:
                     group.create_task(self._supervise("tick", self._tick))
@@ -145,6 +147,7 @@ class Gateway:
                     group.create_task(self._supervise("maintenance", services.run_maintenance))
                     await self._supervise("events", lambda: self.events.follow(subscription))
                 finally:
+                    services.approval_ports.reach.remove(self._has_approver)
                     self._services = self._group = None
 
     async def _recover(self, services: GatewayServices) -> None:
@@ -212,6 +215,10 @@ class Gateway:
             if newest is not None and connection.is_newest:
                 payload = {**payload, **newest}
             connection.send_event(frames.event_frame(event, payload))
+
+    def _has_approver(self, _record: "ApprovalRecord") -> bool:
+        """Return whether a person who may answer approvals is at a connected client."""
+        return any(c.caller and c.caller.is_approver for c in self._connections.values())
 
     def start(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a task that outlives its request; its failure is logged."""

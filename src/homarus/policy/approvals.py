@@ -11,6 +11,8 @@ from homarus.policy.tool_call import ExecEvaluation
 
 ApprovalDecision: TypeAlias = Literal["allow-once", "allow-always", "deny"]
 DECISIONS: tuple[ApprovalDecision, ...] = ("allow-once", "allow-always", "deny")
+# A client of the gateway declares it when a person answers approvals there.
+APPROVER_CAPABILITY = "exec-approvals"
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,14 +80,22 @@ class _QueuedMessages(Generic[OutcomeT]):
         return self.inbound.address
 
     def can_steer(self, answered: "_QueuedMessages[OutcomeT]") -> bool:
-        """Return whether a run for the other message can answer this one: as it has to be sent."""
+        """Return whether a run for the other message can answer this one: as it has to be sent.
+
+        Settings for commands hold for the run of their message alone.
+        """
         own, other = self.inbound.options, answered.inbound.options
         is_prompted = own.extra_system_prompt not in ("", other.extra_system_prompt)
-        return own.deliver_to == other.deliver_to and not is_prompted
+        is_judged_alike = _exec_options(own) == _exec_options(other)
+        return own.deliver_to == other.deliver_to and not is_prompted and is_judged_alike
 
     @property
     def route(self) -> tuple[Address, RunOptions]:
         return self.inbound.address, self.inbound.options
+
+
+def _exec_options(options: RunOptions) -> tuple[str | None, ...]:
+    return options.exec_host, options.exec_security, options.exec_ask, options.elevated
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from homarus.config.redaction import redact
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.text import repair_surrogates
@@ -92,8 +93,14 @@ class AuditCheck:
 def make_audit_row(principal: "Principal", entry: AuditEntry, last: AuditAnchor) -> AuditRow:
     """Return the row that stores an entry after the last one."""
     seq = last.seq + 1
-    agent, session, tool = (_text(value) for value in (entry.agent, entry.session, entry.tool))
-    text = json.dumps(_bounded(entry.data), sort_keys=True, separators=(",", ":"))
+    bounds = _Bounds()
+    agent, session, tool = (bounds.cut(each) for each in (entry.agent, entry.session, entry.tool))
+    data = bounds.fit(entry.data)
+    if bounds.has_secrets:
+        redacted = _Bounds(is_redacting=True)
+        agent, session, tool = (redacted.cut(each) for each in (agent, session, tool))
+        data = redacted.fit(entry.data)
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     if len(text) > MAX_DATA_CHARS:
         text = json.dumps({"cut": text[: MAX_DATA_CHARS // 2]}, separators=(",", ":"))
     made = (seq, entry.at_ms, entry.kind, agent, session, tool, text, last.hash)
@@ -175,25 +182,43 @@ def _hash(principal: "Principal", made: tuple[Any, ...]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _bounded(value: Json, depth: int = 0) -> Json:
-    """Return a JSON value that fits a row, with secrets redacted."""
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, bool | int | float) or value is None:
-        return value
-    if depth >= _MAX_DEPTH:
-        return "…"
-    if isinstance(value, Mapping):
-        pairs = list(value.items())[:_MAX_ITEMS]
-        return {_text(str(key)): _bounded(item, depth + 1) for key, item in pairs}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_bounded(item, depth + 1) for item in list(value)[:_MAX_ITEMS]]
-    return _text(str(value))
+class _Bounds:
+    """Cuts the texts of an entry, and redacts the secrets in them.
 
+    Most entries have no secrets: all texts are searched at once, and redacted one by one only where
+    something is found.
+    """
 
-def _text(text: str) -> str:
-    from homarus.config.redaction import redact
+    def __init__(self, *, is_redacting: bool = False) -> None:
+        self._is_redacting = is_redacting
+        self._seen: list[str] = []
 
-    # Redacted before it is cut, so that no part of a secret remains.
-    shown = redact(repair_surrogates(text[: 4 * MAX_TEXT_CHARS])).replace("\0", "\ufffd")
-    return shown if len(shown) <= MAX_TEXT_CHARS else f"{shown[: MAX_TEXT_CHARS - 1]}…"
+    @property
+    def has_secrets(self) -> bool:
+        seen = "\n".join(self._seen)
+        return redact(seen) != seen
+
+    def fit(self, value: Json, depth: int = 0) -> Json:
+        """Return a JSON value that fits a row."""
+        if isinstance(value, str):
+            return self.cut(value)
+        if isinstance(value, bool | int | float) or value is None:
+            return value
+        if depth >= _MAX_DEPTH:
+            return "…"
+        if isinstance(value, Mapping):
+            pairs = list(value.items())[:_MAX_ITEMS]
+            return {self.cut(str(key)): self.fit(item, depth + 1) for key, item in pairs}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.fit(item, depth + 1) for item in list(value)[:_MAX_ITEMS]]
+        return self.cut(str(value))
+
+    def cut(self, text: str) -> str:
+        """Return a text that fits a row."""
+        # Redacted before it is cut, so that no part of a secret remains.
+        shown = repair_surrogates(text[: 4 * MAX_TEXT_CHARS]).replace("\0", "\ufffd")
+        if self._is_redacting:
+            shown = redact(shown)
+        else:
+            self._seen.append(shown)
+        return shown if len(shown) <= MAX_TEXT_CHARS else f"{shown[: MAX_TEXT_CHARS - 1]}…"

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from homarus.config.change_log import FILE, MAX_FILE_BYTES
+from homarus.config.load import LoadedConfig
+from homarus.config.tree_edit import differing_paths, format_path
 from homarus.core.message import Json
-from homarus.store.audit import AuditEntry
+from homarus.store.audit import AuditEntry, AuditLog
 from homarus.store.base import Store
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,17 @@ async def import_changes(store: Store, state: Path) -> int:
         transaction.put_record(*_RECORD, {"ids": [line["id"] for line in lines]})
     taken.unlink(missing_ok=True)
     return len(entries)
+
+
+async def record_reload(
+    log: AuditLog, store: Store, state: Path, configs: tuple[LoadedConfig, LoadedConfig], at_ms: int
+) -> None:
+    """Record that another config is used, given both: one edited by hand has no other row."""
+    old, new = configs
+    await import_changes(store, state)
+    changed: Json = [format_path(path) for path in differing_paths(old.raw, new.raw)]
+    data = {"target": "config", "action": "load", "hash": new.hash, "changed": changed}
+    await log.write(AuditEntry(at_ms, "config", data=data))
 
 
 def pending_changes(state: Path) -> list[AuditEntry]:

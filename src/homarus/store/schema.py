@@ -113,12 +113,11 @@ MIGRATIONS: tuple[str, ...] = (
     # The audit log: rows are only ever added. `seq` counts the rows of a principal.
     """
     CREATE TABLE audit (
-        place INTEGER PRIMARY KEY,
         team TEXT NOT NULL, user TEXT NOT NULL, seq INTEGER NOT NULL, at_ms INTEGER NOT NULL,
         kind TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL,
         json TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL,
-        UNIQUE (team, user, seq)
-    );
+        PRIMARY KEY (team, user, seq)
+    ) WITHOUT ROWID;
     CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
         BEGIN SELECT RAISE(ABORT, 'rows of the audit log are not changed'); END;
     CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit

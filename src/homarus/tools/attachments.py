@@ -53,7 +53,7 @@ class AttachmentStore:
         return (*found, *left)
 
     async def _attach(self, name: str, workspace: Path, access: WorkspaceAccess) -> Media:
-        if not name.lower().startswith(("http://", "https://")):
+        if not is_web_url(name):
             return await asyncio.to_thread(self._find, name, workspace, access)
         if self._fetch is None or not access.can_fetch:
             return _lost(name, "files are not fetched from the web in this conversation")
@@ -128,6 +128,11 @@ class AttachmentStore:
             with suppress(OSError):
                 if entry.stat().st_mtime < oldest_s:
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+def is_web_url(name: str) -> bool:
+    """Return whether a file is named by its URL."""
+    return name.strip().lower().startswith(("http://", "https://"))
 
 
 def _lost(name: str, why: str) -> Media:

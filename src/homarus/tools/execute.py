@@ -19,6 +19,7 @@ from homarus.core.errors import (
     HomarusError,
     LeaseLostError,
     RunSuspendedError,
+    ToolDeniedError,
     ToolError,
     ToolTimeoutError,
 )
@@ -92,7 +93,11 @@ async def execute_tool_call(
 async def _answer(
     registry: ToolRegistry, ctx: ToolContext, call: ToolCall, judge: DecideCall, begin: OnCallStart
 ) -> ToolOutput:
-    tool = registry.get(call.name)
+    tool = registry.find_called(call.name)
+    if tool.name not in registry:  # it was not offered: nothing of it is used, only its rules
+        verdict = await judge(ToolCallFacts(tool.declaration, call.args))
+        if verdict.action == "deny":
+            raise ToolDeniedError(verdict.reason)
     if call.broken:
         raise ToolError(
             f"{tool.name}: the arguments are not a JSON object: {one_line(call.broken, 200)}",

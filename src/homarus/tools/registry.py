@@ -24,6 +24,7 @@ class ToolRegistry:
 
     def __init__(self, tools: Iterable[Tool], known_groups: Iterable[str] = ()) -> None:
         self._tools: dict[str, Tool] = {}
+        self._hidden: dict[str, Tool] = {}  # that were filtered out, by name and alias
         for tool in sorted(tools, key=lambda each: each.name):
             if self._tools.setdefault(tool.name, tool) is not tool:
                 raise UserError(f"two tools are named {tool.name!r}", fix="rename one of them")
@@ -43,7 +44,20 @@ class ToolRegistry:
     def filter(self, keep: Callable[[Tool], bool]) -> "ToolRegistry":
         """Return a registry of the tools that pass the test; itself when all do."""
         kept = [tool for tool in self if keep(tool)]
-        return self if len(kept) == len(self) else ToolRegistry(kept, self.known_groups)
+        if len(kept) == len(self):
+            return self
+        found = ToolRegistry(kept, self.known_groups)
+        found._hidden = self._hidden | self._by_name
+        return found
+
+    def find_called(self, name: str) -> Tool:
+        """Return the tool of a call, also one that is not offered: the policy says why not.
+
+        Raises ToolError as `get` does.
+        """
+        return self._by_name.get(wanted := normalize_tool_name(name)) or (
+            self._hidden.get(wanted) or self.get(name)
+        )
 
     def get(self, name: str) -> Tool:
         """Return the tool a model means.

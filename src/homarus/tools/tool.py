@@ -11,6 +11,7 @@ when it returns images or details.
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cache
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -45,6 +46,7 @@ from homarus.policy.workspace_access import (
     session_access,
 )
 from homarus.providers.base import ToolSpec
+from homarus.store.base import SessionRecord
 
 if TYPE_CHECKING:
     from homarus.tools.rooted_fs import RootedFs
@@ -142,9 +144,26 @@ class Messenger(Protocol):
     async def delete(self, to: Address, message_id: str) -> None: ...
 
 
+class SessionReader(Protocol):
+    """Lets a tool read the records of sessions: settings, token counts, the last chat."""
+
+    async def session(self, key: str) -> SessionRecord | None:
+        """Return the record of one session."""
+        ...
+
+    async def sessions(
+        self, *, agent: str | None = None, since_ms: int = 0, limit: int | None = None
+    ) -> Sequence[SessionRecord]:
+        """Return session records, newest first."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool knows about its run.
+    """What a tool knows about its run, and the ports through which it reaches other parts.
+
+    What belongs to the agent and not to the run (its memory, its running commands) is a port of
+    `ToolSourceContext`, which the tool is made with.
 
     `here` is the chat that is answered, `message_id` the message in it. `messenger` is None where
     no chat can be reached. `run_access` is what the senders of the run's messages may do with the
@@ -162,6 +181,7 @@ class ToolContext:
     run_id: str = ""
     call_id: str = ""
     messenger: Messenger | None = None
+    sessions: SessionReader | None = None
     run_access: WorkspaceAccess | None = None
     docs: Path | None = None
     session_name: str = ""
@@ -248,18 +268,18 @@ class Tool:
 
     `declaration` is what rules are matched against. `serial` tools run alone and in order; the
     others may run in parallel. An `idempotent` tool may be run again when its outcome is unknown.
-    `params` is None for a tool whose arguments are described by a JSON schema alone. `effects` are
-    those that every call has; `find_effects` returns those of one call. `timeout_s` is the
-    pipeline's timeout; None: the tool has its own. `output` is untrusted when others write what the
-    tool returns.
+    `get_spec` and `get_params` make the schema and the model of the arguments when they are first
+    needed; without `get_params` the schema alone describes the arguments. `effects` are those that
+    every call has; `find_effects` returns those of one call. `timeout_s` is the pipeline's timeout;
+    None: the tool has its own. `output` is untrusted when others write what the tool returns.
     """
 
-    spec: ToolSpec
     declaration: ToolDeclaration
+    get_spec: Callable[[], ToolSpec]
+    get_params: Callable[[], type[BaseModel]] | None
+    run: Run
     serial: bool
     idempotent: bool
-    params: type[BaseModel] | None
-    run: Run
     timeout_s: float | None = TIMEOUT_S
     prepare: PrepareCall | None = None
     effects: frozenset[Effect] = frozenset()
@@ -268,7 +288,11 @@ class Tool:
 
     @property
     def name(self) -> str:
-        return self.spec.name
+        return self.declaration.name
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self.get_spec()
 
     @property
     def group(self) -> str:
@@ -280,12 +304,12 @@ class Tool:
 
     def parse(self, args: Mapping[str, Json]) -> dict[str, Any]:
         """Return the arguments by their Python names. Raises ToolError with what is expected."""
-        if self.params is None:
+        if self.get_params is None:
             from homarus.tools.json_schema import check_arguments
 
             return {"args": check_arguments(self.spec, args)}
         try:
-            params = self.params.model_validate(args)
+            params = self.get_params().model_validate(args)
         except ValidationError as exc:
             raise ToolError(
                 f"{self.name}: {_format_errors(exc)}", fix=format_signature(self.spec)
@@ -328,21 +352,24 @@ def tool(
 
     def wrap(function: Callable[Concatenate[ToolContext, P], Awaitable[_Returned]]) -> Tool:
         called = name or function.__name__
-        hints = get_type_hints(function, include_extras=True)
-        fields: dict[str, Any] = {
-            p.name: (hints[p.name], ... if p.default is p.empty else p.default)
-            for p in list(inspect.signature(function).parameters.values())[1:]
-        }
-        params: type[BaseModel] = create_model(called, __base__=_Params, **fields)
         run: Any = function
-        prepare = run if hints.get("return") is PreparedCall else None
+        prepare = run if function.__annotations__.get("return") is PreparedCall else None
+
+        @cache
+        def get_params() -> type[BaseModel]:
+            return _params_model(called, function)
+
+        @cache
+        def get_spec() -> ToolSpec:
+            return ToolSpec(called, inspect.getdoc(function) or "", _schema(get_params()))
+
         return Tool(
-            ToolSpec(called, inspect.getdoc(function) or "", _schema(params)),
             ToolDeclaration(called, (group,), aliases, is_owner_only=owner_only),
+            get_spec,
+            get_params,
+            _run_prepared(run) if prepare else run,
             serial,
             idempotent,
-            params,
-            _run_prepared(run) if prepare else run,
             timeout_s,
             prepare,
             effects=frozenset() if callable(effects) else frozenset(effects),
@@ -351,6 +378,17 @@ def tool(
         )
 
     return wrap
+
+
+def _params_model(name: str, function: Callable[..., Any]) -> type[BaseModel]:
+    """Return the model of a function's arguments after the context."""
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {
+        p.name: (hints[p.name], ... if p.default is p.empty else p.default)
+        for p in list(inspect.signature(function).parameters.values())[1:]
+    }
+    model: type[BaseModel] = create_model(name, __base__=_Params, **fields)
+    return model
 
 
 def _run_prepared(prepare: PrepareCall) -> Run:
@@ -406,8 +444,8 @@ def json_tool(
         return await run(ctx, args)
 
     declaration = ToolDeclaration(spec.name, groups, aliases, is_owner_only=owner_only)
-    flags = serial, idempotent, None, call, timeout_s, None, frozenset(effects)
-    return Tool(spec, declaration, *flags)
+    flags = serial, idempotent, timeout_s, None, frozenset(effects)
+    return Tool(declaration, lambda: spec, None, call, *flags)
 
 
 def _schema(params: type[BaseModel]) -> dict[str, Json]:

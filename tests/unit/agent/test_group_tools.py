@@ -71,7 +71,7 @@ class Room(Harness):
 def test_group_denied_tool_is_not_offered_and_not_run(tmp_path: Path) -> None:
     room = Room(tmp_path, NO_WRITING, assistant_message(WRITE), assistant_message("I cannot."))
     room.answer(said())
-    assert room.tools() == {"read"} and "no tool named 'write'" in room.result()
+    assert room.tools() == {"read"} and "write is denied by 'write' of group" in room.result()
     assert not (tmp_path / "a.txt").exists()
 
 

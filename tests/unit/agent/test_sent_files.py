@@ -58,7 +58,8 @@ def test_run_reads_the_file_of_its_message_and_no_other(tmp_path: Path) -> None:
     )
     harness.run(replace(message("what is it?"), media=(Media(path=mine, mime="text/plain"),)))
     first, second = results(harness)
-    assert first.text == "dear agent" and not first.is_error
+    assert "\ndear agent\n" in first.text and not first.is_error
+    assert first.text.startswith("<<<EXTERNAL_UNTRUSTED_CONTENT")
     assert second.is_error and "outside the workspace" in second.text
 
 

@@ -70,7 +70,7 @@ async def test_suspended_run_resumes_after_other_turns(
         assert (await first).text == "it is done"
         assert program.acted == ({"it": 1} if decision == "allow-once" else {})
         last = program.model.requests[2].messages
-        result = "did it" if decision == "allow-once" else "denied by owner"
+        result = "did it" if decision == "allow-once" else "denied it"
         assert result in str(last[2]) and last[-1].role == "user" and "please" in last[-1].text
         assert (await (await program.send("and now?"))).text == "later"
         assert (await program.states()) == {"m1": "answered", "m2": "answered", "m3": "answered"}

@@ -56,6 +56,14 @@ def test_resumed_run_has_the_taint_of_its_transcript() -> None:
     assert RunTaint(get_messages=lambda: messages).sources == (PAGE,)
 
 
+def test_compaction_does_not_remove_the_taint_of_a_run() -> None:
+    messages = tool_turn(result())
+    taint = RunTaint(get_messages=lambda: messages)
+    taint.search()
+    messages.clear()
+    assert taint.sources == (PAGE,)
+
+
 def test_steering_message_adds_its_taint() -> None:
     taint = RunTaint()
     assert not taint.sources

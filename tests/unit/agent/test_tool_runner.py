@@ -1,7 +1,7 @@
 """The tool runner: each call runs once, by policy, with the hooks around it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from homarus.policy.tool_call import CallerFacts
 from homarus.policy.tool_policy import ToolRules, make_policy_rules
 from homarus.sessions.transcript import interrupted_result
 from homarus.store.approvals import ApprovalRecord
+from homarus.testing.memory_store import MemoryStore
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ToolContext, tool
 from tests.approval_harness import make_run_approvals
@@ -176,3 +177,12 @@ async def test_tool_runner_asks_for_effects_of_tainted_run(tmp_path: Path) -> No
     tainted = replace(runner, taint=taint)
     result = await tainted.run(call)
     assert result.is_error and "approval" in result.text
+
+
+async def test_tool_runner_context_has_ports_and_no_program(tmp_path: Path) -> None:
+    harness, store = RunnerHarness(tmp_path), MemoryStore()
+    await replace(harness.runner, sessions=store).run(CALL)
+    (context,) = harness.contexts
+    assert context.sessions and await context.sessions.session("agent:main:main") is None
+    types = " ".join(str(each.type) for each in fields(ToolContext))
+    assert "App" not in types.replace("Approv", "") and "Services" not in types

@@ -106,3 +106,15 @@ def test_doctor_names_tool_names_that_mean_nothing(home: Path) -> None:
     done = run(home, {**WORKING, "tools": {"deny": ["shel"]}})
     assert "tools.deny: 'shel' is no tool and no group; did you mean shell" in done.output
     assert done.exit_code == 0
+
+
+def test_doctor_warns_of_commands_that_run_as_root(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chats = {**WORKING, "channels": {"telegram": {"enabled": False}}}
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert "! exec: the exec tool runs commands as root" in run(home, chats).output
+    denied = {**chats, "tools": {"exec": {"security": "deny"}}}
+    assert "as root" not in run(home, denied).output
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert "as root" not in run(home, chats).output

@@ -17,10 +17,12 @@ from homarus.config.approvals_snapshot import (
 )
 from homarus.core.errors import ConflictError, UserError
 
+EMPTY = {"version": 1, "defaults": {}, "agents": {}}
+
 
 def test_snapshot_without_file_is_empty_and_can_be_created(tmp_path: Path) -> None:
     found = read_approvals_snapshot(tmp_path)
-    assert (found.exists, found.file) == (False, {"version": 1, "agents": {}})
+    assert (found.exists, found.file) == (False, EMPTY)
     written = write_approvals(tmp_path, {"version": 1, "defaults": {"security": "deny"}})
     assert written.exists and written.file["defaults"] == {"security": "deny"}
     assert written.path.stat().st_mode & 0o777 == 0o600
@@ -50,7 +52,7 @@ def test_unreadable_file_is_shown_as_deny_and_can_be_replaced(tmp_path: Path) ->
     (tmp_path / FILE).write_text("{")
     found = read_approvals_snapshot(tmp_path)
     assert found.exists and found.file["defaults"] == {"security": "deny"}
-    assert write_approvals(tmp_path, {"version": 1}, found.hash).file == {"version": 1}
+    assert write_approvals(tmp_path, {"version": 1}, found.hash).file == EMPTY
 
 
 @pytest.mark.parametrize(

@@ -141,3 +141,14 @@ async def test_bash_command_obeys_hooks_of_plugins(changes: bool, tmp_path: Path
         expected = "a plugin changed the command" if changes else "not today"
         assert expected in await send(it, "/bash touch ran")
         assert not [*it.app.agent("main").workspace.glob("ran")]
+
+
+async def test_bash_command_is_audited_with_its_approval(tmp_path: Path) -> None:
+    async with run(tmp_path, config=config()) as it:
+        await send(it, "/bash echo one > f", "a")
+        rows = await it.app.store.audit_entries()
+        kinds = [row.kind for row in rows if row.tool == "exec"]
+        assert kinds == ["decision", "approval", "execution"]
+        decision, approval, execution = (row.data for row in rows if row.tool == "exec")
+        assert decision["action"] == "ask" and approval["by"].startswith("webchat:")
+        assert approval["decision"] == "allow-once" and execution["exitCode"] == 0

@@ -152,7 +152,7 @@ async def test_debug_override_replaces_those_beneath_it(tmp_path: Path) -> None:
         await command(it, '/debug set messages.queue={"mode":"steer"}')
         queue = it.app.loaded.config.messages.queue
         assert (queue.mode, queue.cap) == ("steer", None)
-        assert it.app.overrides == {("messages", "queue"): {"mode": "steer"}}
+        assert it.app.overrides.values == {("messages", "queue"): {"mode": "steer"}}
 
 
 async def test_debug_override_that_does_not_fit_new_file_rejects_it(tmp_path: Path) -> None:
@@ -209,3 +209,23 @@ async def test_command_of_foreign_text_changes_nothing(tmp_path: Path) -> None:
         inbound = Inbound("f", Address("irc", "anna"), "anna", "/config set a=1", at_ms=1)
         record = (await it.app.control.accept(KEY, replace(inbound, authority=""))).record
         assert it.app.commands.interpret(KEY, record).execute is None
+
+
+async def test_changes_by_chat_are_audited_with_their_sender(tmp_path: Path) -> None:
+    async with run(tmp_path, config=config({"allowFrom": ["anna"]})) as it:
+        for text in (
+            "/exec security=deny",
+            "/config set messages.ackReaction=x",
+            "/allowlist add bob",
+            "/allowlist remove bob",
+            "/debug set messages.queue.cap=7",
+        ):
+            await command(it, text)
+        await it.app.reload(load_config(it.app.paths, it.app.loaded.env))
+        rows = [dict(each.data) for each in await it.app.store.audit_entries(kind="config")]
+        made = {each["target"]: each for each in rows if each.get("by") == "irc:anna"}
+        assert made.keys() == {"session", "config", "pairing", "overrides"}
+        assert made["session"]["changed"] == {"execSecurity": "unset → deny"}
+        assert made["overrides"]["paths"] == ["messages.queue.cap"]
+        actions = [each["action"] for each in rows if each["target"] == "pairing"]
+        assert actions == ["approve", "revoke"]

@@ -48,6 +48,19 @@ async def test_exec_of_session_does_not_loosen_for_others(tmp_path: Path) -> Non
         assert not has_run(it)
 
 
+async def test_exec_of_session_set_during_run_holds_for_its_next_call(tmp_path: Path) -> None:
+    config = {**CONFIG, "tools": {"exec": {"security": "full", "ask": "off"}}}
+    wait = ToolCall("c0", "exec", {"command": "until [ -e go ]; do sleep 0.01; done"})
+    async with run(tmp_path, answer("", wait), *script(1), config=config) as it:
+        await it.ask("chat.send", sessionKey="main", message="go", idempotencyKey="a")
+        await it.asked(1)
+        await it.send("/exec security=deny", "b")
+        workspace = it.app.agent("main").workspace
+        (workspace / "go").touch()
+        await it.ended("a")
+        assert not has_run(it)
+
+
 async def test_exec_settings_patched_by_client_are_obeyed(tmp_path: Path) -> None:
     config = {**CONFIG, "tools": {"exec": {"security": "full", "ask": "off"}}}
     async with run(tmp_path, *script(2), config=config) as it:

@@ -200,7 +200,7 @@ async def test_chat_abort_of_other_session_run_is_refused(tmp_path: Path) -> Non
         ("/whoami", "You may give every command"),
         ("/new", "A new conversation."),
         ("/reset", "A new conversation."),
-        ("/approve 1 allow-once", "not built yet"),
+        ("/approve 1 allow-once", "no approval"),
         ("/t high", "Thinking: high."),
         ("/model nobody/knows", "unknown"),
     ],

@@ -2,8 +2,10 @@
 
 import asyncio
 import gzip
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,10 @@ import pytest
 from homarus.core.errors import BlockedUrlError, FetchError
 from homarus.net.guard import NetworkPolicy
 from homarus.net.guarded_fetch import FetchedResponse, FetchLimits, guarded_fetch
+from tests.unit.net.test_http_client import make_certificate, tls
 
 Answer = Callable[[str], bytes]  # the head of a request → the response
-HOSTS = ("one.test", "two.test")
+HOSTS = ("one.test", "two.test", "localhost")
 POLICY = NetworkPolicy(allowed_hosts=frozenset(HOSTS))
 
 
@@ -22,7 +25,9 @@ async def resolve(_host: str, _port: int) -> Sequence[str]:
 
 
 @asynccontextmanager
-async def server(answer: Answer) -> AsyncIterator[tuple[int, list[str]]]:
+async def server(
+    answer: Answer, context: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[int, list[str]]]:
     """Yield the port of a server, and the heads and bodies of the requests it receives."""
     heads: list[str] = []
 
@@ -41,7 +46,7 @@ async def server(answer: Answer) -> AsyncIterator[tuple[int, list[str]]]:
         finally:
             writer.close()
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     async with listening:
         yield listening.sockets[0].getsockname()[1], heads
 
@@ -170,3 +175,17 @@ async def test_fetch_tries_the_next_checked_address() -> None:
     async with server(lambda _head: respond(b"ok")) as (port, _):
         url = f"http://one.test:{port}/"
         assert (await guarded_fetch(url, policy=POLICY, resolve=both)).body == b"ok"
+
+
+async def test_fetch_tls_is_verified_by_the_name_and_not_the_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(make_certificate(tmp_path)))
+    context, names = tls(tmp_path), list[str | None]()
+    context.sni_callback = lambda _socket, name, _context: names.append(name)
+    async with server(lambda _head: respond(b"safe"), context) as (port, heads):
+        assert (await fetch(f"https://localhost:{port}/")).body == b"safe"
+        # The certificate is also for 127.0.0.1, where this name leads.
+        with pytest.raises(FetchError, match=r"two\.test"):
+            await fetch(f"https://two.test:{port}/")
+    assert names == ["localhost", "two.test"] and len(heads) == 1

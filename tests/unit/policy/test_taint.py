@@ -1,6 +1,7 @@
 """What a run asks before it does it after it has read untrusted content."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -70,8 +71,8 @@ def test_allowlisted_command_of_a_tainted_run_is_asked_about() -> None:
         assert decide_tool_call(call, elevated).action == "ask"
 
 
-def inbound(text: str = "hi", **about: object) -> Inbound:
-    metadata = InboundMetadata(**about)  # type: ignore[arg-type]
+def inbound(text: str = "hi", **about: Any) -> Inbound:
+    metadata = InboundMetadata(**about)
     return Inbound("1", Address("telegram", "42"), "42", text, metadata=metadata)
 
 
@@ -98,9 +99,9 @@ def test_message_taints_by_what_others_wrote(message: Inbound, kinds: list[str])
 
 def test_file_of_a_message_is_untrusted_by_any_path_to_it() -> None:
     for path in (
-        "/home/a/.openclaw/media/inbound/x.pdf",
-        "/home/a/.openclaw/media/outbound/../inbound/x.pdf",
-        "/home/a/.openclaw//media/./inbound/x.pdf",
+        "/x/.openclaw/media/inbound/x.pdf",
+        "/x/.openclaw/media/outbound/../inbound/x.pdf",
+        "/x/.openclaw//media/./inbound/x.pdf",
     ):
         assert inbound_file_taint(path) == TaintSource("file", "x.pdf")
         call = replace(READ, args={"path": path})

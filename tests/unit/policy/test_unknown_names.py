@@ -1,5 +1,7 @@
 """Entries in lists of tools that mean nothing are warned about, with the closest name."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from homarus.config.schema import Config
 from homarus.policy.tool_call import ToolDeclaration
 from homarus.policy.unknown_names import named_tool_lists, unknown_name_warnings
+from homarus.process import open_app
 from homarus.tools import catalog
 from homarus.tools.catalog import describe_list_problems
 
@@ -65,3 +68,18 @@ def test_allow_list_of_plugins_alone_is_warned_about() -> None:
 def test_config_without_lists_loads_no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "known_declarations", None)
     assert named_tool_lists(Config()) == () and describe_list_problems(Config()) == ()
+
+
+async def test_unknown_name_is_warned_about_at_load_and_reload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".openclaw").mkdir()
+    tree = {"tools": {"deny": ["shel"]}, "logging": {"level": "silent"}}
+    (tmp_path / ".openclaw/openclaw.json").write_text(json.dumps(tree))
+    warned = list[str]()
+    async with open_app({"HOME": str(tmp_path)}, warn=warned.append) as app:
+        assert any("'shel' is no tool" in text for text in warned)
+        monkeypatch.setattr(catalog.log, "warning", lambda _form, text: warned.append(text))
+        warned.clear()
+        await app.reload(app.loaded)
+    assert any("'shel' is no tool" in text for text in warned)

@@ -166,7 +166,12 @@ async def test_submit_to_two_sessions_runs_both_at_once() -> None:
 @pytest.mark.parametrize("mode", ["steer", "steer-backlog"])
 @pytest.mark.parametrize(
     "options",
-    [RunOptions(deliver_to=("irc", "#a", "default", "")), RunOptions(extra_system_prompt="x")],
+    [
+        RunOptions(deliver_to=("irc", "#a", "default", "")),
+        RunOptions(extra_system_prompt="x"),
+        RunOptions(exec_security="deny"),
+        RunOptions(elevated="full"),
+    ],
 )
 async def test_message_with_own_prompt_or_target_steers_no_run(
     options: RunOptions, mode: QueueMode

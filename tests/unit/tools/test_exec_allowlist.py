@@ -1,6 +1,7 @@
 """Entries of the allowlist: what they allow, what allow-always saves, and how use is recorded."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,9 @@ async def test_entry_allows_command(tmp_path: Path, command: str, entry: Json) -
         ("git push --receive-pack=x origin", "git push *", "--receive-pack"),
         ("git push origin main", {"pattern": "git"}, "git push may change"),
         ("git fetch ext::sh", {"pattern": "git"}, "only names of remotes"),
+        ("git fetch sub", {"pattern": "git"}, "only names of remotes"),
         ("git commit", {"pattern": "git"}, "editor"),
+        ("uniq notes.md out", {"pattern": "uniq"}, "operands"),
         ("git config a.b c", "git *", "git config may"),
         ("cat /etc/passwd", {"pattern": "cat"}, "not in the workspace"),
         ("cat ../x", {"pattern": "cat"}, "not in the workspace"),
@@ -109,17 +112,17 @@ async def test_entry_allows_command(tmp_path: Path, command: str, entry: Json) -
         ("python3 safe.py", {"pattern": "python3"}, "runs other programs"),
         ("python3 -c 1", {"pattern": "python3", "argPattern": ".*"}, "code from elsewhere"),
         ("python3", "python3", "would run what it reads"),
-        ("env ls", {"pattern": "env"}, "no entry is for ls"),
+        ("env ls", {"pattern": "env"}, "no entry allows ls"),
         ("env A=1 ls", "env *", "runs the command"),
         ("env A=1 ls", "env A=1 ls", "runs the command"),
-        ("timeout 5 touch x", {"pattern": "timeout"}, "no entry is for touch"),
-        ("timeout --sig=9 5 ls", "ls *", "no entry is for timeout"),
+        ("timeout 5 touch x", {"pattern": "timeout"}, "no entry allows touch"),
+        ("timeout --sig=9 5 ls", "ls *", "no entry allows timeout"),
         ("xargs ls", "xargs ls", "runs the command"),
         ("sh -c 'id > x'", "sh -c *", "runs other programs"),
         ("git log", {"pattern": "git", "argPattern": "(?<=a)b"}, "not those"),
         ("git 'log x'", {"pattern": "git", "argPattern": "log x"}, "not those"),
         ("ls > x", "ls *", "not understood: it has a redirection"),
-        ("ls && id", "ls *", "no entry is for id"),
+        ("ls && id", "ls *", "no entry allows id"),
         ("ls", {"pattern": 7}, "no entry"),
         ("ls", {"pattern": "ls", "argPattern": 7}, "no entry"),
     ],
@@ -131,6 +134,7 @@ async def test_entry_does_not_allow_command(
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "leak").symlink_to("/etc/passwd")
+    (tmp_path / "sub").mkdir()
     found = await evaluate(tmp_path, command, entry)
     assert not found.is_satisfied and reason in found.reason
 
@@ -188,6 +192,23 @@ async def test_git_in_a_repository_with_other_settings_is_asked(
     (tmp_path / ".git/config").write_text(config)
     found = await evaluate(tmp_path, "git status", "git status")
     assert not found.is_satisfied and "git may run something" in found.reason
+
+
+async def test_git_in_a_repository_that_cannot_be_read_is_asked(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / ".git/config")
+    found = await evaluate(tmp_path, "git status", "git status")
+    assert not found.is_satisfied and "git may run something" in found.reason
+    shutil.rmtree(tmp_path / ".git")
+    (tmp_path / ".git").write_text("gitdir: other\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/commondir").write_text("../common\n")
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common/config").write_text("[alias]\n\tx = !id\n")
+    found = await evaluate(tmp_path, "git status", "git status")
+    assert "the setting alias.x" in found.reason
+    long = await evaluate(tmp_path, f"git fetch {'a' * 5000}", {"pattern": "git"})
+    assert not long.is_satisfied
 
 
 def test_path_pattern_stays_inside_its_folder() -> None:
@@ -310,7 +331,7 @@ async def test_question_shows_programs_hashes_and_the_hardened_form(tmp_path: Pa
         assert "allowed by safe-bin:head" in detail
         assert "runs as: git -c core.fsmonitor=false" in detail
         assert programs[2].script and f"x.py, sha256 {programs[2].script.sha256[:16]}" in detail
-        assert "asked because: no entry is for git" in detail
+        assert "asked because: no entry allows git" in detail
         assert found.question.digest == plan.digest
         assert found.question.wire["resolvedPath"] == programs[0].real_path
 
@@ -363,6 +384,14 @@ def test_recorded_use_never_restores_a_revoked_entry(tmp_path: Path) -> None:
     write(tmp_path, {"agents": {"main": {"allowlist": []}}})
     record_use(tmp_path, "main", uses, 6)
     assert read_approvals(tmp_path) == {"agents": {"main": {"allowlist": []}}}
+
+
+def test_linked_file_is_read_again_after_a_change(tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text("{}")
+    (tmp_path / FILE).symlink_to(tmp_path / "real.json")
+    assert read_approvals(tmp_path) == {}
+    (tmp_path / "real.json").write_text('{"defaults": {"security": "deny"}}')
+    assert read_approvals(tmp_path) == {"defaults": {"security": "deny"}}
 
 
 def test_entry_is_not_added_to_a_file_that_cannot_be_read(tmp_path: Path) -> None:

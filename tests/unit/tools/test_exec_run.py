@@ -81,7 +81,9 @@ async def test_program_replaced_after_the_plan_runs_as_hashed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("change", ["write", "replace", "remove"])
-@pytest.mark.parametrize("command", ["./tool.sh", "sh tool.sh", "echo before; ./tool.sh"])
+@pytest.mark.parametrize(
+    "command", ["./tool.sh", "sh tool.sh", "timeout 5 ./tool.sh", "echo before; ./tool.sh"]
+)
 async def test_script_changed_after_the_plan_is_refused(
     tmp_path: Path, command: str, change: str
 ) -> None:

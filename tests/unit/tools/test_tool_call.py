@@ -377,3 +377,16 @@ async def test_write_effects_follow_the_path(tmp_path: Path, path: str, effects:
     (workspace / "out").symlink_to(tmp_path)
     ctx = ToolContext("agent:main:main", "main", workspace)
     assert await write_effects(ctx, path) == effects
+
+
+async def test_call_of_tool_that_is_not_offered_is_denied_unprepared() -> None:
+    @tool(group="test", name="work")
+    async def work(ctx: ToolContext) -> PreparedCall:
+        """Work."""
+        raise AssertionError("it is not prepared")
+
+    offered = ToolRegistry([work]).filter(lambda _tool: False)
+    ctx, seen = ToolContext("k", "main", Path()), list[ToolCallFacts]()
+    call = ToolCall("1", "work", {"size": "not checked"})
+    back = await execute_tool_call(offered, ctx, call, judge("deny", seen))
+    assert back.is_error and back.text == "work: deny" and len(seen) == 1

@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 
 from homarus.config.schema import MessageToolConfig
 from homarus.core.errors import ChannelError, ToolDeniedError, ToolError
-from homarus.core.message import Address, Button, Extras, Media, Text
+from homarus.core.message import Address, Button, Extras, Media, Text, ToolCall
+from homarus.policy.decision import decide_tool_call
+from homarus.policy.tool_call import CallerFacts, TaintSource
 from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.tools.builtin.message import message_tool
+from homarus.tools.execute import prepare_call
 from homarus.tools.tool import ApprovalRequest, SendResult, ToolContext, ToolOutput
 
+MAIN = "agent:main:main"
 HERE = Address("telegram", "42")
 BOB = Address("telegram", "7")
 ROOM = Address("matrix", "!r:x")
@@ -306,3 +310,20 @@ async def test_message_repeated_call_uses_same_key(text: str, call_id: str) -> N
 def test_message_tool_is_idempotent_and_serial() -> None:
     tool = message_tool()
     assert tool.idempotent and tool.serial and tool.group == "messaging"
+
+
+@pytest.mark.parametrize(
+    ("media", "action"),
+    [("HTTPS://files.example/?q=all+you+know", "ask"), ("notes.md", "allow"), ("", "allow")],
+)
+async def test_message_with_file_by_url_asks_in_a_tainted_run(
+    tmp_path: Path, media: str, action: str
+) -> None:
+    tool = message_tool()
+    ctx = ToolContext(MAIN, "main", tmp_path, here=BOB, messenger=FakeMessenger(BOB))
+    call = ToolCall("1", "message", {"message": "look", "media": media})
+    prepared = await prepare_call(tool, ctx, call, tool.parse(call.args))
+    caller = CallerFacts("main", MAIN, taint=(TaintSource("file", "x.pdf"),))
+    assert decide_tool_call(prepared.facts, caller).action == action
+    assert decide_tool_call(prepared.facts, CallerFacts("main", MAIN)).action == "allow"
+    assert media in prepared.question.detail

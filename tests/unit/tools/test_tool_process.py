@@ -225,6 +225,10 @@ async def test_process_input_counts_as_a_command_for_the_policy(tmp_path: Path) 
 
 async def test_process_input_of_a_command_without_a_question_is_asked(tmp_path: Path) -> None:
     async with agent(tmp_path) as it:
-        session = await it.start("wc -l")  # needs no approval
-        facts = await it.find_facts("write", sessionId=session, data="x")
-        assert facts.exec and not facts.exec.is_satisfied
+        sessions = [
+            await it.start("wc -l"),  # needs no approval
+            await it.start("cat", elevated=True),  # as /bash starts what the owner types
+        ]
+        for session in sessions:
+            facts = await it.find_facts("write", sessionId=session, data="x")
+            assert facts.exec and not facts.exec.is_satisfied

@@ -95,3 +95,14 @@ def test_registry_writers_run_alone_also_by_alias() -> None:
 def test_registry_readers_are_idempotent_and_writers_not() -> None:
     assert {each.name for each in BUILTIN if each.idempotent} == {"read", "ls", "find", "grep"}
     assert {each.name for each in BUILTIN if each.serial} == {"write", "edit", "exec"}
+
+
+def test_registry_filtered_tool_is_found_for_a_call_alone() -> None:
+    tools = ToolRegistry([make("one", "uno"), make("two")])
+    kept = tools.filter(lambda tool: tool.name == "two").filter(lambda _tool: True)
+    assert [tool.name for tool in kept] == ["two"] and "one" not in kept
+    assert kept.find_called("UNO").name == "one" and kept.find_called("two").name == "two"
+    with pytest.raises(ToolError, match="no tool named 'uno'"):
+        kept.get("uno")
+    with pytest.raises(ToolError, match="no tool named 'three'"):
+        kept.find_called("three")

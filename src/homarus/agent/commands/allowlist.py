@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from homarus.agent.commands.context import AgentCommandContext
-from homarus.config.channels import merged_section
 from homarus.core.channel_traits import UNKNOWN_CHANNEL
 from homarus.core.errors import ConfigError, UserError
 from homarus.core.fast_dataclass import dataclass
@@ -106,6 +105,8 @@ def _names_owners(context: AgentCommandContext) -> bool:
 
 
 async def _list(context: AgentCommandContext, request: _Request) -> str:
+    from homarus.config.channels import merged_section  # only imported for configs with channels
+
     section = merged_section(context.config.channels, request.channel, request.account)
     lines = [f"Allowlists of {request.channel} ({request.account}):"]
     for scope, key in _SCOPES.items():
@@ -171,6 +172,7 @@ def _edit_tree(
 ) -> Json:
     """Return the config tree with a sender added to the account's list, or removed from it."""
     from homarus.config.account_edits import account_path
+    from homarus.config.channels import merged_section
     from homarus.config.tree_edit import set_path
 
     channels, key = tree.get("channels"), _SCOPES[request.scope]

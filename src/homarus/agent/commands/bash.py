@@ -5,7 +5,7 @@ text is the approval of exactly that text; what is denied stays denied. One comm
 in a conversation; one that takes longer than `commands.bashForegroundMs` goes on in the background.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from homarus.agent.commands.context import AgentCommandContext
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from homarus.policy.approvals import ApprovalAnswer, ApprovalQuestion
     from homarus.policy.tool_call import CallerFacts, ToolCallFacts, ToolDecision
     from homarus.tools.exec.process_table import CommandJob
+    from homarus.tools.tool import Tool
 
 _CALL: Final = "bash-"  # how the ids of these calls start
 _MAX_CHARS: Final = 8_000
@@ -30,13 +31,15 @@ _EXPLAIN: Final = "homarus policy explain exec says which setting decides"
 class TypedApproval:
     """Approves what the owner has typed: the question is about exactly that text."""
 
-    def __init__(self, by: str) -> None:
-        self._by = by
+    def __init__(self, by: str, record: Callable[[Mapping[str, Json]], None]) -> None:
+        self._by, self._record = by, record
 
-    async def request(self, _call_id: str, _question: "ApprovalQuestion") -> "ApprovalAnswer":
-        """Return the approval."""
+    async def request(self, call_id: str, question: "ApprovalQuestion") -> "ApprovalAnswer":
+        """Return the approval, and record it."""
         from homarus.policy.approvals import ApprovalAnswer
 
+        given = {"call": call_id, "digest": question.digest, "reason": question.reason}
+        self._record({**given, "event": "typed", "decision": "allow-once", "by": self._by})
         return ApprovalAnswer("allow-once", "the owner typed the command", self._by)
 
 
@@ -70,9 +73,11 @@ async def bash(context: AgentCommandContext) -> CommandReply:
 
 async def _execute(context: AgentCommandContext, text: str) -> ToolResult:
     """Run the text as a call of the `exec` tool."""
+    from homarus.agent.call_audit import CallAudit
     from homarus.agent.caller import resolve_command_caller
     from homarus.agent.prompt.chat_context import session_chat_context
     from homarus.policy.decision import decide_tool_call
+    from homarus.store.audit import AuditEntry
     from homarus.tools.execute import execute_tool_call
     from homarus.tools.tool import ToolContext
 
@@ -88,8 +93,22 @@ async def _execute(context: AgentCommandContext, text: str) -> ToolResult:
         given = chat.caller, config, rules, entry, RunOptions(), services.find_traits
         return resolve_command_caller(*given)
 
+    audit = CallAudit(services.audit, context.where, services.clock.now_ms)
+    started = list[int]()
+
     async def decide(facts: "ToolCallFacts") -> "ToolDecision":
-        return decide_tool_call(facts, get_caller(), agent.rules.for_chat(chat.rules))
+        decision = decide_tool_call(facts, get_caller(), agent.rules.for_chat(chat.rules))
+        audit.record_decision(call, facts.tool.name, decision, facts=facts)
+        return decision
+
+    async def begin(_tool: "Tool") -> None:
+        started.append(services.clock.now_ms())
+        await services.audit.write()  # what runs is on record before it does
+
+    def record_approval(data: Mapping[str, Json]) -> None:
+        now_ms, where = services.clock.now_ms(), context.where
+        entry = AuditEntry(now_ms, "approval", where.agent, where.session_key, "exec", data)
+        services.audit.record(entry)
 
     wait_ms = config.commands.bash_foreground_ms
     args: dict[str, Json] = {"command": text, "elevated": True}
@@ -97,6 +116,7 @@ async def _execute(context: AgentCommandContext, text: str) -> ToolResult:
     call = ToolCall(f"{_CALL}{inbound.id}", "exec", args)
     allowed = await services.hooks.before_tool_call(context.where, call)
     if isinstance(allowed, Refusal):
+        audit.record_refusal(call, "hook", allowed.reason)
         raise UserError(allowed.reason)
     if allowed.args != args:
         raise UserError("a plugin changed the command: it is not the one that was typed")
@@ -108,13 +128,17 @@ async def _execute(context: AgentCommandContext, text: str) -> ToolResult:
         message_id=inbound.id,
         run_id=inbound.id,
         call_id=call.id,
-        run_approvals=TypedApproval(f"{inbound.address.channel}:{inbound.sender}"),
+        run_approvals=TypedApproval(f"{inbound.address.channel}:{inbound.sender}", record_approval),
         run_access=chat.file_access(agent.rules),
         get_caller=get_caller,
     )
-    started_ms = services.clock.now_ms()
-    result = await execute_tool_call(tools, tool_context, call, decide, max_chars=_MAX_CHARS)
-    duration_ms = services.clock.now_ms() - started_ms
+    result = await execute_tool_call(
+        tools, tool_context, call, decide, begin=begin, max_chars=_MAX_CHARS
+    )
+    duration_ms = services.clock.now_ms() - (started or [services.clock.now_ms()])[0]
+    if started:
+        audit.record_execution(call, "exec", result, duration_ms)
+    await services.audit.write()
     await services.hooks.after_tool_call(context.where, call, result, duration_ms)
     return result
 

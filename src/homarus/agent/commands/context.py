@@ -24,11 +24,13 @@ from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl
 from homarus.sessions.session import Session
+from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
 from homarus.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:  # imported by the first command
+    from homarus.agent.approval_prompts import ChatPrompts
     from homarus.agent.approval_service import ApprovalService
     from homarus.tools.exec.process_table import ProcessTable
 
@@ -106,6 +108,7 @@ class CommandServices:
     preview: Callable[[str], Awaitable[PromptPreview]]
     build_reply: Callable[[Inbound, str, str], Sequence[OutboxRecord]]
     on_enqueued: Callable[[], None]
+    get_approval_prompts: "Callable[[], ChatPrompts]"
     get_approvals: "Callable[[], ApprovalService]"
     find_traits: FindTraits
     read_exec_rules: Callable[[], Sequence[Mapping[str, Json]]]
@@ -114,6 +117,7 @@ class CommandServices:
     get_pairings: Callable[[], PairingLists]
     get_tools: Callable[[str], ToolRegistry]
     get_processes: "Callable[[], ProcessTable]"
+    audit: AuditLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,8 @@ class CommandDispatcher:
     def interpret(self, key: str, record: InboxRecord) -> InterpretedMessage[RunOutcome]:
         """Parse a message: a command, text with directives, or plain text."""
         inbound = record.inbound
+        if inbound and inbound.metadata.approval:
+            return self._interpret_answer(key, record, inbound)
         if inbound is None or not inbound.authority or self._is_text_only(inbound):
             return InterpretedMessage(record)
         parsed = self._parse(inbound.text) or self._parse_bang(inbound)
@@ -98,6 +100,15 @@ class CommandDispatcher:
                 work = partial(_fail, UserError("the program ended while this ran", fix=_NOT_AGAIN))
             return self._as_command(key, record, inbound, work, is_once=is_once)
         return self._interpret_text(key, record, inbound, parsed)
+
+    def _interpret_answer(
+        self, key: str, record: InboxRecord, inbound: Inbound
+    ) -> InterpretedMessage[RunOutcome]:
+        """Return the press of a button that answers an approval, which is never text for a run."""
+        if inbound.authority not in {"owner", "authorised"}:
+            return InterpretedMessage(record, execute=partial(self._ignore, record))
+        given = (("approve", inbound.metadata.approval),)
+        return self._as_command(key, record, inbound, partial(self._run_commands, given))
 
     def _is_text_only(self, inbound: Inbound) -> bool:
         """Return whether commands are off: `commands.text`, in a chat that lists no commands.

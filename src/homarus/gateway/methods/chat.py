@@ -11,7 +11,7 @@ from pydantic import Field
 
 from homarus.agent.commands.catalog import ParsedCommand, is_abort_request_text, parse_command
 from homarus.core.errors import InvalidRequestError, UserError
-from homarus.core.message import Image, Json
+from homarus.core.message import Authority, Image, Json
 from homarus.core.session_keys import agent_id_of
 from homarus.gateway.attachments import decode_image, max_image_bytes, read_images
 from homarus.gateway.frames import NEWEST_PROTOCOL
@@ -95,7 +95,7 @@ async def send(call: MethodCall, params: ChatSendParams) -> Json:
         text,
         images,
         run_id,
-        authority="owner" if call.caller.may("admin") else "authorised",
+        authority=_authority(call, parsed),
         options=options,
     )
     with runs.claim(run_id, key):
@@ -106,6 +106,13 @@ async def send(call: MethodCall, params: ChatSendParams) -> Json:
         except DuplicateMessageError as exc:
             return _duplicate_status(exc.row)
     return {"runId": run_id, "status": "started"}
+
+
+def _authority(call: MethodCall, parsed: ParsedCommand | None) -> Authority:
+    """Return the authority of a message; to answer approvals, their scope is enough."""
+    is_answer = parsed is not None and parsed.command.name == "approve"
+    scope: Scope = "approvals" if is_answer else "admin"
+    return "owner" if call.caller.may(scope) else "authorised"
 
 
 def _check_scope(call: MethodCall, parsed: ParsedCommand) -> None:

@@ -12,7 +12,6 @@ _HEARTBEAT = "heartbeats are not built"
 _NODES = "nodes are not built"
 _SKILLS = "skills are not built"
 _SPEECH = "speech is not built"
-_APPROVALS = "approvals of commands are not built"
 _UI = "the control UI's charts are not built; sessions.usage has the figures"
 
 UNIMPLEMENTED: Final[Mapping[str, str]] = {
@@ -44,9 +43,6 @@ UNIMPLEMENTED: Final[Mapping[str, str]] = {
     "voicewake.set": _SPEECH,
     "exec.approvals.node.get": _NODES,
     "exec.approvals.node.set": _NODES,
-    "exec.approval.request": _APPROVALS,
-    "exec.approval.waitDecision": _APPROVALS,
-    "exec.approval.resolve": _APPROVALS,
     "node.pair.request": _NODES,
     "node.pair.list": _NODES,
     "node.pair.approve": _NODES,

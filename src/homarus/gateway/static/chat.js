@@ -1,5 +1,6 @@
 // The chat page: one conversation at a time.
 
+import { ApprovalCards } from './approvals.js';
 import { Attachments, imagesOf } from './attachments.js';
 import { DeviceRequests } from './devices.js';
 import { element, visible } from './markdown.js';
@@ -26,7 +27,8 @@ const REFRESH_MS = 300;
 const RESEND_MS = 3_000;
 const NEAR_PX = 80;
 const ANNOUNCED_CHARS = 1_000;
-const BASE_SCOPES = ['operator.read', 'operator.write'];
+const OLD_SCOPES = ['operator.read', 'operator.write']; // of pages that stored none
+const BASE_SCOPES = [...OLD_SCOPES, 'operator.approvals'];
 const TOUCH = matchMedia('(hover: none) and (pointer: coarse)');
 
 const $ = (id) => document.getElementById(id);
@@ -60,6 +62,13 @@ const devices = new DeviceRequests({
   announce,
 });
 
+const approvals = new ApprovalCards({
+  box: $('approvals'),
+  call: (method, params) => wire.call(method, params),
+  announce,
+  nameOf: (key) => (key === session ? 'this conversation' : key),
+});
+
 // `homarus dashboard` prints the address with the token behind a #, which is not sent anywhere.
 const linked = new URLSearchParams(location.hash.slice(1)).get('token');
 if (linked) sessionStorage.setItem('token', linked.trim());
@@ -86,7 +95,7 @@ const wire = new Wire({
 /** On the gateway's own machine a page may also approve devices; elsewhere it asks for less. */
 function requestedScopes() {
   const paired = localStorage.getItem('deviceScopes');
-  if (localStorage.getItem('deviceToken')) return paired ? paired.split(',') : BASE_SCOPES;
+  if (localStorage.getItem('deviceToken')) return paired ? paired.split(',') : OLD_SCOPES;
   const isLocal = /^(?:localhost|.*\.localhost|127(?:\.\d+){3}|\[::1\])$/.test(location.hostname);
   return isLocal ? [...BASE_SCOPES, 'operator.pairing'] : BASE_SCOPES;
 }
@@ -109,6 +118,7 @@ function opened(hello) {
   showSessions();
   sendWaiting();
   if (requestedScopes().includes('operator.pairing')) devices.load();
+  if (requestedScopes().includes('operator.approvals')) approvals.load();
   if (!TOUCH.matches) text.focus(); // on a phone that would open the keyboard
 }
 
@@ -120,6 +130,7 @@ function lost() {
   }
   setRuns(() => runs.clear());
   devices.clear();
+  approvals.clear();
 }
 
 /** The connection was lost, and is tried again. */
@@ -277,6 +288,8 @@ function received(name, payload) {
   if (name === 'gap') refreshSoon(); // we were too slow for something
   if (name === 'device.pair.requested') devices.add(payload);
   if (name === 'device.pair.resolved') devices.remove(payload.requestId);
+  if (name === 'exec.approval.requested') approvals.add(payload);
+  if (name === 'exec.approval.resolved') approvals.remove(payload.id);
   if (name === 'chat' && payload.sessionKey !== session) {
     if (payload.state !== 'delta') refreshSoon();
   } else if (name === 'chat') receivedChat(payload);

@@ -214,7 +214,7 @@ async def _run(
             raise ToolDeniedError(
                 f"exec denied: {plan.folder.path} is not the folder that was approved"
             )
-    if context.get_processes is None:
+    if context.get_processes is None or not context.has_tool("process"):
         result = await run_plan(plan, show=ctx.progress)
         return format_result(result, plan.folder.path)
     table: ProcessTable = context.get_processes()
@@ -226,7 +226,8 @@ async def _run(
         call_id=ctx.call_id,
         show=ctx.progress,
     )
-    job.is_input_approved = is_asked
+    # The owner who types a command with /bash, which is elevated, is not asked about input.
+    job.is_input_approved = is_asked and not options.elevated
     yield_ms = 0
     if not options.background:
         asked = config.background_ms if options.yield_ms is None else options.yield_ms

@@ -24,6 +24,7 @@ from homarus.core.text import escape_invisible, one_line
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.audience import PRIVATE, audience_of
 from homarus.policy.tool_call import Effect, LayerVerdict, ToolCallFacts, ToolDeclaration
+from homarus.tools.attachments import is_web_url
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import (
     Messenger,
@@ -156,16 +157,20 @@ def _find(ctx: ToolContext, target: str, channel: str, account: str, thread: str
 async def _prepare(
     tool: ToolDeclaration, rules: MessageToolConfig, ctx: ToolContext, request: _MessageAction
 ) -> PreparedCall:
-    """Return the call with what the settings say about its chat; a new recipient is an effect."""
+    """Return the call with what the settings say about its chat.
+
+    A new recipient is an effect, and so is the server of a file that is named by URL.
+    """
     is_same_chat = ctx.here is not None and _chat(request.to) == _chat(ctx.here)
     verdict = None if is_same_chat else await _judge_chat(rules, ctx, request)
-    effects: frozenset[Effect] = frozenset({"send"} if verdict == _new_chat(request) else ())
+    is_new, is_fetched = verdict == _new_chat(request), is_web_url(request.media)
+    effects: frozenset[Effect] = frozenset({"send"} if is_new or is_fetched else ())
     shown = _shown(request.to)
     detail = _described(request, shown)
     identity = json.dumps([ctx.agent, *_chat(request.to), request.to.thread, detail])
     question = ApprovalQuestion(
         tool.name,
-        "May the agent write to somebody new?" if effects else f"May the agent write to {shown}?",
+        "May the agent write to somebody new?" if is_new else f"May the agent write to {shown}?",
         escape_invisible(detail),
         hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest(),
     )
@@ -345,7 +350,8 @@ def _described(request: _MessageAction, shown: str) -> str:
     if request.text:
         lines += ["", request.text]
     if request.media:
-        lines += ["", f"With the file {request.media}"]
+        where = " from the web:" if is_web_url(request.media) else ""
+        lines += ["", f"With the file{where} {request.media}"]
     if request.emoji:
         lines += ["", request.emoji]
     return "\n".join(lines)

@@ -100,7 +100,7 @@ def find_entry(
         if refusal == "":
             return entry, ""
         reason = reason or refusal or ""
-    return None, reason or f"no entry is for {command.executable.name}"
+    return None, reason or f"no entry allows {command.executable.name}"
 
 
 def match_entry(command: SimpleCommand, entry: AllowEntry, context: MatchContext) -> str | None:
@@ -141,6 +141,8 @@ def _match_exact(command: SimpleCommand, entry: AllowEntry, context: MatchContex
     found = (exact_pattern(command), context.place.folder, executable.real_path)
     if found != (entry.pattern, entry.folder, entry.resolved):
         return None
+    if is_wrapper(executable):
+        return f"{executable.name} runs the command that it is given"
     if is_interpreter(executable) and not entry.script_hash:
         return f"{executable.name} runs code that may have changed"
     if entry.script_hash and script_hash(executable.script) != entry.script_hash:

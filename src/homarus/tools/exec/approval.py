@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LONG_BLANK = re.compile(r"[ \t]{24,}")
 _MANY_BREAKS = re.compile(r"\n([ \t]*\n){3,}")
+_PLAIN = re.compile(r"[\x20-\x7e\n]*")
 _ESCAPE = re.compile(r"\\(?=u\{)")
 _LETTERS = re.compile(r"[^\W\d_]+")
 # Scripts whose letters are written from left to right, one after the other.
@@ -129,7 +130,9 @@ def escape_deceptive_chars(text: str) -> str:
 
     A text that has `\u{` itself is escaped too, so no two texts look the same.
     """
-    seen = "".join(_escape(ch) if is_deceptive else ch for ch, is_deceptive in _judge(text))
+    seen = text
+    if not _PLAIN.fullmatch(text) or _ESCAPE.search(text):
+        seen = "".join(_escape(ch) if is_deceptive else ch for ch, is_deceptive in _judge(text))
     seen = _LONG_BLANK.sub(lambda run: f"[{len(run[0])} blanks]", seen)
     return _MANY_BREAKS.sub(lambda run: f"\n[{run[0].count(chr(10)) - 1} empty lines]\n", seen)
 

@@ -62,6 +62,10 @@ class Place:
     workspace: str
     path: str
 
+    def has(self, name: str) -> bool:
+        """Return whether the folder has a file or folder of that name."""
+        return os.path.lexists(f"{self.folder}/{name}")
+
     def contains(self, path: str) -> bool:
         """Return whether a path leads into the workspace, also after links are followed."""
         if path == "/dev/null":
@@ -133,6 +137,8 @@ def find_denied_argument(
             return f"{executable.name} runs other programs or code"
         return judge_arguments(line, args, literal, place)
     line = next((rules.programs[each] for each in sorted(names) if each in rules.programs), None)
+    if line is None and "/sbin/" in executable.real_path:
+        return f"{executable.name} is a program for administrators"
     if line is None:
         return _judge_unknown(args, literal, place)
     return judge_arguments(line, args, literal, place)
@@ -238,7 +244,7 @@ def _judge_operands(kind: str, found: _ReadArguments, place: Place) -> str:
         is_fine = all(_KINDS[kind].fullmatch(each) and "::" not in each for each in judged)
         return "" if is_fine else f"operands have to be of the kind {kind}: {judged[0]}"
     if kind in _GIT_KINDS:
-        return _judge_git_operands(kind, found)
+        return _judge_git_operands(kind, found, place)
     if kind in ("sed", "awk", "jq"):
         return _judge_script(kind, found, place)
     if kind == "text":
@@ -259,7 +265,7 @@ def _judge_paths(paths: Sequence[str], place: Place) -> str:
     return "" if outside is None else f"{outside} is not in the workspace"
 
 
-def _judge_git_operands(kind: str, found: _ReadArguments) -> str:
+def _judge_git_operands(kind: str, found: _ReadArguments, place: Place) -> str:
     words = [text for text, _ in found.operands]
     match kind:
         case "remote":
@@ -276,6 +282,7 @@ def _judge_git_operands(kind: str, found: _ReadArguments) -> str:
         case "worktree":
             return "" if words == ["list"] else "git worktree may only list"
     is_fine = not words or _REMOTE.fullmatch(words[0]) is not None
+    is_fine = is_fine and not (words and place.has(words[0]))  # a repository next to this one
     is_fine = is_fine and all(_REFSPEC.fullmatch(e) and "::" not in e for e in words[1:])
     return "" if is_fine else "only names of remotes and branches are allowed"
 

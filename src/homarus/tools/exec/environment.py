@@ -50,9 +50,7 @@ def build_environment(
     """
     check_requested_env(requested)
     inherited = {
-        name: value
-        for name, value in outer.items()
-        if name in INHERITED or name.startswith(LOCALE_PREFIX)
+        name: outer[name] for name in outer if name in INHERITED or name.startswith(LOCALE_PREFIX)
     }
     # A relative folder would let a file in the workspace stand in for a program of the system.
     folders = [each for each in outer.get("PATH", "").split(":") if each.startswith("/")]

@@ -99,7 +99,7 @@ def is_trusted_dir(folder: str, workspace: str) -> bool:
     if is_beneath(real_path(folder), workspace):
         return False
     try:
-        found = Path(folder).stat()
+        found = os.stat(folder)  # noqa: PTH116 - called for every program of a command
     except OSError:
         return False
     return not found.st_mode & stat.S_IWOTH and found.st_uid in (0, os.geteuid())
@@ -181,7 +181,8 @@ _SUBCOMMANDS: Final = frozenset(("run", "test", "exec"))
 
 def program_name(executable_path: str) -> str:
     """Return the name of a program without its version: `python` for /usr/bin/python3.11."""
-    return _VERSION.sub("", Path(executable_path).name) or Path(executable_path).name
+    name = executable_path.rstrip("/").rpartition("/")[2]
+    return _VERSION.sub("", name) or name
 
 
 def find_script(names: frozenset[str], args: tuple[str, ...]) -> str | None:
@@ -209,6 +210,7 @@ def find_script(names: frozenset[str], args: tuple[str, ...]) -> str | None:
 
 def _is_program(path: str) -> bool:
     try:
-        return stat.S_ISREG(Path(path).stat().st_mode) and os.access(path, os.X_OK)
+        found = os.stat(path)  # noqa: PTH116 - called for every folder of PATH
+        return stat.S_ISREG(found.st_mode) and os.access(path, os.X_OK)
     except (OSError, ValueError):
         return False

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from homarus.tools.exec.executable import is_beneath
+from homarus.tools.exec.executable import is_beneath, open_file
 
 # No setting of the machine, no prompt, no transport that runs a program of the address.
 GIT_ENV: Final = {
@@ -37,6 +37,7 @@ HARDENING: Final = (
 )
 
 _MAX_CONFIG_BYTES: Final = 200_000
+_MAX_PATH_BYTES: Final = 4_096
 _SECTION: Final = re.compile(r'\[([A-Za-z0-9-]+)(?:[ \t]+"(?:[^"\\\n]|\\.)*")?\]')
 _KEY: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[^\n]*)?")
 # Settings that start nothing and lead nowhere, by section.
@@ -90,18 +91,26 @@ def find_repository_risk(folder: str, workspace: str, home: str) -> str:
 
     The person's own config is trusted, unless the agent can write it.
     """
-    for path in _config_files(folder, workspace, home):
-        try:
-            with path.open("rb") as file:
-                data = file.read(_MAX_CONFIG_BYTES + 1)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return f"{path} cannot be read"
-        risk = _find_risk(data)
-        if risk:
-            return f"{path} has {risk}"
+    try:
+        for path in _config_files(folder, workspace, home):
+            if path.exists() and (risk := _find_risk(_read(path, _MAX_CONFIG_BYTES + 1))):
+                return f"{path} has {risk}"
+    except OSError as exc:
+        return f"the settings of the repository cannot be read: {exc.strerror or exc}"
     return ""
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    """Read a regular file; a pipe would make us wait."""
+    fd = open_file(str(path))
+    try:
+        return os.read(fd, max_bytes)
+    finally:
+        os.close(fd)
+
+
+def _read_path(path: Path) -> str:
+    return _read(path, _MAX_PATH_BYTES).decode("utf-8", "replace").strip()
 
 
 def _config_files(folder: str, workspace: str, home: str) -> Iterator[Path]:
@@ -113,12 +122,12 @@ def _config_files(folder: str, workspace: str, home: str) -> Iterator[Path]:
         if found.is_dir():
             yield from (found / "config", found / "config.worktree")
             return
-        if found.is_file():
-            own = each / found.read_text("utf-8", "replace").removeprefix("gitdir:").strip()
+        if found.exists():
+            own = each / _read_path(found).removeprefix("gitdir:").strip()
             yield from (own / "config", own / "config.worktree")
             common = own / "commondir"
             if common.is_file():
-                yield own / common.read_text("utf-8", "replace").strip() / "config"
+                yield own / _read_path(common) / "config"
             return
 
 

@@ -45,6 +45,7 @@ _TOKEN: Final = re.compile(
 )
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]]*\])?\+?=", re.ASCII)
 _IN_DOUBLE: Final = re.compile(r'\\(["\\$`])')
+_OPEN_DOUBLE: Final = re.compile(r'"(?:[^"\\$`]|\\[^\n])*(?=[$`])')
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
 _NAMES: Final = {
     "\n": "a line break",
@@ -66,16 +67,20 @@ _NAMES: Final = {
     "#": "a comment",
     "!": "an exclamation mark",
     "'": "a quote without its end",
-    '"': "a quote without its end, or a variable or substitution in it",
+    '"': "a quote without its end",
     "\\": "a backslash at the end",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class NotUnderstood:
-    """The reason why a command is not parsed, for the person who is asked about it."""
+    """The reason why a command is not parsed, for the person who is asked about it.
+
+    `token` is the piece of shell syntax that is not understood, "" where the reason is another.
+    """
 
     reason: str
+    token: str = ""
 
 
 def parse_command(command: str) -> ParsedChain | NotUnderstood:
@@ -83,13 +88,17 @@ def parse_command(command: str) -> ParsedChain | NotUnderstood:
     if len(command) > MAX_CHARS:
         return NotUnderstood(f"it has more than {MAX_CHARS} characters")
     if found := _CONTROL.search(command):
-        return NotUnderstood(_name(found[0]))
+        return _not_understood(command, found.start())
     tokens = _tokenize(command)
     return tokens if isinstance(tokens, NotUnderstood) else _group(tokens)
 
 
-def _name(ch: str) -> str:
-    return f"it has {_NAMES.get(ch, f'the character U+{ord(ch):04X}')}"
+def _not_understood(command: str, place: int) -> NotUnderstood:
+    if found := _OPEN_DOUBLE.match(command, place):
+        place = found.end() if found.end() < len(command) else place
+    ch = command[place]
+    token = "$()" if command.startswith("$(", place) else ch
+    return NotUnderstood(f"it has {_NAMES.get(ch, f'the character U+{ord(ch):04X}')}", token)
 
 
 def _tokenize(command: str) -> list[tuple[bool, str]] | NotUnderstood:
@@ -101,7 +110,7 @@ def _tokenize(command: str) -> list[tuple[bool, str]] | NotUnderstood:
         found = _TOKEN.match(command, place)
         kind = found.lastgroup if found else None
         if found is None or (kind == "inside" and _starts_expansion(command, place, word)):
-            return NotUnderstood(_name(command[place]))
+            return _not_understood(command, place)
         place = found.end()
         if kind in ("blank", "operator"):
             if word is not None:

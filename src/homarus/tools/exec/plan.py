@@ -213,7 +213,8 @@ class _ProgramFinder:
             with suppress(OSError, ValueError, ToolDeniedError):
                 script = await self._hash(script_path, self._folder.fd)
         in_workspace = any(is_beneath(each, self._workspace) for each in (path, real))
-        looked_up = "/" not in name and is_trusted_dir(os.path.dirname(path), self._workspace)  # noqa: PTH120
+        folder = path.rpartition("/")[0] or "/"
+        looked_up = "/" not in name and is_trusted_dir(folder, self._workspace)
         executable = Executable(
             name, path, file, looked_up and not in_workspace, in_workspace, script
         )
@@ -235,7 +236,7 @@ class _ProgramFinder:
         except OSError as exc:
             raise ToolDeniedError(f"{path} cannot be read: {exc.strerror or exc}") from exc
         if dir_fd is not None and not path.startswith("/"):
-            path = os.path.join(self._folder.path, path)  # noqa: PTH118
+            path = f"{self._folder.path}/{path}"
         return HashedFile(path, fd, key, *known)
 
 

@@ -328,11 +328,9 @@ class _SupervisedProcess:
                 self.control, control = socket.socketpair()
                 ours.enter_context(self.control)
                 theirs.enter_context(control)
-                source, sink = self._open_terminal() if plan.pty else self._open_pipes(plan)
-                for fd in {source, sink} - {subprocess.DEVNULL}:
-                    theirs.callback(os.close, fd)
-                ours.enter_context(self.output)
                 ours.callback(self._close_input)
+                open_streams = self._open_terminal if plan.pty else self._open_pipes
+                source, sink = open_streams(plan, ours, theirs)
                 words = ["-I", "-S", "-X", "utf8", str(_SUPERVISOR), str(control.fileno())]
                 self._process = subprocess.Popen(  # noqa: S603 - what was decided
                     [sys.executable, *words],
@@ -349,25 +347,31 @@ class _SupervisedProcess:
         self.pid = self._process.pid
         self.control.settimeout(0.0)
 
-    def _open_terminal(self) -> tuple[int, int]:
+    def _open_terminal(
+        self, _plan: ExecPlan, ours: ExitStack, theirs: ExitStack
+    ) -> tuple[int, int]:
         """Open a pseudo-terminal; the command's end is returned for input and output."""
         master, slave = os.openpty()
+        theirs.callback(os.close, slave)
+        self.output: BinaryIO = ours.enter_context(os.fdopen(master, "rb", buffering=0))
         size = struct.pack("HHHH", TERMINAL_ROWS, TERMINAL_COLUMNS, 0, 0)
         fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
-        self.output: BinaryIO = os.fdopen(master, "rb", buffering=0)
         self.input = CommandInput(os.dup(master), is_terminal=True)
         return slave, slave
 
-    def _open_pipes(self, plan: ExecPlan) -> tuple[int, int]:
+    def _open_pipes(self, plan: ExecPlan, ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
         """Open a pipe for the output; the input is the plan's, open if others may write to it."""
         read_fd, sink = os.pipe()
-        self.output = os.fdopen(read_fd, "rb", buffering=0)
-        if plan.stdin:
-            return _open_text(plan.stdin), sink
-        if not plan.background:
+        theirs.callback(os.close, sink)
+        self.output = ours.enter_context(os.fdopen(read_fd, "rb", buffering=0))
+        if not plan.stdin and not plan.background:
             return subprocess.DEVNULL, sink
-        source, write_fd = os.pipe()
-        self.input = CommandInput(write_fd)
+        if plan.stdin:
+            source = _open_text(plan.stdin)
+        else:
+            source, write_fd = os.pipe()
+            self.input = CommandInput(write_fd)
+        theirs.callback(os.close, source)
         return source, sink
 
     def terminate(self) -> None:

@@ -1,0 +1,60 @@
+"""Approvals as clients of the gateway get them, in answers and in events."""
+
+from homarus.core.event import ApprovalRequested, ApprovalResolved, Event
+from homarus.core.message import Json
+from homarus.store.approvals import ApprovalRecord
+
+_OPENCLAW_FIELDS = (
+    "command",
+    "cwd",
+    "host",
+    "security",
+    "ask",
+    "agentId",
+    "resolvedPath",
+    "sessionKey",
+)
+
+
+def show_pending(record: ApprovalRecord) -> dict[str, Json]:
+    """Return a pending approval, as the event `exec.approval.requested` has it."""
+    return _pending(
+        record.id, record.tool, dict(record.request), record.created_ms, record.expires_ms
+    )
+
+
+def show_decision(record: ApprovalRecord) -> dict[str, Json]:
+    """Return an approval that is resolved; without an answer, the decision is null."""
+    return {
+        "id": record.id,
+        "decision": record.decision or None,
+        "createdAtMs": record.created_ms,
+        "expiresAtMs": record.expires_ms,
+    }
+
+
+def encode_approval_event(event: Event) -> tuple[str, dict[str, Json]] | None:
+    """Return the name and payload of the event about an approval; None for other events."""
+    match event.data:
+        case ApprovalRequested(approval_id, tool, request, created_ms, expires_ms):
+            payload = _pending(approval_id, tool, dict(request), created_ms, expires_ms)
+            return "exec.approval.requested", payload
+        case ApprovalResolved(approval_id, _state, decision, by):
+            resolved = {"id": approval_id, "decision": decision or None, "resolvedBy": by or None}
+            return "exec.approval.resolved", {**resolved, "ts": event.ts_ms}
+        case _:
+            return None
+
+
+def _pending(
+    approval_id: str, tool: str, request: dict[str, Json], created_ms: int, expires_ms: int
+) -> dict[str, Json]:
+    """Return the fields; those of OpenClaw's requests are there, null if they are not known."""
+    known = {name: request.get(name) for name in _OPENCLAW_FIELDS}
+    known["command"] = request.get("command") or request.get("detail") or tool
+    return {
+        "id": approval_id,
+        "request": {**known, **request, "command": known["command"], "tool": tool},
+        "createdAtMs": created_ms,
+        "expiresAtMs": expires_ms,
+    }
