@@ -18,12 +18,12 @@ from homarus.store.journal import JournalTransaction
 log = logging.getLogger(__name__)
 
 CHANGED: Final = (
-    "what would run now is not what the approval {id} was asked for, so it was not run;"
+    "{tool} denied: what would run now is not what the approval {id} was asked for;"
     " a new call asks again"
 )
 UNREACHABLE: Final = (
-    "{tool} needs a person's approval, and no approver can be reached: connect a client with the"
-    " scope operator.approvals, or set approvals.exec to ask in a chat"
+    "{tool} denied: it needs a person's approval, and no approver can be reached; connect a client"
+    " with the scope operator.approvals, or set approvals.exec to ask in a chat"
 )
 
 
@@ -70,7 +70,9 @@ class RunApprovals:
                 return _fallback_answer(question)
         elif record.digest != question.digest:
             await self._service.cancel(record)
-            return ApprovalAnswer(None, CHANGED.format(id=record.id), approval_id=record.id)
+            return ApprovalAnswer(
+                None, CHANGED.format(tool=question.tool, id=record.id), approval_id=record.id
+            )
         if record.state == "pending":
             record = await self._wait(record)
         if record.state == "pending":

@@ -65,7 +65,7 @@ NOT_READ_ALONE: Final = {
     "Config.schema_": "for editors",
     "Config.meta": "a record of the last write; its fields are read by name",
     "Config.wizard": "a record of OpenClaw's setup",
-    "GroupToolSettings.also_allow": "alone it restricts nothing, and next to `allow` it is an error",
+    "GroupToolSettings.also_allow": "it restricts nothing; next to `allow` it is an error",
     "IndexStoreConfig.driver": "it has one value",
     "MatrixSettings.encryption": "true is refused",
     "QueueByChannelConfig": "sessions/queue_policy.py reads it as a mapping by channel",
