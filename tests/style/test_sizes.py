@@ -11,29 +11,29 @@ from tests.style.rules import ROOT, SRC
 
 FILE_LINES, FILE_LINES_P95 = 800, 500
 FUNCTION_LINES, FUNCTION_LINES_P95 = 80, 45
-# app.py has one keyword argument a line, in five Services.
-SMALL_FILES = {"agent/loop.py": 300, "app.py": 350}
+# app.py has one keyword argument a line, in six Services.
+SMALL_FILES = {"agent/loop.py": 300, "app.py": 460}
 
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
-    "": 500,
-    "agent": 10_900,
+    "": 620,
+    "agent": 13_900,
     "channels": 11_500,
-    "cli": 11_700,
-    "gateway": 13_600,
-    "config": 7_800,
-    "core": 3_550,
+    "cli": 12_700,
+    "gateway": 14_200,
+    "config": 8_650,
+    "core": 3_900,
     "importing": 2_100,
     "memory": 11_200,
-    "net": 800,
+    "net": 1_300,
     "plugins": 700,
-    "policy": 1_000,
+    "policy": 1_800,
     "providers": 11_600,
-    "sessions": 4_850,
+    "sessions": 5_250,
     "skills": 200,
-    "store": 7_500,
+    "store": 8_300,
     "testing": 5_200,
-    "tools": 3_750,
+    "tools": 7_800,
 }
 
 SOURCES = {str(p.relative_to(SRC)): p.read_text(encoding="utf-8") for p in rules.modules(SRC)}

@@ -27,11 +27,11 @@ END: Final = f"END_{START}"
 REMOVED: Final = "[marker removed]"
 _ID_BYTES: Final = 8
 _MAX_ORIGIN_CHARS: Final = 200
-_WRAPPED: Final = re.compile(
+# Compiled by `re` at the first text that needs one: most programs see none.
+_WRAPPED: Final = (
     rf'<<<{START} id="([0-9a-f]{{16}})">>>\n'
     r"[ ]*Source: ([\w-]{1,40})(?: \(([^\n]*)\))?\n[ ]*---\n"
-    rf'(.*?)\n?[ ]*<<<{END} id="\1">>>',
-    re.DOTALL,
+    rf'(.*?)\n?[ ]*<<<{END} id="\1">>>'
 )
 # Letters of other scripts, and of mathematics, that look like those of the markers.
 _LOOKALIKES: Final = {
@@ -57,11 +57,11 @@ _FILLERS: Final = frozenset(
 _EMOJI_STYLE: Final = "\ufe0f"
 _SPARED: Final = frozenset(JOINERS + _EMOJI_STYLE)
 # A joiner between letters of other scripts or emoji, and the emoji style after one, are ordinary.
-_STRAY: Final = re.compile(
+_STRAY: Final = (
     rf"(?<![^\x00-\x7f{JOINERS}])[{JOINERS}]+|[{JOINERS}]+(?![^\x00-\x7f{JOINERS}])"
     rf"|(?<=[{JOINERS}])[{JOINERS}]+|(?<![^\x00-\x7f{_EMOJI_STYLE}]){_EMOJI_STYLE}+"
 )
-_ROLE_TOKEN: Final = re.compile(r"<(?=[|｜])|(?<=[|｜])>")
+_ROLE_START: Final = r"<(?=[|｜])|(?<=[|｜])>"
 
 
 def wrap_untrusted(text: str, kind: str, origin: str = "") -> str:
@@ -79,7 +79,7 @@ def neutralize(text: str) -> str:
     """Return the text without invisible characters, and without what looks like a marker."""
     text = strip_hidden(text)
     if "<" in text or ">" in text:
-        text = _ROLE_TOKEN.sub(lambda found: " >" if found[0] == ">" else "< ", text)
+        text = re.sub(_ROLE_START, lambda found: " >" if found[0] == ">" else "< ", text)
     return _replace_markers(text)
 
 
@@ -95,19 +95,21 @@ def strip_hidden(text: str) -> str:
     text = repair_surrogates(text.replace("\r\n", "\n").replace("\r", "\n"))
     hidden = {ord(ch): None for ch in set(text) if _is_hidden(ch)}
     text = text.translate(hidden) if hidden else text
-    return text if text.isascii() else _STRAY.sub("", text)
+    return text if text.isascii() else re.sub(_STRAY, "", text)
 
 
 def untrusted_sources(text: str) -> Iterator[tuple[str, str]]:
     """Yield kind and origin of every wrapped text in a text."""
     if START in text:
-        for found in _WRAPPED.finditer(text):
+        for found in re.finditer(_WRAPPED, text, re.DOTALL):
             yield found[2], found[3] or ""
 
 
 def unwrap_untrusted(text: str) -> str:
     """Return the text without markers and sources, for people."""
-    return _WRAPPED.sub(lambda found: found[4], text) if START in text else text
+    return (
+        re.sub(_WRAPPED, lambda found: found[4], text, flags=re.DOTALL) if START in text else text
+    )
 
 
 def _is_hidden(ch: str) -> bool:

@@ -26,6 +26,7 @@ from typing import (
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from homarus.config.redaction import mask_known_secrets
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Extras, Image, Json, Media, Text
@@ -413,6 +414,8 @@ async def check_decision(ctx: ToolContext, prepared: PreparedCall, decision: Too
         question = prepared.question
         question = replace(
             question,
+            detail=mask_known_secrets(question.detail),
+            wire={name: _masked(value) for name, value in question.wire.items()},
             reason=question.reason or decision.reason,
             is_allowed_by_fallback=decision.is_allowed_by_fallback,
         )
@@ -421,6 +424,10 @@ async def check_decision(ctx: ToolContext, prepared: PreparedCall, decision: Too
             name = prepared.facts.tool.name
             why = f"{name} denied: it needs approval and did not get it: {decision.reason}"
             raise ToolDeniedError(answer.why or why)
+
+
+def _masked(value: Json) -> Json:
+    return mask_known_secrets(value) if isinstance(value, str) else value
 
 
 def json_tool(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.config import redaction
 from homarus.core.errors import LeaseLostError, StoreError, ToolError
 from homarus.core.message import Image, Text, ToolCall, ToolResult
 from homarus.core.untrusted import untrusted_sources
@@ -390,3 +391,19 @@ async def test_call_of_tool_that_is_not_offered_is_denied_unprepared() -> None:
     call = ToolCall("1", "work", {"size": "not checked"})
     back = await execute_tool_call(offered, ctx, call, judge("deny", seen))
     assert back.is_error and back.text == "work: deny" and len(seen) == 1
+
+
+async def test_question_to_a_person_shows_no_secret_of_ours() -> None:
+    async def work() -> str:
+        return "done"
+
+    questions: list[ApprovalRequest] = []
+    redaction.add_known_secret("4711-our-own-secret")
+    try:
+        asked = ToolCall("1", "work", {"size": 4711})
+        made = replace(doing(work), prepare=None)
+        redaction.add_known_secret('"size": 4711')
+        await use(made, asked, action="ask", answer=True, questions=questions)
+    finally:
+        redaction.forget_known_secrets()
+    assert "4711" not in questions[0].detail and "***" in questions[0].detail
