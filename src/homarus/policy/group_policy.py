@@ -87,5 +87,5 @@ def tool_rules(
 
 
 def _rules(tools: "GroupToolSettings", origin: str) -> ToolRules:
-    """Make rules of the settings; `alsoAllow` restricts nothing, and is an error next to `allow`."""
+    """Make rules of the settings; `alsoAllow` restricts nothing: next to `allow` it is an error."""
     return ToolRules(allow=tools.allow, deny=tools.deny, origin=origin)
