@@ -116,10 +116,15 @@ def inbound_file_taint(path: str) -> TaintSource | None:
 
 
 def command_taint(command: str) -> TaintSource | None:
-    """Return the source of what a command prints, if it uses a program for the network."""
+    """Return the source of what a command prints, if it is untrusted.
+
+    It is when the command uses a program for the network, or names a file that came with a message.
+    """
     for word in _WORD.findall(command):
         if (name := word.rpartition("/")[2].lower()) in NETWORK_PROGRAMS:
             return TaintSource("web", name)
+        if source := inbound_file_taint(word):
+            return source
     return None
 
 
@@ -127,8 +132,8 @@ def output_source(call: ToolCallFacts) -> TaintSource | None:
     """Return the source of a call's output when it is untrusted, else None.
 
     Untrusted is what a tool of a plugin or server returns, what a file contains that came with a
-    message, and what a command prints that uses a program for the network. A command that reads
-    the network by other means is not recognised.
+    message, and what a command prints that uses a program for the network or names such a file. A
+    command that reads the network by other means is not recognised.
     """
     if call.tool.source != "builtin":
         return TaintSource(call.tool.source.partition(":")[0] or "plugin", call.tool.name)

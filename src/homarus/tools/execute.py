@@ -204,10 +204,17 @@ def _bounded(result: ToolOutput, max_chars: int) -> Iterator[Text | Image]:
 def _plain(call: ToolCall, details: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
     """Return details that can be stored; others are dropped and logged."""
     try:
-        text = json.dumps(details, ensure_ascii=False, allow_nan=False)
-        text.encode()
+        json.dumps(details, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError):
         log.exception("tool %s gave details that are not JSON", one_line(call.name))
         return None
-    masked = mask_known_secrets(text)
-    return details if masked == text else json.loads(masked)
+    return None if details is None else {name: _masked(each) for name, each in details.items()}
+
+
+def _masked(value: Json) -> Json:
+    """Mask the texts of a value one by one: JSON would escape the quotes within a secret."""
+    if isinstance(value, str):
+        return mask_known_secrets(value)
+    if isinstance(value, Mapping):
+        return {mask_known_secrets(str(name)): _masked(each) for name, each in value.items()}
+    return [_masked(each) for each in value] if isinstance(value, list | tuple) else value

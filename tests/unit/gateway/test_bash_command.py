@@ -1,11 +1,13 @@
 """`/bash`: a command that the owner types is planned and decided on as a call of exec."""
 
 import asyncio
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from homarus.config.redaction import add_known_secret, forget_known_secrets
 from homarus.core.message import Address, Inbound, ToolCall
 from homarus.plugins.hooks import hook
 from homarus.plugins.values import Refusal
@@ -65,6 +67,22 @@ async def test_bash_command_goes_to_background_and_is_polled(tmp_path: Path) -> 
                     break
         assert "was ended" in await send(it, "!stop", "d") or "Exit code" in said(it, "d")
         assert "there is no such command" in await send(it, "!stop calm-nonsense", "e")
+
+
+async def test_bash_poll_masks_known_secret(tmp_path: Path) -> None:
+    add_known_secret("4711-our-own-secret")
+    try:
+        async with run(tmp_path, config=config(wait_ms=0)) as it:
+            await send(it, "! printf '4711-our-own-%s' secret; sleep 60", "b")
+            polled = ""
+            async with asyncio.timeout(30):
+                for number in count():
+                    if "\n```\n" in (polled := await send(it, "!poll", f"p{number}")):
+                        break
+            await send(it, "!stop", "d")
+    finally:
+        forget_known_secrets()
+    assert "\n***\n" in polled and "4711-our-own-secret" not in polled
 
 
 @pytest.mark.parametrize(

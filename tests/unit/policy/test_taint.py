@@ -118,6 +118,18 @@ def test_output_of_network_command_is_untrusted(command: str) -> None:
     assert output_source(call) == command_taint(command)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat /s/media/inbound/x.txt",
+        "head '/s/media/./inbound/x.txt'",
+        "a|cat</s/media/inbound/x.txt",
+    ],
+)
+def test_output_of_command_on_received_file_is_untrusted(command: str) -> None:
+    assert command_taint(command) == TaintSource("file", "x.txt")
+
+
 def test_output_of_local_command_is_trusted() -> None:
     for command in ("ls -la", "cat curl.txt", "git status", ""):
         assert command_taint(command) is None

@@ -273,6 +273,17 @@ async def test_call_details_not_storable_are_dropped(
     assert (back.text, back.details, back.is_error) == ("ok", None, False)
 
 
+async def test_call_details_show_no_secret_with_quotes() -> None:
+    secret = 'our "own" \\ secret'
+    redaction.add_known_secret(secret)
+    try:
+        given = {"aggregated": secret, "rows": [{"tail": f"a {secret} b"}], "exitCode": 1}
+        back = await use(giving(ToolOutput((Text("ok"),), given)))
+    finally:
+        redaction.forget_known_secrets()
+    assert back.details == {"aggregated": "***", "rows": [{"tail": "a *** b"}], "exitCode": 1}
+
+
 async def test_call_result_details_and_failure_are_kept() -> None:
     back = await use(giving(ToolOutput((Text("bad"),), {"exitCode": 1}, is_error=True)))
     assert back.details == {"exitCode": 1} and back.is_error

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from homarus.agent.commands.context import AgentCommandContext
+from homarus.config.redaction import mask_known_secrets
 from homarus.core.errors import UserError
 from homarus.core.message import Json, RunOptions, ToolCall, ToolResult
 from homarus.core.text import clip_middle, one_line
@@ -178,6 +179,6 @@ def _format_result(text: str, result: ToolResult) -> str:
 
 
 def _format(text: str, output: str, ending: str) -> str:
-    shown = clip_middle(output.strip("\n"), _MAX_CHARS).replace("```", "'''")
+    shown = clip_middle(mask_known_secrets(output).strip("\n"), _MAX_CHARS).replace("```", "'''")
     block = f"\n```\n{shown}\n```" if shown.strip() else ""
     return f"$ {one_line(text, 200)}{block}\n{ending}"
