@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from homarus.core.errors import ToolError
-from homarus.tools.exec.approval import approval_request
+from homarus.tools.exec.approval import describe_command
 from homarus.tools.exec.environment import build_environment
 from tests.attacks.cases import Case, Judge
 
@@ -39,10 +39,9 @@ def _judge_environment(case: Case) -> str:
 
 
 def _judge_question(case: Case) -> str:
-    asked = approval_request(
+    shown = describe_command(
         str(case["command"]), folder="/ws", env=dict(case.get("env", {})), timeout_s=1
     )
-    shown = asked.detail
     hidden = [ch for ch in shown if not ch.isprintable() and ch != "\n"]
     reordered = [ch for ch in shown if unicodedata.bidirectional(ch) in {"R", "AL", "AN"}]
     if hidden or reordered:

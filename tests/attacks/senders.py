@@ -51,14 +51,16 @@ from homarus.core.message import (
     ToolCall,
 )
 from homarus.gateway.last_good import FILE, load_config_or_last_good
+from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.exec_settings import resolve_elevated
 from homarus.policy.tool_call import ToolCallFacts
 from homarus.policy.tool_call import ToolDecision as Decision
 from homarus.process import open_app
 from homarus.sessions.routing import Route
+from homarus.testing.approvals import AskingApprovals
 from homarus.testing.clock import FakeClock
 from homarus.tools.execute import execute_tool_call
-from homarus.tools.tool import ApprovalRequest, ToolContext
+from homarus.tools.tool import ToolContext
 from tests.attacks.cases import Case, Judge, NotRunError
 
 OWNER, STRANGER, GROUP = "42", "666", "-100"
@@ -360,7 +362,7 @@ def _forwarded(folder: Path) -> str:
 # Tools, plugins, commands
 
 
-async def _yes(_question: ApprovalRequest) -> bool:
+async def _yes(_question: ApprovalQuestion) -> bool:
     return True
 
 
@@ -375,7 +377,8 @@ def _use(folder: Path, config: Json, key: str, name: str, args: Mapping[str, Jso
 
     async def main() -> str:
         async with _program(folder) as app:
-            ctx = ToolContext(key, "main", app.agent("main").workspace, _yes)
+            workspace, approvals = app.agent("main").workspace, AskingApprovals(_yes)
+            ctx = ToolContext(key, "main", workspace, approvals=approvals)
             given = await execute_tool_call(
                 app.tools("main"), ctx, ToolCall("1", name, args), _allow
             )

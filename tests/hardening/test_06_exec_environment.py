@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import ToolDeniedError, ToolError
+from homarus.policy.approvals import ApprovalQuestion
+from homarus.testing.approvals import AskingApprovals
 from homarus.tools.exec.environment import DEFAULT_PATH, build_environment
-from homarus.tools.tool import ApprovalRequest, ToolContext
+from homarus.tools.tool import ToolContext
 from tests.unit.tools.exec_builders import make_exec_tool, run_prepared
 
 execute = make_exec_tool()
@@ -89,12 +91,12 @@ def test_inherited_path_has_no_relative_folder(path: str, passed: str) -> None:
     assert build_environment({}, {"PATH": path})["PATH"] == passed
 
 
-async def yes(_question: ApprovalRequest) -> bool:
+async def yes(_question: ApprovalQuestion) -> bool:
     return True
 
 
 async def run(workspace: Path, command: str, **more: Any) -> None:
-    ctx = ToolContext("agent:main:main", "main", workspace, yes)
+    ctx = ToolContext("agent:main:main", "main", workspace, approvals=AskingApprovals(yes))
     await run_prepared(execute, ctx, {"command": command} | more)
 
 

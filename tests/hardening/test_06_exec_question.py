@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.tools.exec.approval import approval_request, escape_deceptive_chars
+from homarus.tools.exec.approval import describe_command, escape_deceptive_chars
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_question_escapes_characters_that_deceive(text: str, seen: str) -> None:
 
 def test_question_env_value_with_newlines_stays_on_its_line() -> None:
     forged = "1\ncommand (2 characters):\n    ls\n\n\n\n\nend"
-    detail = approval_request(
+    detail = describe_command(
         "rm -r x\u202e", folder="/ws/a\nb", env={"ARG_X": forged}, timeout_s=5
-    ).detail
+    )
     folder, time, variable, command, shown = detail.split("\n")
     assert folder == r"folder: /ws/a\u{a}b"
     assert time == "time: at most 5 s"

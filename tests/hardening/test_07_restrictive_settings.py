@@ -95,7 +95,7 @@ def result_text(it: Harness) -> str:
         ({"deny": ["file_read", "file_write", "code_run", "dm_send"]}, {}, [*TOOLS[:2], "grep"]),
         ({"deny": ["file_*", "bash", "channel_*"]}, {}, [*TOOLS[:2], "grep"]),
         ({"allow": ["Shell", " file_read"]}, {}, ["read", "exec"]),
-        ({"allow": ["group:plugins"]}, {}, [*TOOLS]),  # names plugin tools alone: ignored
+        ({"allow": ["group:plugins"]}, {}, []),  # there are no plugins
         ({"allow": ["group:plugins", "read"]}, {}, ["read"]),
         ({"allow": ["raed"]}, {}, []),  # a name that means nothing allows nothing
         ({}, {"policy": {"profile": "minimal"}}, [*TOOLS[:2]]),

@@ -19,17 +19,19 @@ from homarus.channels.registry import find_traits
 from homarus.config.schema import Config
 from homarus.core.message import Address, Inbound, InboundMetadata, ToolCall, ToolResult
 from homarus.memory.view import EVERYTHING, view_for
+from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.audience import audience_of, folder_of
 from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.policy.workspace_access import PROMPT_FILES, WorkspaceAccess, session_access
 from homarus.sessions.session import SessionRepository
+from homarus.testing.approvals import AskingApprovals
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import assistant_message
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.builtin import files, search
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import ApprovalRequest, ToolContext
+from homarus.tools.tool import ToolContext
 from tests.unit.agent.harness import Harness, message
 from tests.unit.tools.exec_builders import make_exec_tool
 
@@ -76,7 +78,7 @@ async def _allow(_call: ToolCallFacts) -> ToolDecision:
     return ToolDecision("allow", "")
 
 
-async def _approve(_question: ApprovalRequest) -> bool:
+async def _approve(_question: ApprovalQuestion) -> bool:
     return True
 
 
@@ -84,7 +86,7 @@ def call(
     root: Path, key: str, name: str, access: WorkspaceAccess | None = None, **args: Any
 ) -> ToolResult:
     """Call a tool as a model does, with every approval given."""
-    ctx = ToolContext(key, "main", root, _approve, run_access=access)
+    ctx = ToolContext(key, "main", root, run_access=access, approvals=AskingApprovals(_approve))
     tools = ToolRegistry([*ToolRegistry.from_modules(files, search), make_exec_tool()])
     return asyncio.run(execute_tool_call(tools, ctx, ToolCall("1", name, args), _allow))
 

@@ -39,7 +39,7 @@ from homarus.testing.fakes import ScriptedProvider, assistant_message
 from homarus.testing.model_server import Raw
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import ToolContext, ToolOutput, deny_approval, tool
+from homarus.tools.tool import ToolContext, ToolOutput, tool
 from tests.hardening.test_23_runaway_stream import fallback_over
 from tests.unit.agent.harness import KEY, Harness, message
 from tests.unit.providers.harness import ANTHROPIC, GOOGLE, OPENAI, RESPONSES, WireClient
@@ -204,7 +204,7 @@ async def test_tool_result_is_repaired(tmp_path: Path) -> None:
     async def allow(_call: ToolCallFacts) -> ToolDecision:
         return ToolDecision("allow", "")
 
-    context = ToolContext(KEY, "main", tmp_path, deny_approval, lambda _text: None)
+    context = ToolContext(KEY, "main", tmp_path)
     registry = ToolRegistry([list_names])
     result: ToolResult = await execute_tool_call(
         registry, context, ToolCall("c1", "list_names", {}), allow

@@ -124,7 +124,7 @@ class ToolRunner:
             scope=self.agent.file_scope,
             session_name=self.session_name,
             get_caller=self._get_caller,
-            run_approvals=approvals,
+            approvals=approvals,
         )
         result = await call_tool(self.tools, context, call, decide, begin=begin)
         for name, started_ms in started:

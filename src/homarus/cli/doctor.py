@@ -304,7 +304,7 @@ def _commands(config: Config) -> Iterator[DoctorFinding]:
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
     if is_root and config.tools.exec.security != "deny":
         text = "the exec tool runs commands as root"
-        fix = "run the gateway as a user of its own, or set tools.exec.security to deny"
+        fix = "run the program as a user of its own, or set tools.exec.security to deny"
         yield DoctorFinding("exec", "note" if config.channels else "info", text, fix)
 
 

@@ -228,8 +228,8 @@ class ExecConfig(ConfigSection):
     cleanup_ms: PositiveInt = 1_800_000
     notify_on_exit: bool = True
     notify_on_exit_empty_success: bool = False
-    path_prepend: tuple[str, ...] = ()
-    safe_bins: tuple[str, ...] | None = None
+    path_prepend: StrTuple = ()
+    safe_bins: StrTuple | None = None
     host: Literal["sandbox", "gateway", "node"] | None = None
     security: Literal["deny", "allowlist", "full"] | None = None
     ask: Literal["off", "on-miss", "always"] | None = None

@@ -53,39 +53,16 @@ if TYPE_CHECKING:
     from homarus.tools.rooted_fs import RootedFs
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
-    """The request for approval that a person sees verbatim before something dangerous runs.
-
-    `allow_always` saves that the same request is not asked again; None where it cannot be.
-    """
-
-    title: str
-    detail: str
-    allow_always: Callable[[], None] | None = None
-
-
 TIMEOUT_S = 120.0
 
-AskApproval: TypeAlias = Callable[[ApprovalRequest], Awaitable[bool]]
-
-
-async def deny_approval(question: ApprovalRequest) -> bool:
-    """Deny: no person can answer."""
-    return False
-
 
 @dataclass(frozen=True, slots=True)
-class AskingApprovals:
-    """The approvals of one callable that asks a person who is present."""
-
-    ask: AskApproval
+class NoApprovals:
+    """The approvals where no person can be asked."""
 
     async def request(self, call_id: str, question: ApprovalQuestion) -> ApprovalAnswer:
-        """Ask, and wait for the answer."""
-        request = ApprovalRequest(question.title, question.detail, question.allow_always)
-        is_allowed = await self.ask(request)
-        return ApprovalAnswer("allow-once" if is_allowed else "deny")
+        """Answer that no approver can be reached."""
+        return ApprovalAnswer(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +152,6 @@ class ToolContext:
     session_key: str
     agent: str
     workspace: Path
-    ask: AskApproval = deny_approval
     progress: Callable[[str], None] = field(default=lambda _text: None)
     here: Address | None = None
     message_id: str = ""
@@ -186,7 +162,7 @@ class ToolContext:
     run_access: WorkspaceAccess | None = None
     docs: Path | None = None
     session_name: str = ""
-    run_approvals: Approvals | None = None
+    approvals: Approvals = NoApprovals()
     scope: FileScope = WORKSPACE_SCOPE
     get_caller: Callable[[], CallerFacts] | None = None
 
@@ -194,10 +170,6 @@ class ToolContext:
     def caller(self) -> CallerFacts:
         """Return who makes the call, with the settings for commands that hold for it."""
         return self.get_caller() if self.get_caller else CallerFacts(self.agent, self.session_key)
-
-    @property
-    def approvals(self) -> Approvals:
-        return self.run_approvals or AskingApprovals(self.ask)
 
     @property
     def access(self) -> WorkspaceAccess:

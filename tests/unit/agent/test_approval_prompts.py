@@ -22,7 +22,7 @@ from homarus.store.approvals import ApprovalRecord
 from homarus.store.journal import OutboxRecord
 from homarus.testing.clock import FakeClock
 from homarus.testing.memory_store import MemoryStore
-from homarus.tools.exec.approval import approval_request
+from homarus.tools.exec.approval import describe_command
 
 CHAT = Address("telegram", "42")
 TARGET = Address("irc", "#ops")
@@ -36,8 +36,9 @@ def record(
     request: Mapping[str, Json] | None = None,
     **fields: Any,
 ) -> ApprovalRecord:
-    shown = approval_request(command, folder="/ws", env={}, timeout_s=60)
-    asked = {"title": shown.title, "detail": shown.detail, "command": command, **(request or {})}
+    detail = describe_command(command, folder="/ws", env={}, timeout_s=60)
+    shown = {"title": "Run this command?", "detail": detail, "command": command}
+    asked = {**shown, **(request or {})}
     address = {"channel": "telegram", "chat": "42", "account": "default", "thread": None}
     given = {
         "id": "4f2a91c0-0000-4000-8000-000000000000",

@@ -7,11 +7,13 @@ import pytest
 
 from homarus.config.check import check_config
 from homarus.core.message import ToolCall
+from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.tool_call import ToolCallFacts, ToolDecision
+from homarus.testing.approvals import AskingApprovals
 from homarus.tools.builtin.exec import unsandboxed_scope
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import ApprovalRequest, ToolContext
+from homarus.tools.tool import ToolContext
 from tests.unit.tools.exec_builders import make_exec_tool
 
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-100"
@@ -63,16 +65,16 @@ def test_unsandboxed_scope_by_config(tree: Any, expected: str) -> None:
 async def test_exec_outside_scope_is_denied_without_approval(
     tmp_path: Path, mode: str, key: str, runs: bool
 ) -> None:
-    asked = list[ApprovalRequest]()
+    asked = list[ApprovalQuestion]()
 
     async def judge(_call: ToolCallFacts) -> ToolDecision:
         return ToolDecision("ask", "")
 
-    async def ask(question: ApprovalRequest) -> bool:
+    async def ask(question: ApprovalQuestion) -> bool:
         asked.append(question)
         return True
 
-    ctx = ToolContext(key, "main", tmp_path, ask)
+    ctx = ToolContext(key, "main", tmp_path, approvals=AskingApprovals(ask))
     done = await execute_tool_call(
         ToolRegistry([make_exec_tool({"agents": {"defaults": {"sandbox": {"mode": mode}}}})]),
         ctx,

@@ -17,10 +17,11 @@ from homarus.core.message import Image, Text, ToolCall, ToolResult
 from homarus.core.untrusted import untrusted_sources
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.tool_call import TaintSource, ToolAction, ToolCallFacts, ToolDecision
+from homarus.testing.approvals import AskingApprovals
 from homarus.tools.effects import write_effects
 from homarus.tools.execute import MAX_IMAGES, execute_tool_call
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import ApprovalRequest, PreparedCall, Tool, ToolContext, ToolOutput, tool
+from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, tool
 
 LOGGER = "homarus.tools.execute"
 
@@ -53,14 +54,14 @@ async def use(
     answer: bool = False,
     max_chars: int = 30_000,
     seen: list[ToolCallFacts] | None = None,
-    questions: list[ApprovalRequest] | None = None,
+    questions: list[ApprovalQuestion] | None = None,
 ) -> ToolResult:
-    async def ask(question: ApprovalRequest) -> bool:
+    async def ask(question: ApprovalQuestion) -> bool:
         if questions is not None:
             questions.append(question)
         return answer
 
-    ctx = ToolContext("agent:main:main", "main", Path(), ask)
+    ctx = ToolContext("agent:main:main", "main", Path(), approvals=AskingApprovals(ask))
     wanted = asked or ToolCall("id-1", "work", {})
     asking = judge(action, seen)
     return await execute_tool_call(ToolRegistry([made]), ctx, wanted, asking, max_chars=max_chars)
@@ -117,7 +118,7 @@ async def test_call_denied_does_not_run() -> None:
 
 @pytest.mark.parametrize("answer", [True, False])
 async def test_call_ask_verdict_asks_person_with_arguments(answer: bool) -> None:
-    questions: list[ApprovalRequest] = []
+    questions: list[ApprovalQuestion] = []
     asked = ToolCall("1", "toil", {"size": 12})
     back = await use(giving("done"), asked, action="ask", answer=answer, questions=questions)
     assert back.is_error is not answer
@@ -140,7 +141,7 @@ async def test_call_that_prepares_itself_is_decided_before_it_runs() -> None:
         question = ApprovalQuestion("work", "May it work?", f"size {size}", "d1")
         return PreparedCall(facts, question, run, lambda: ran.append("close"))
 
-    seen, questions = list[ToolCallFacts](), list[ApprovalRequest]()
+    seen, questions = list[ToolCallFacts](), list[ApprovalQuestion]()
     call = ToolCall("1", "work", {"size": 3})
     back = await use(work, call, action="ask", seen=seen, questions=questions)
     assert back.is_error and ran == ["close"] and questions[0].detail == "size 3"
@@ -431,7 +432,7 @@ async def test_question_to_a_person_shows_no_secret_of_ours() -> None:
     async def work() -> str:
         return "done"
 
-    questions: list[ApprovalRequest] = []
+    questions: list[ApprovalQuestion] = []
     redaction.add_known_secret("4711-our-own-secret")
     try:
         asked = ToolCall("1", "work", {"size": 4711})

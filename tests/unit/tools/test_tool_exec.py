@@ -19,10 +19,12 @@ import pytest
 
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Text, ToolCall
+from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.tool_call import ToolCallFacts, ToolDecision
+from homarus.testing.approvals import AskApproval, AskingApprovals, deny_approval
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import ApprovalRequest, AskApproval, ToolContext, ToolOutput, deny_approval
+from homarus.tools.tool import ToolContext, ToolOutput
 from tests.unit.tools.exec_builders import make_exec_tool, run_prepared
 
 execute = make_exec_tool()
@@ -35,14 +37,14 @@ FAMILY = "trap '' TERM HUP INT; sleep 1000 & (sleep 1000; :) & " + (
 )
 
 
-async def yes(_question: ApprovalRequest) -> bool:
+async def yes(_question: ApprovalQuestion) -> bool:
     return True
 
 
 def context(
     root: Path, ask: AskApproval = yes, progress: Callable[[str], None] = lambda _text: None
 ) -> ToolContext:
-    return ToolContext("agent:main:main", "main", root, ask, progress)
+    return ToolContext("agent:main:main", "main", root, progress, approvals=AskingApprovals(ask))
 
 
 async def run(ctx: ToolContext, **args: Any) -> ToolOutput:
@@ -92,9 +94,9 @@ async def test_exec_without_approver_is_denied(tmp_path: Path) -> None:
 
 async def test_exec_asks_for_every_command_with_exact_text(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    asked: list[ApprovalRequest] = []
+    asked: list[ApprovalQuestion] = []
 
-    async def ask(question: ApprovalRequest) -> bool:
+    async def ask(question: ApprovalQuestion) -> bool:
         asked.append(question)
         return len(asked) < 2
 
@@ -138,7 +140,7 @@ async def test_exec_invalid_request_is_refused_before_asking(
     (tmp_path / "ws" / "out").symlink_to(tmp_path)
     (tmp_path / "ws" / "file").touch()
 
-    async def ask(_question: ApprovalRequest) -> bool:
+    async def ask(_question: ApprovalQuestion) -> bool:
         raise AssertionError("nobody should be asked")
 
     with pytest.raises(ToolError):
@@ -149,7 +151,7 @@ async def test_exec_directory_swapped_while_asking_is_refused(tmp_path: Path) ->
     (tmp_path / "sub").mkdir()
     (tmp_path / "other").mkdir()
 
-    async def ask(_question: ApprovalRequest) -> bool:
+    async def ask(_question: ApprovalQuestion) -> bool:
         (tmp_path / "sub").rename(tmp_path / "old")
         (tmp_path / "sub").symlink_to("other")
         return True

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.errors import ToolDeniedError, ToolError
-from homarus.tools.exec.approval import approval_request, escape_deceptive_chars
+from homarus.tools.exec.approval import describe_command, escape_deceptive_chars
 from homarus.tools.exec.environment import build_environment
 from homarus.tools.exec.output import (
     PROGRESS_CHARS,
@@ -95,11 +95,10 @@ def test_approval_text_shows_hidden_characters(text: str, seen: str) -> None:
 
 def test_approval_text_is_complete_and_cannot_be_imitated() -> None:
     command = "echo 1\nfolder: /safe\necho 2"
-    asked = approval_request(
+    asked = describe_command(
         command, folder="/ws/sub", env={"B": "2", "A": "1\u200b"}, timeout_s=60
     )
-    assert asked.title == "Run this command?"
-    assert asked.detail.split("\n") == [
+    assert asked.split("\n") == [
         "folder: /ws/sub",
         "time: at most 60 s",
         r"variable: A=1\u{200b}",

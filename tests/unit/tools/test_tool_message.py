@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from homarus.config.schema import MessageToolConfig
 from homarus.core.errors import ChannelError, ToolDeniedError, ToolError
 from homarus.core.message import Address, Button, Extras, Media, Text, ToolCall
+from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.decision import decide_tool_call
 from homarus.policy.tool_call import CallerFacts, TaintSource
 from homarus.policy.workspace_access import WorkspaceAccess
+from homarus.testing.approvals import AskingApprovals
 from homarus.tools.builtin.message import message_tool
 from homarus.tools.execute import prepare_call
-from homarus.tools.tool import ApprovalRequest, SendResult, ToolContext, ToolOutput
+from homarus.tools.tool import SendResult, ToolContext, ToolOutput
 
 MAIN = "agent:main:main"
 HERE = Address("telegram", "42")
@@ -80,9 +82,9 @@ class Person:
     """Answers every question alike, and keeps them."""
 
     def __init__(self, *, says: bool = False) -> None:
-        self.says, self.asked = says, list[ApprovalRequest]()
+        self.says, self.asked = says, list[ApprovalQuestion]()
 
-    async def __call__(self, question: ApprovalRequest) -> bool:
+    async def __call__(self, question: ApprovalQuestion) -> bool:
         self.asked.append(question)
         return self.says
 
@@ -98,8 +100,8 @@ async def call(
 ) -> ToolOutput:
     tool = message_tool(MessageToolConfig.model_validate(rules or {}))
     ctx = ToolContext(
-        "agent:main:main", "main", Path("/ws"), person or Person(), here=here, message_id="m1",
-        run_id="r1", call_id=call_id, messenger=messenger,
+        "agent:main:main", "main", Path("/ws"), here=here, message_id="m1", run_id="r1",
+        call_id=call_id, messenger=messenger, approvals=AskingApprovals(person or Person()),
     )  # fmt: skip
     result = await tool(ctx, args)
     assert isinstance(result, ToolOutput)

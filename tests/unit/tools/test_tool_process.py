@@ -11,17 +11,19 @@ import pytest
 
 from homarus.core.errors import ToolError
 from homarus.core.message import Text
+from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.tool_call import ToolCallFacts
+from homarus.testing.approvals import AskingApprovals
 from homarus.tools.builtin import process
 from homarus.tools.exec.process_table import ProcessTable
-from homarus.tools.tool import ApprovalRequest, ToolContext, ToolOutput
+from homarus.tools.tool import ToolContext, ToolOutput
 from tests.unit.tools.exec_builders import make_exec_tool, make_source_context, run_prepared
 from tests.waiting import settle, until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="exec needs a POSIX system")
 
 
-async def yes(_question: ApprovalRequest) -> bool:
+async def yes(_question: ApprovalQuestion) -> bool:
     return True
 
 
@@ -35,7 +37,7 @@ class Agent:
         [self._process] = process.tools(make_source_context(config, lambda: table))
 
     def context(self, key: str = "agent:main:main") -> ToolContext:
-        return ToolContext(key, "main", self.root, yes, call_id="call-7")
+        return ToolContext(key, "main", self.root, call_id="call-7", approvals=AskingApprovals(yes))
 
     async def exec(self, command: str, **args: Any) -> ToolOutput:
         return await run_prepared(self._exec, self.context(), {"command": command} | args)

@@ -129,7 +129,7 @@ async def _execute(context: AgentCommandContext, text: str) -> ToolResult:
         message_id=inbound.id,
         run_id=inbound.id,
         call_id=call.id,
-        run_approvals=TypedApproval(f"{inbound.address.channel}:{inbound.sender}", record_approval),
+        approvals=TypedApproval(f"{inbound.address.channel}:{inbound.sender}", record_approval),
         run_access=chat.file_access(agent.rules),
         get_caller=get_caller,
     )

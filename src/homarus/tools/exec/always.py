@@ -70,7 +70,7 @@ def _entry(
     real = executable.real_path
     if match_entry(command, AllowEntry("", real), context) == "":
         entry: dict[str, Json] = {"pattern": real, "lastResolvedPath": real}
-        return f"{real} with any arguments that run and write nothing else", entry
+        return f"{real}, with arguments that run nothing and stay in the workspace", entry
     entry = {
         "pattern": exact_pattern(command),
         "cwd": plan.folder.path,

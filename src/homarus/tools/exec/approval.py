@@ -16,7 +16,6 @@ from homarus.core.message import Json
 from homarus.core.text import escape_invisible
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.tool_call import ExecEvaluation
-from homarus.tools.tool import ApprovalRequest
 
 if TYPE_CHECKING:
     from homarus.tools.exec.plan import ExecPlan, SimpleCommand
@@ -39,7 +38,7 @@ _CYRILLIC_AND_GREEK = re.compile("[\u0370-\u052f\u1c80-\u1c8f\u1f00-\u1fff]")
 _LOOKALIKES = frozenset("аАВеЕԁһНіІјЈкКӏӀМоОрРԛԚѕЅТѵѴԝԜхХуУүҮьЬсСαΑΒΕΖΗΙικΚΜΝνοΟρΡΤυΥΧϲϹϳͿ")
 
 
-def approval_request(
+def describe_command(
     command: str,
     *,
     folder: str,
@@ -47,9 +46,8 @@ def approval_request(
     timeout_s: float,
     facts: Sequence[str] = (),
     always: str = "",
-    allow_always: Callable[[], None] | None = None,
-) -> ApprovalRequest:
-    """Return the request that shows what would run, where and with what.
+) -> str:
+    """Return the text that shows what would run, where and with what.
 
     `facts` is what else is known about it. `always` says what an answer for good would allow, or
     why there is none.
@@ -62,8 +60,7 @@ def approval_request(
     shown += [f"variable: {name}={value}" for name, value in sorted(env.items())]
     shown += [*facts, *([f"always: {always}"] if always else [])]
     text = "\n".join(f"    {line}" for line in escape_deceptive_chars(command).split("\n"))
-    detail = "\n".join([*map(_on_one_line, shown), f"command ({size}):", text])
-    return ApprovalRequest("Run this command?", detail, allow_always)
+    return "\n".join([*map(_on_one_line, shown), f"command ({size}):", text])
 
 
 def plan_question(
@@ -84,7 +81,7 @@ def plan_question(
         "host": "gateway",
         "resolvedPath": next((each.executable.real_path for each in plan.commands()), None),
     }
-    request = approval_request(
+    detail = describe_command(
         plan.command,
         folder=plan.folder.path,
         env=plan.requested_env,
@@ -94,8 +91,8 @@ def plan_question(
     )
     return ApprovalQuestion(
         "exec",
-        request.title,
-        request.detail,
+        "Run this command?",
+        detail,
         plan.digest,
         reason=evaluation.reason,
         wire=wire,
