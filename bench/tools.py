@@ -23,7 +23,7 @@ from homarus.tools.execute import prepare_call
 from homarus.tools.tool import ToolContext
 
 KEY = "agent:main:bench"
-COMMAND = "ls -la --color=never src"
+COMMAND = "git diff | head"  # two programs to find and hash, and the settings of git to read
 CALLER = CallerFacts("main", KEY, taint=(TaintSource("web", "https://a.example"),))
 WARM_UP = 20
 FEW = 10  # calls, so few that the machine's pace seldom changes between

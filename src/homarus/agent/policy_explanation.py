@@ -81,6 +81,7 @@ async def explain_tool_call(
     )
     notes = [] if model else ["the model is not known: byProvider is not applied"]
     registry = AgentRegistry(lambda: config, paths, reaches=lambda: bool(config.channels))
+    chat = chat.check_groups(registry.all_tools(agent.id).known_groups)
     call = ToolCallFacts(tool, question.args or {})
     call = replace(call, effects=call_effects(call))
     if question.args is not None:

@@ -160,6 +160,7 @@ class Run:
         self._builder: ReplyBuilder | None = None
         self._live: LiveReplyHandle | None = None
         self._chat = NO_CHAT
+        self._groups = frozenset[str]()  # of tools, which rules may name
         self._taint = RunTaint(self._inbounds, self._transcript)
         self._context: ModelContext
         self._loop_context: LoopContext | None = None
@@ -399,7 +400,8 @@ class Run:
         self._chat = session_chat_context(
             services.get_config(), session, self._inbounds, find_traits=services.find_traits
         ).with_model(model.provider, model.id)
-        self._chat = self._chat.with_prompt(options.extra_system_prompt)
+        self._groups = all_tools.known_groups
+        self._chat = self._chat.with_prompt(options.extra_system_prompt).check_groups(self._groups)
         tools = self._chat.tools(all_tools, agent.rules)
         self._context = await make_model_context(
             services,
@@ -631,7 +633,7 @@ class Run:
                 chat = session_chat_context(
                     config, session, [record.inbound], find_traits=self._services.find_traits
                 )
-                self._chat = self._chat.join(chat)
+                self._chat = self._chat.join(chat).check_groups(self._groups)
                 self._taint.add_inbound(record.inbound)
                 question = self._make_question(record.inbound)
                 if has_images(question):  # rarely: this blocks the loop while they are scaled

@@ -102,6 +102,21 @@ def declared_groups(tools: Iterable[ToolDeclaration]) -> frozenset[str]:
     return frozenset({ALL_PLUGINS, *(key for key in keys if key.startswith(GROUP_PREFIX))})
 
 
+def refuse_unknown_groups(
+    rules: Iterable[ToolRules], groups: frozenset[str]
+) -> tuple[ToolRules, ...]:
+    """Return rules that deny all tools, one for each denied group that does not exist.
+
+    Without them nothing would be denied, although the config wants something to be.
+    """
+    return tuple(
+        ToolRules(deny=("*",), origin=f"{each.origin}, because it denies {name}, which is unknown")
+        for each in rules
+        for name in map(normalize_tool_name, each.deny)
+        if name.startswith(GROUP_PREFIX) and name not in groups
+    )
+
+
 @lru_cache(1024)
 def _compile(entries: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the exact entries of a list, and its globs."""

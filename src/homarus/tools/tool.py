@@ -219,14 +219,21 @@ Run: TypeAlias = Callable[..., Awaitable[str | ToolOutput]]
 class PreparedCall:
     """A call that is ready to be decided, and then run exactly as it was decided.
 
-    `facts` is what the policy sees, `question` what a person is asked if the policy asks. `run`
-    executes it; `close` releases what the preparation holds, whether or not the call was run.
+    `facts` is what the policy sees, `question` what a person is asked if the policy asks; one that
+    takes long to write may be given as a function. `run` executes the call; `close` releases what
+    the preparation holds, whether or not the call was run.
     """
 
     facts: ToolCallFacts
-    question: ApprovalQuestion
+    given_question: ApprovalQuestion | Callable[[], ApprovalQuestion]
     run: Callable[[], Awaitable[str | ToolOutput]]
     close: Callable[[], None] = lambda: None
+
+    @property
+    def question(self) -> ApprovalQuestion:
+        """The question to a person; made from the same plan that is run."""
+        given = self.given_question
+        return given if isinstance(given, ApprovalQuestion) else given()
 
 
 # Prepares a call from its parsed arguments. Raises ToolError when it cannot be run at all.

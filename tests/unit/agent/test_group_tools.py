@@ -139,3 +139,19 @@ def test_group_session_from_gateway_client_has_group_tools(
         page = Address("webchat", "x")
         room.answer(said("42", number=number, address=page, metadata=InboundMetadata()))
         assert room.tools() == {"read"}
+
+
+def test_group_that_denies_an_unknown_group_has_no_tools(tmp_path: Path) -> None:
+    mistyped = {"groups": {"-100": {"tools": {"deny": ["group:file"]}}}}
+    room = Room(tmp_path, mistyped, assistant_message("done"))
+    room.answer(said())
+    assert room.tools() == set()
+
+
+def test_sender_whose_rules_deny_an_unknown_group_stops_tools(tmp_path: Path) -> None:
+    mistyped = {"groups": {"-100": {"toolsBySender": {"7": {"deny": ["group:file"]}}}}}
+    script = (assistant_message("one"), assistant_message(WRITE), assistant_message("I may not."))
+    room = Room(tmp_path, mistyped, *script)
+    room.answer(said(), steer=[said("7", number=2)])
+    assert "write" in room.tools(0) and not (tmp_path / "a.txt").exists()
+    assert "because it denies group:file, which is unknown" in room.result()

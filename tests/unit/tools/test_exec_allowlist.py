@@ -232,7 +232,7 @@ async def test_always_saves_the_real_path_that_openclaw_reads(tmp_path: Path) ->
     before = {"version": 1, "socket": {"path": "s"}, "agents": {"other": {"ask": "always"}}}
     write(state, before)
     async with open_plan(tmp_path, "ls -l && wc -l") as plan:
-        question = (await judged(state, plan)).question
+        question = (await judged(state, plan)).make_question()
         assert question.allow_always and LS in question.always and "wc" not in question.always
         question.allow_always()
         question.allow_always()
@@ -249,7 +249,7 @@ async def test_always_saves_exactly_what_the_rules_do_not_cover(tmp_path: Path) 
     state = tmp_path / "state"
     command = "sort -o out.txt notes.md"
     async with open_plan(tmp_path, command) as plan:
-        question = (await judged(state, plan)).question
+        question = (await judged(state, plan)).make_question()
         assert question.always == "exactly this command, in this folder"
         assert question.allow_always
         question.allow_always()
@@ -263,7 +263,7 @@ async def test_always_saves_exactly_what_the_rules_do_not_cover(tmp_path: Path) 
 async def test_always_of_a_shell_saves_the_inner_program(tmp_path: Path) -> None:
     state = tmp_path / "state"
     async with open_plan(tmp_path, "bash -lc whoami") as plan:
-        question = (await judged(state, plan)).question
+        question = (await judged(state, plan)).make_question()
         assert (
             question.allow_always
             and question.always.startswith("/")
@@ -280,7 +280,7 @@ async def test_always_of_a_script_holds_while_it_is_unchanged(tmp_path: Path) ->
     state, script = tmp_path / "state", tmp_path / "x.py"
     script.write_text("1")
     async with open_plan(tmp_path, "python3 x.py") as plan:
-        question = (await judged(state, plan)).question
+        question = (await judged(state, plan)).make_question()
         assert question.allow_always and "while" in question.always
         question.allow_always()
         assert (await judged(state, plan)).evaluation.is_satisfied
@@ -309,7 +309,7 @@ async def test_always_is_not_offered(tmp_path: Path, command: str, reason: str) 
     (tmp_path / "tool").write_text("#!/bin/sh\n")
     (tmp_path / "tool").chmod(0o700)
     async with open_plan(tmp_path, command) as plan:
-        question = (await judged(tmp_path / "state", plan)).question
+        question = (await judged(tmp_path / "state", plan)).make_question()
     assert question.allow_always is None and question.always == ""
     assert "always: not offered, because" in question.detail
     assert reason in question.detail or "there is no program" in question.detail
@@ -317,7 +317,7 @@ async def test_always_is_not_offered(tmp_path: Path, command: str, reason: str) 
 
 async def test_always_is_not_offered_where_every_command_is_asked(tmp_path: Path) -> None:
     async with open_plan(tmp_path, "ls") as plan:
-        question = (await judged(tmp_path / "state", plan, asks_always=True)).question
+        question = (await judged(tmp_path / "state", plan, asks_always=True)).make_question()
     assert question.allow_always is None and "every command is asked about" in question.detail
 
 
@@ -326,14 +326,14 @@ async def test_question_shows_programs_hashes_and_the_hardened_form(tmp_path: Pa
     async with open_plan(tmp_path, "git status | head -n 1; python3 x.py") as plan:
         found = await judged(tmp_path / "state", plan)
         programs = [each.executable for each in plan.commands()]
-        detail = found.question.detail
+        detail = found.make_question().detail
         assert f"program: {programs[0].real_path}, sha256 {programs[0].sha256[:16]}" in detail
         assert "allowed by safe-bin:head" in detail
         assert "runs as: git -c core.fsmonitor=false" in detail
         assert programs[2].script and f"x.py, sha256 {programs[2].script.sha256[:16]}" in detail
         assert "asked because: no entry allows git" in detail
-        assert found.question.digest == plan.digest
-        assert found.question.wire["resolvedPath"] == programs[0].real_path
+        assert found.make_question().digest == plan.digest
+        assert found.make_question().wire["resolvedPath"] == programs[0].real_path
 
 
 async def test_exact_entry_of_an_earlier_version_is_obeyed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """10,000 opens while another process swaps files, folders and links: none leaves its root."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -66,8 +67,10 @@ def test_raced_opens_never_leave_their_root(root: Path) -> None:
     ]
     assert sum(count for count, _ in attempts) == 10_000
     for count, attempt in attempts:
-        good = 0
-        for _ in range(count):
+        good, tries, latest_s = 0, 0, time.monotonic() + 60
+        # Where the machine is loaded, all tries may fall between two exchanges.
+        while tries < count or (not good and time.monotonic() < latest_s):
+            tries += 1
             try:
                 found = attempt()
             except ToolError:

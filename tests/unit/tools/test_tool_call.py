@@ -150,6 +150,29 @@ async def test_call_that_prepares_itself_is_decided_before_it_runs() -> None:
     assert back.text == "done" and ran == ["close", "run", "close"]
 
 
+async def test_call_writes_its_question_only_when_asked() -> None:
+    made = list[str]()
+
+    @tool(group="test", name="work")
+    async def work(ctx: ToolContext) -> PreparedCall:
+        """Work."""
+
+        async def run() -> str:
+            return "done"
+
+        def ask() -> ApprovalQuestion:
+            made.append("question")
+            return ApprovalQuestion("work", "May it work?", "", "d1")
+
+        return PreparedCall(ToolCallFacts(work.declaration), ask, run)
+
+    call = ToolCall("1", "work", {})
+    assert (await use(work, call, action="allow")).text == "done" and not made
+    assert (await use(work, call, action="deny")).is_error and not made
+    assert (await use(work, call, action="ask", answer=True)).text == "done"
+    assert made == ["question"]
+
+
 async def test_call_failing_judge_denies() -> None:
     async def broken(_call: ToolCallFacts) -> ToolDecision:
         raise KeyError("rules")

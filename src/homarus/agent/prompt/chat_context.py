@@ -17,7 +17,7 @@ from homarus.core.session_keys import agent_id_of, chat_type_of, is_subagent, su
 from homarus.policy.access import EVERYONE, is_named
 from homarus.policy.decision import decide_tool_call, is_tool_offered
 from homarus.policy.tool_call import CallerFacts, ToolCallFacts
-from homarus.policy.tool_policy import PolicyRules, ToolRules
+from homarus.policy.tool_policy import PolicyRules, ToolRules, refuse_unknown_groups
 from homarus.policy.workspace_access import NO_ACCESS, WorkspaceAccess, session_access
 from homarus.sessions.last_route import last_address
 from homarus.sessions.session import Session
@@ -46,6 +46,11 @@ class ChatContext:
     def with_rules(self, rules: tuple[ToolRules, ...]) -> "ChatContext":
         """Return the chat with more rules, each once."""
         return replace(self, rules=tuple(dict.fromkeys((*self.rules, *rules))))
+
+    def check_groups(self, groups: frozenset[str]) -> "ChatContext":
+        """Return the chat; one whose rules deny a group that does not exist has no tools."""
+        refused = refuse_unknown_groups(self.rules, groups)
+        return self.with_rules(refused) if refused else self
 
     def with_prompt(self, text: str) -> "ChatContext":
         """Return the chat with more text for its prompt."""

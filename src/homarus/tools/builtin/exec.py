@@ -16,6 +16,7 @@ from homarus.config.schema import Config, ExecConfig
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import main_key
+from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.exec_settings import ExecAsk, ExecHost, ExecSecurity
 from homarus.policy.restrictions import sandbox_mode
 from homarus.policy.tool_call import LayerVerdict, ToolCallFacts
@@ -167,11 +168,14 @@ def _prepare_plan(
         safe_bins=context.get_tools_config("exec").exec.safe_bins,
         asks_always=settings.ask == "always",
     )
-    evaluation, question = judged.evaluation, judged.question
-    wire = {**question.wire, "security": settings.security, "ask": settings.ask}
-    question = replace(question, wire=wire)
-    if plan.pty or plan.background:
-        question = replace(question, detail=f"{_OPEN_INPUT}\n{question.detail}")
+    evaluation = judged.evaluation
+
+    def ask() -> ApprovalQuestion:
+        question = judged.make_question()
+        wire = {**question.wire, "security": settings.security, "ask": settings.ask}
+        detail = f"{_OPEN_INPUT}\n{question.detail}" if plan.pty or plan.background else None
+        return replace(question, wire=wire, detail=detail or question.detail)
+
     facts = ToolCallFacts(
         made.declaration,
         effects=frozenset({"exec"}),
@@ -183,7 +187,7 @@ def _prepare_plan(
         await judged.record_use()
         return await _run(context, ctx, options, plan, is_asked=not evaluation.is_satisfied)
 
-    return PreparedCall(facts, question, run, plan.close)
+    return PreparedCall(facts, ask, run, plan.close)
 
 
 def _judge_options(options: ExecOptions, *, is_satisfied: bool) -> LayerVerdict | None:

@@ -210,7 +210,7 @@ def find_script(names: frozenset[str], args: tuple[str, ...]) -> str | None:
 
 def _is_program(path: str) -> bool:
     try:
-        found = os.stat(path)  # noqa: PTH116 - called for every folder of PATH
-        return stat.S_ISREG(found.st_mode) and os.access(path, os.X_OK)
+        # Called for every folder of PATH: most have no such file, which raises nothing here.
+        return os.access(path, os.X_OK) and stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116
     except (OSError, ValueError):
         return False

@@ -8,8 +8,9 @@ harmless ones gets no command without a question.
 
 import os
 import re
+import stat
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import suppress
 from typing import Final
 
 from homarus.tools.exec.executable import is_beneath, open_file
@@ -93,42 +94,61 @@ def find_repository_risk(folder: str, workspace: str, home: str) -> str:
     """
     try:
         for path in _config_files(folder, workspace, home):
-            if path.exists() and (risk := _find_risk(_read(path, _MAX_CONFIG_BYTES + 1))):
-                return f"{path} has {risk}"
+            with suppress(FileNotFoundError, NotADirectoryError):
+                if risk := _find_risk(_read(path, _MAX_CONFIG_BYTES + 1)):
+                    return f"{path} has {risk}"
     except OSError as exc:
         return f"the settings of the repository cannot be read: {exc.strerror or exc}"
     return ""
 
 
-def _read(path: Path, max_bytes: int) -> bytes:
+def _read(path: str, max_bytes: int) -> bytes:
     """Read a regular file; a pipe would make us wait."""
-    fd = open_file(str(path))
+    fd = open_file(path)
     try:
         return os.read(fd, max_bytes)
     finally:
         os.close(fd)
 
 
-def _read_path(path: Path) -> str:
+def _read_path(path: str) -> str:
     return _read(path, _MAX_PATH_BYTES).decode("utf-8", "replace").strip()
 
 
-def _config_files(folder: str, workspace: str, home: str) -> Iterator[Path]:
-    for path in (Path(home, ".gitconfig"), Path(home, ".config/git/config")):
-        if home and is_beneath(os.path.realpath(path), workspace):
+def _config_files(folder: str, workspace: str, home: str) -> Iterator[str]:
+    """Yield the files to read, some of which may not exist. Called for every git command."""
+    for path in (f"{home}/.gitconfig", f"{home}/.config/git/config"):
+        # A file that is missing is not read by git either.
+        if home and os.path.lexists(path) and is_beneath(os.path.realpath(path), workspace):
             yield path
-    for each in (Path(folder), *Path(folder).parents):
-        found = each / ".git"
-        if found.is_dir():
-            yield from (found / "config", found / "config.worktree")
+    each = folder.rstrip("/")
+    while True:
+        found = f"{each}/.git"
+        kind = _file_kind(found)
+        if kind == stat.S_IFDIR:
+            yield from (f"{found}/config", f"{found}/config.worktree")
             return
-        if found.exists():
-            own = each / _read_path(found).removeprefix("gitdir:").strip()
-            yield from (own / "config", own / "config.worktree")
-            common = own / "commondir"
-            if common.is_file():
-                yield own / _read_path(common) / "config"
+        if kind:
+            own = _join(each, _read_path(found).removeprefix("gitdir:").strip())
+            yield from (f"{own}/config", f"{own}/config.worktree")
+            if _file_kind(common := f"{own}/commondir") == stat.S_IFREG:
+                yield f"{_join(own, _read_path(common))}/config"
             return
+        if not each:
+            return
+        each = each.rpartition("/")[0]
+
+
+def _join(folder: str, path: str) -> str:
+    return os.path.join(folder or "/", path)  # noqa: PTH118 - pathlib costs more
+
+
+def _file_kind(path: str) -> int:
+    """Return the type of a file, links followed; 0 without one."""
+    try:
+        return stat.S_IFMT(os.stat(path).st_mode)  # noqa: PTH116 - called for every folder
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
 
 
 def _find_risk(data: bytes) -> str:

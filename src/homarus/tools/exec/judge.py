@@ -36,11 +36,12 @@ _recorded: dict[tuple[str, str, str], float] = {}  # when a use was written, by 
 class JudgedPlan:
     """What the policy, the person and the journal get about a plan.
 
-    `record_use` is to be awaited once the plan was started: it writes which entries it used.
+    `make_question` builds the question, which few plans need. `record_use` is to be awaited once
+    the plan was started: it writes which entries it used.
     """
 
     evaluation: ExecEvaluation
-    question: ApprovalQuestion
+    make_question: Callable[[], ApprovalQuestion]
     record_use: Callable[[], Awaitable[None]]
 
 
@@ -53,7 +54,7 @@ def judge_plan(
     skill_bins: Collection[str] = (),
     asks_always: bool = False,
 ) -> JudgedPlan:
-    """Evaluate a plan by the entries of an agent, and build the question about it.
+    """Evaluate a plan by the entries of an agent; the result can build the question about it.
 
     `state` is the state directory; without one there are no entries, and nothing is saved.
     `safe_bins` is the config's `tools.exec.safeBins`, None where it has none. `skill_bins` are the
@@ -63,6 +64,18 @@ def judge_plan(
     entries = load_entries(state, agent_id)
     enabled = SAFE_BINS if safe_bins is None else safe_bins
     evaluation = evaluate_plan(plan, entries, safe_bins=enabled, skill_bins=skill_bins)
+    ask = partial(_make_question, plan, evaluation, state, agent_id, asks_always=asks_always)
+    return JudgedPlan(evaluation, ask, partial(_record, plan, evaluation, state, agent_id))
+
+
+def _make_question(
+    plan: ExecPlan,
+    evaluation: ExecEvaluation,
+    state: Path | None,
+    agent_id: str,
+    *,
+    asks_always: bool,
+) -> ApprovalQuestion:
     offer: AlwaysOffer | str = offer_always(plan, evaluation)
     if asks_always:
         offer = "the settings say that every command is asked about"
@@ -71,14 +84,13 @@ def judge_plan(
     save = None
     if state is not None and isinstance(offer, AlwaysOffer):
         save = partial(add_allowed, state, agent_id, *offer.entries)
-    question = plan_question(
+    return plan_question(
         plan,
         evaluation,
         always=offer.text if isinstance(offer, AlwaysOffer) else "",
         why_not_always=offer if isinstance(offer, str) else "",
         allow_always=save,
     )
-    return JudgedPlan(evaluation, question, partial(_record, plan, evaluation, state, agent_id))
 
 
 def load_entries(state: Path | None, agent_id: str) -> list[AllowEntry]:
