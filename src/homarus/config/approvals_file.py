@@ -4,6 +4,7 @@ What this program does not know in the file stays. A change is made to the file 
 moment, under a lock: an entry that was removed meanwhile is never written back.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from uuid import uuid4
 
-from homarus.config.change_log import log_change
+from homarus.config.change_log import changes_by, log_change
 from homarus.config.paths import openclaw_files_dir
 from homarus.core.atomic_file import write_atomic
 from homarus.core.fast_dataclass import dataclass
@@ -26,6 +27,11 @@ _LOCK_TIMEOUT_S: Final = 5.0
 _ATTEMPTS: Final = 5
 DENY_ALL: Final[Mapping[str, Json]] = {"defaults": {"security": "deny"}}
 Approvals: TypeAlias = Mapping[str, Json]
+_UNKNOWN_AUTHOR: Final = "not known: it was found when the file was read"
+_USE_KEYS: Final = frozenset({"lastUsedAt", "lastUsedCommand", "lastResolvedPath"})
+# The stamp of each file and the hash of its rules when this process read it last: a change by hand
+# is found by them.
+_seen: dict[Path, tuple[FileStamp | None, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,27 @@ def read_approvals(state: Path) -> Approvals:
     """Return the content of the file, empty if there is none; one that is unreadable denies all."""
     path = openclaw_files_dir(state) / FILE
     stamp = stat_stamp(path)
-    return _read(path) if stamp is None else _read_again(path, stamp)
+    found = _read(path) if stamp is None else _read_again(path, stamp)
+    known = _seen.get(path)
+    if known is None or known[0] != stamp:
+        _seen[path] = (stamp, _rules_hash(found))
+        if known and known[1] != _seen[path][1]:
+            with changes_by(_UNKNOWN_AUTHOR):
+                log_change(state, "allowlist", action="load", hash=_seen[path][1])
+    return found
+
+
+def _rules_hash(approvals: Approvals) -> str:
+    """Return the hash of the rules of the file, without what is noted about their use."""
+
+    def decode(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+        return {name: value for name, value in pairs if name not in _USE_KEYS}
+
+    try:
+        rules = json.loads(json.dumps(approvals), object_pairs_hook=decode)
+        return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
+    except RecursionError:
+        return "too deep"
 
 
 @lru_cache(8)

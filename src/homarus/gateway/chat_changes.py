@@ -14,6 +14,7 @@ from homarus.config.json5_document import KeyPath, Value
 from homarus.config.load import load_config
 from homarus.config.overrides import ConfigOverrides, override_tree
 from homarus.config.protected_keys import check_protected_keys
+from homarus.config.redaction import redact_tree
 from homarus.config.tree_edit import format_path
 from homarus.config.write import ConfigWrite, read_own_tree
 from homarus.core.errors import ConfigError, UserError
@@ -88,5 +89,6 @@ class ChatConfigEdits:
         check_protected_keys(files.raw, override_tree(files.raw, values), rules)
         overrides.override(files, values)  # what is invalid changes nothing
         overrides.values = dict(values)
-        log_change(self._services.paths.state, "overrides", paths=[*map(format_path, values)])
+        shown = {format_path(path): redact_tree(value, path) for path, value in values.items()}
+        log_change(self._services.paths.state, "overrides", paths=[*shown], values=shown)
         await self._services.reload(files)

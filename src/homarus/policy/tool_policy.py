@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
+from unicodedata import category, normalize
 
 from homarus.config.schema import (
     AgentToolsConfig,
@@ -80,7 +81,13 @@ class PolicyRules:
 
 
 def normalize_tool_name(name: str) -> str:
-    """Return a tool's name as it is compared."""
+    """Return a tool's name as it is compared.
+
+    Wide letters and invisible characters, as text copied from elsewhere has them, make no other
+    name: a rule that looks like one for `exec` is one.
+    """
+    if not name.isascii():
+        name = "".join(ch for ch in normalize("NFKC", name) if category(ch) != "Cf")
     return name.strip().lower().replace("-", "_")
 
 

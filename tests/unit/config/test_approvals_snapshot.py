@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from homarus.config.approvals_file import FILE
+from homarus.config.approvals_file import FILE, read_approvals
 from homarus.config.approvals_snapshot import (
     change_approvals,
     check_approvals,
@@ -98,3 +98,23 @@ def test_allowlist_edit_adds_once_and_removes(tmp_path: Path) -> None:
     edited = edit_allowlist(found.file, "main", remove="/bin/ls")
     assert edited is not None and edited["agents"]["main"]["allowlist"] == []
     assert len(edited["agents"]["*"]["allowlist"]) == 1
+
+
+def test_rules_changed_by_hand_are_recorded_when_they_are_read(tmp_path: Path) -> None:
+    file, entry = tmp_path / "exec-approvals.json", {"id": "1", "pattern": "/bin/ls"}
+
+    def write(**fields: object) -> list[str]:
+        rules = {"agents": {"main": {"allowlist": [entry | fields]}}}
+        file.write_text(json.dumps(rules))
+        read_approvals(tmp_path)
+        read_approvals(tmp_path)
+        pending = tmp_path / "audit-pending.jsonl"
+        return pending.read_text().splitlines() if pending.exists() else []
+
+    assert write() == []  # what is there at first is no change
+    assert write(lastUsedAt=5, lastUsedCommand="ls") == []
+    (line,) = write(pattern="/bin/rm")
+    assert '"action": "load"' in line and "not known" in line and "/bin/rm" not in line
+    file.unlink()
+    assert read_approvals(tmp_path) == {}
+    assert len((tmp_path / "audit-pending.jsonl").read_text().splitlines()) == 2

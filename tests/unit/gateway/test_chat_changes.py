@@ -227,5 +227,6 @@ async def test_changes_by_chat_are_audited_with_their_sender(tmp_path: Path) -> 
         assert made.keys() == {"session", "config", "pairing", "overrides"}
         assert made["session"]["changed"] == {"execSecurity": "unset → deny"}
         assert made["overrides"]["paths"] == ["messages.queue.cap"]
+        assert made["overrides"]["values"].keys() == {"messages.queue.cap"}
         actions = [each["action"] for each in rows if each["target"] == "pairing"]
         assert actions == ["approve", "revoke"]

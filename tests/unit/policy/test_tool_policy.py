@@ -12,6 +12,7 @@ from homarus.policy.tool_policy import (
     find_allow,
     find_match,
     make_policy_rules,
+    normalize_tool_name,
     subagent_deny,
 )
 
@@ -82,3 +83,12 @@ def test_model_rules_use_entry_of_model_before_provider() -> None:
     assert found.get_model_rules("ollama", "big") == (ToolRules(deny=("write",)),)
     assert found.get_model_rules("OLLAMA", "small") == (ToolRules(deny=("exec",)),)
     assert found.get_model_rules("other", "big") == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["ｅｘｅｃ", "exec\u200b", "\ufeffEXEC", "ex\u00adec", "\u00a0exec "]
+)
+def test_name_with_wide_or_invisible_characters_is_denied(name: str) -> None:
+    assert normalize_tool_name(name) == "exec"
+    assert find_match(EXEC, (name,)) == "exec"
+    assert normalize_tool_name("ехес") != "exec"  # other letters are another name
