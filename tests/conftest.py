@@ -1,14 +1,16 @@
 """Fixtures and settings for all tests."""
 
+import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from homarus.config import redaction
 from homarus.config.paths import Paths
 from homarus.core.errors import HomarusError
 from homarus.memory.embed import minilm
@@ -21,6 +23,20 @@ settings.load_profile("homarus")
 # A shell starts background jobs with SIGINT ignored, which programs under test would inherit.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    """Undo `configure_logging`, which a test may call in this process."""
+    root = logging.getLogger("homarus")
+    before = (root.handlers[:], root.level, root.propagate)
+    yield
+    if (root.handlers, root.level, root.propagate) != before:
+        for handler in set(root.handlers) - set(before[0]):
+            handler.close()
+        root.handlers[:], root.level, root.propagate = before
+    redaction.set_patterns(())
+    redaction.forget_known_secrets()
 
 
 def fetched(request: pytest.FixtureRequest, pull: Callable[[Path], object]) -> Path:

@@ -22,6 +22,7 @@ from homarus.config.paths import Paths
 # Keys without which a section is not valid in OpenClaw either.
 REQUIRED: dict[str, dict[str, Any]] = {
     "agents.list[]": {"id": "x"},
+    "approvals.exec.targets[]": {"channel": "telegram", "to": "1"},
     "auth.profiles.<key>": {"provider": "x", "mode": "token"},
     "bindings[]": {"agentId": "x", "match": {"channel": "telegram"}},
     "bindings[].match": {"channel": "telegram"},

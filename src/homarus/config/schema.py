@@ -692,7 +692,7 @@ class ApprovalTargetConfig(ConfigSection):
     channel: NonEmptyStr
     to: NonEmptyStr
     account_id: NonEmptyStr | None = None
-    thread_id: NonEmptyStr | int | None = None
+    thread_id: NonEmptyStr | int | float | None = None
 
 
 class ApprovalForwardingConfig(ConfigSection):

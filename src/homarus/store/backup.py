@@ -6,6 +6,7 @@ through SQLite, so that a backup of a running gateway is consistent. A restore c
 archive before it changes anything, and keeps what was there.
 """
 
+import gzip
 import hashlib
 import json
 import os
@@ -224,7 +225,7 @@ def _extract(path: Path, target: Path, *, only: str = "") -> BackupReport:
     found: dict[str, dict[str, Any]] = {}
     manifest: dict[str, Any] | None = None
     try:
-        with tarfile.open(path, mode="r|gz") as archive:
+        with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
             for member in archive:
                 source = archive.extractfile(member) if member.isreg() else None
                 if source is None or manifest is not None or not _is_safe(member.name):
@@ -235,6 +236,8 @@ def _extract(path: Path, target: Path, *, only: str = "") -> BackupReport:
                 if member.name in found:
                     raise _broken(path, f"{member.name!r} is in it twice")
                 found[member.name] = _write_member(source, member, target, only)
+            while stream.read(_BLOCK_BYTES):  # to the end, where the checksum is
+                pass
     except (tarfile.TarError, OSError, EOFError, ValueError) as exc:
         if isinstance(exc, FileNotFoundError) and not path.exists():
             raise UserError(f"there is no file {path}") from exc

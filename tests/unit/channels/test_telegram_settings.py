@@ -37,7 +37,8 @@ def example(known: KnownKey) -> Any:
             return {"-100": example(known.children["<key>"])}
         if "[]" in known.children:
             return [example(known.children["[]"])]
-        return {name: example(child) for name, child in known.children.items()}
+        names = known.children.keys() - ({"alsoAllow"} if "allow" in known.children else set())
+        return {name: example(known.children[name]) for name in sorted(names)}
     kind = known.types[0]
     if kind.startswith("["):
         return ["11"]
