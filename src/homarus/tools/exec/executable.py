@@ -210,7 +210,9 @@ def find_script(names: frozenset[str], args: tuple[str, ...]) -> str | None:
 
 def _is_program(path: str) -> bool:
     try:
-        # Called for every folder of PATH: most have no such file, which raises nothing here.
-        return os.access(path, os.X_OK) and stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116
+        # Most folders of PATH have no such file, for which this raises nothing.
+        if not os.access(path, os.X_OK):
+            return False
+        return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116 - called for every program
     except (OSError, ValueError):
         return False
