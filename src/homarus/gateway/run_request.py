@@ -146,7 +146,9 @@ async def start_run(
     outcome = control.submit(key, acceptance.record)
 
     def ended(run: RunOutcome | None) -> None:
-        if run is None or run.run_id != request.run_id:
+        # A run that has begun, such as a suspended one that is stopped, reports its end itself.
+        has_begun = any(live.run_id == request.run_id for live in call.gateway.events.live(key))
+        if not has_begun and (run is None or run.run_id != request.run_id):
             _broadcast_end(call, request, run)
         on_end(run)
 

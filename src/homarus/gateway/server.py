@@ -325,7 +325,10 @@ class Gateway:
             log.warning(message, run_id, DRAIN_S)
 
     def _has_active_runs(self, services: GatewayServices) -> bool:
-        return bool(services.control.active_runs() or self.events.live())
+        control = services.control
+        return bool(control.active_runs()) or any(
+            run.run_id not in control.suspended_runs(run.session_key) for run in self.events.live()
+        )
 
     async def _tick(self) -> None:
         while True:

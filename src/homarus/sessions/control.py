@@ -336,7 +336,11 @@ class SessionControl(Generic[OutcomeT]):
 
     def has_suspended(self, key: str) -> bool:
         """Return whether a run of the session waits for an approval."""
-        return bool(self._queue.suspended(key))
+        return bool(self.suspended_runs(key))
+
+    def suspended_runs(self, key: str) -> tuple[str, ...]:
+        """Return the ids of the session's runs that wait for an approval."""
+        return self._queue.suspended(key)
 
     def resume_suspended(self, key: str, run: str) -> None:
         """Start a suspended run again; one that is not suspended is ignored."""

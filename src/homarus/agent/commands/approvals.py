@@ -21,6 +21,7 @@ _DECISIONS: Final[dict[str, ApprovalDecision]] = {
 }
 _USAGE: Final = "/approve <id> allow-once|allow-always|deny"
 _MAX_LISTED: Final = 20
+_DEVICE_ID_CHARS: Final = 64  # of a client of the gateway, in hexadecimal
 
 
 @command("approve")
@@ -86,6 +87,8 @@ def _may_approve(context: AgentCommandContext, record: ApprovalRecord) -> bool:
 
 def describe_sender(inbound: Inbound) -> str:
     """Return how an approval names the person who answered it."""
-    identity = f"{inbound.address.channel}:{inbound.sender}"
+    is_device = len(inbound.sender) == _DEVICE_ID_CHARS and inbound.sender.isalnum()
+    sender = inbound.sender[:8] if is_device else inbound.sender  # as short as an approval's id
+    identity = f"{inbound.address.channel}:{sender}"
     name = one_line(inbound.metadata.name, 40)
     return one_line(f"{name} ({identity})" if name else identity, 120)
