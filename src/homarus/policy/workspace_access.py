@@ -91,6 +91,11 @@ class WorkspaceAccess:
     get_media: Callable[[], frozenset[str]] = field(default=frozenset, compare=False)
 
     @property
+    def sees_private(self) -> bool:
+        """Return whether the private notes of the workspace are there for it."""
+        return self.audiences is None or PRIVATE in self.audiences
+
+    @property
     def is_full(self) -> bool:
         return self.audiences is None and self.can_write_prompts
 

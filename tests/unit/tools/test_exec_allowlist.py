@@ -245,6 +245,20 @@ async def test_always_saves_the_real_path_that_openclaw_reads(tmp_path: Path) ->
     assert (state / FILE).stat().st_mode & 0o777 == 0o600
 
 
+async def test_entries_do_not_hold_without_private_notes(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    write(state, {"agents": {"main": {"allowlist": [{"pattern": "cat"}]}}})
+    (tmp_path / "MEMORY.md").touch()
+    async with open_plan(tmp_path, "cat MEMORY.md | head") as plan:
+        assert (await judged(state, plan)).evaluation.is_satisfied
+        group = await judged(state, plan, sees_private=False)
+        assert group.evaluation.matches == ("", "safe-bin:head")
+        assert "private notes" in group.evaluation.reason
+        assert group.make_question().allow_always is None
+    async with open_plan(tmp_path, "wc -l | head") as plan:
+        assert (await judged(state, plan, sees_private=False)).evaluation.is_satisfied
+
+
 async def test_always_saves_exactly_what_the_rules_do_not_cover(tmp_path: Path) -> None:
     state = tmp_path / "state"
     command = "sort -o out.txt notes.md"

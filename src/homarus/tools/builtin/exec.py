@@ -167,6 +167,7 @@ def _prepare_plan(
         agent_id=ctx.agent,
         safe_bins=context.get_tools_config("exec").exec.safe_bins,
         asks_always=settings.ask == "always",
+        sees_private=ctx.access.sees_private,
     )
     evaluation = judged.evaluation
 

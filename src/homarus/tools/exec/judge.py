@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,10 @@ log = logging.getLogger(__name__)
 
 _RECORD_EVERY_S: Final = 60.0
 _PREFIX: Final = "allowlist:"
+_ALWAYS_ASKED: Final = "the settings say that every command is asked about"
+_NO_ENTRIES: Final = (
+    "entries do not hold in a conversation without your private notes: commands can read them"
+)
 _recorded: dict[tuple[str, str, str], float] = {}  # when a use was written, by folder and entry
 
 
@@ -53,19 +58,33 @@ def judge_plan(
     safe_bins: Collection[str] | None = None,
     skill_bins: Collection[str] = (),
     asks_always: bool = False,
+    sees_private: bool = True,
 ) -> JudgedPlan:
     """Evaluate a plan by the entries of an agent; the result can build the question about it.
 
     `state` is the state directory; without one there are no entries, and nothing is saved.
     `safe_bins` is the config's `tools.exec.safeBins`, None where it has none. `skill_bins` are the
     programs of the agent's skills, empty unless autoAllowSkills is on. `asks_always`: the settings
-    want a question about every command, so that no entry would save one.
+    want a question about every command, so that no entry would save one. `sees_private`: the
+    conversation may read the private notes of the workspace. A command can read every file there,
+    so entries hold only in such conversations.
     """
     entries = load_entries(state, agent_id)
     enabled = SAFE_BINS if safe_bins is None else safe_bins
     evaluation = evaluate_plan(plan, entries, safe_bins=enabled, skill_bins=skill_bins)
-    ask = partial(_make_question, plan, evaluation, state, agent_id, asks_always=asks_always)
+    no_always = _ALWAYS_ASKED if asks_always else ""
+    if not sees_private:
+        evaluation, no_always = _without_entries(evaluation), no_always or _NO_ENTRIES
+    ask = partial(_make_question, plan, evaluation, state, agent_id, no_always)
     return JudgedPlan(evaluation, ask, partial(_record, plan, evaluation, state, agent_id))
+
+
+def _without_entries(evaluation: ExecEvaluation) -> ExecEvaluation:
+    """Return the evaluation where only safe bins need no question."""
+    if all(match.startswith("safe-bin:") for match in evaluation.matches if match):
+        return evaluation
+    matches = tuple(each if each.startswith("safe-bin:") else "" for each in evaluation.matches)
+    return replace(evaluation, matches=matches, reason=_NO_ENTRIES)
 
 
 def _make_question(
@@ -73,12 +92,9 @@ def _make_question(
     evaluation: ExecEvaluation,
     state: Path | None,
     agent_id: str,
-    *,
-    asks_always: bool,
+    no_always: str,
 ) -> ApprovalQuestion:
-    offer: AlwaysOffer | str = offer_always(plan, evaluation)
-    if asks_always:
-        offer = "the settings say that every command is asked about"
+    offer: AlwaysOffer | str = no_always or offer_always(plan, evaluation)
     if state is None and isinstance(offer, AlwaysOffer):
         offer = "there is no state directory to save it in"
     save = None
