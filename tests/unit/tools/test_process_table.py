@@ -65,6 +65,16 @@ async def test_foreground_command_is_not_listed(tmp_path: Path) -> None:
         assert one.table.jobs(OWNER) == [] and one.notices == []
 
 
+async def test_command_in_the_background_shows_no_progress(tmp_path: Path) -> None:
+    shown: list[str] = []
+    async with program() as one, open_plan(tmp_path, "cat", background=True) as plan:
+        job = one.table.start(plan, OWNER, show=shown.append)
+        assert await one.table.wait(job, 0) is None
+        job.running.write(b"late\n", eof=True)
+        await job.running.wait()
+        assert await one.table.poll(job) == "late\n" and shown == []
+
+
 async def test_poll_returns_new_output_once_and_then_the_end(tmp_path: Path) -> None:
     async with program() as one:
         job = await one.start(tmp_path, "cat")

@@ -118,13 +118,26 @@ class ProcessTable:
         call_id: str = "",
         show: Callable[[str], None] = lambda _text: None,
     ) -> CommandJob:
-        """Start a plan, which may be closed afterwards. Raises ToolError."""
+        """Start a plan, which may be closed afterwards. Raises ToolError.
+
+        `show` gets output only until the command is in the background: its call has ended then,
+        and a progress event of a run that has ended would start that run again for clients.
+        """
         self._check_room(owner)
         now_ms = self._get_now_ms()
         job = CommandJob(self._make_id(), owner, plan, settings or JobSettings(), now_ms)
         job.call_id = call_id
+
+        def show_in_front(text: str) -> None:
+            if not job.is_background:
+                show(text)
+
         job.running = RunningCommand(
-            plan, self._group, show=show, on_text=job.add_pending, on_end=lambda: self._on_end(job)
+            plan,
+            self._group,
+            show=show_in_front,
+            on_text=job.add_pending,
+            on_end=lambda: self._on_end(job),
         )
         self._jobs[job.id] = job
         return job
