@@ -417,16 +417,16 @@ class App:
         loaded = self.overrides.apply(loaded)
         self._retired.append(self.models)
         self.models = ModelRouter(loaded.config, loaded.env, self.paths, self.clock)
-        await record_reload(
-            self.audit, self.store, self.paths.state, (self.loaded, loaded), self.clock.now_ms()
-        )
-        self.loaded = loaded
+        before, self.loaded = self.loaded, loaded
         set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         configure_logging(loaded.config, self.paths.logs)
         log_list_problems(loaded.config)
+        await record_reload(
+            self.audit, self.store, self.paths.state, (before, loaded), self.clock.now_ms()
+        )
         await self.channels.reconcile()
 
     async def close(self) -> None:

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 EXTERNAL_TIMEOUT_MS: Final = 120_000
 MIN_PREFIX_CHARS: Final = 4
-RETRY_S: Final = 5.0  # before an expiry that could not be saved is tried again
+RETRY_S: Final = 5.0  # before an answer or expiry that could not be saved is tried again
 _SEARCHED: Final = 500  # resolved approvals in which the start of an id is searched
 EXPIRED_NOTICE: Final = "Approval {id} expired without an answer, so this was not done: {title}"
 
@@ -218,11 +218,16 @@ class ApprovalService:
 
     async def _ask(self, approver: InProcessApprover, record: ApprovalRecord) -> None:
         decision = await approver.ask(record)
-        if decision:
+        while decision:
             try:
                 await self.resolve(record.id, decision, approver.identity)
             except ApprovalError as exc:
                 log.info("the answer at the terminal came too late: %s", exc)
+            except StoreError as exc:  # the person has answered, and is not asked again
+                log.warning("approval %s: the answer could not be saved: %s", record.id, exc)
+                await self._clock.sleep(RETRY_S)
+                continue
+            return
 
     async def wait(self, record_id: str, timeout_s: float | None = None) -> ApprovalRecord:
         """Return the approval once it is not pending any more; after a timeout, as it is then.

@@ -272,7 +272,7 @@ async def _apply_config(
         _check(options, change.loaded)
     was_refused, gateway.config_problem = bool(gateway.config_problem), ""
     payload: dict[str, Json] = {"changed": list(change.paths), "action": change.action}
-    if change.action != "ignore" or was_refused:
+    if change.action == "restart" or (change.action == "ignore" and was_refused):
         gateway.broadcast("config.reloaded", payload)
     if change.action == "ignore":
         return
@@ -284,6 +284,7 @@ async def _apply_config(
     if change.ignored:
         log.warning("changed without effect until a restart: %s", ", ".join(change.ignored))
     await services.reload(change.loaded)
+    gateway.broadcast("config.reloaded", payload)
     await asyncio.to_thread(save_last_good, options.paths.state, change.loaded)
     log.info("the config changed and is in use: %s", shown)
 
