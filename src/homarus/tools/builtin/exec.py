@@ -250,7 +250,7 @@ def _job_settings(config: ExecConfig) -> "JobSettings":
 
 
 def _check_host(context: ToolSourceContext, ctx: ToolContext, options: ExecOptions) -> None:
-    """There is no sandbox and no node: what belongs there does not run, whoever approves it."""
+    """There is no sandbox and no node: what belongs there does not run, also with an approval."""
     if options.host == "node" or options.node:
         raise ToolDeniedError(
             "exec denied: this version has no nodes", fix="call it without host and node"

@@ -170,7 +170,7 @@ async def _prepare(
     identity = json.dumps([ctx.agent, *_chat(request.to), request.to.thread, detail])
     question = ApprovalQuestion(
         tool.name,
-        "May the agent write to somebody new?" if is_new else f"May the agent write to {shown}?",
+        "May the agent write to a new recipient?" if is_new else f"May the agent write to {shown}?",
         escape_invisible(detail),
         hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest(),
     )
