@@ -16,7 +16,7 @@ from homarus.store.approvals import ApprovalRecord
 from homarus.store.sqlite import SqliteStore
 from tests.crash.conftest import MakeRig
 from tests.crash.harness import Rig, wait_for
-from tests.crash.random_kills import side_effect_call
+from tests.crash.random_kills import TOOL, side_effect_call
 
 KILLED = -9
 SUSPEND_AT_ONCE = {"approvals": {"waitSeconds": 0}}
@@ -140,11 +140,13 @@ def test_row_63_killed_while_the_approved_call_ran(make_rig: MakeRig) -> None:
 def test_row_64_approval_expires_while_the_gateway_is_down(make_rig: MakeRig) -> None:
     rig = make_rig(config={"approvals": {"waitSeconds": 0, "expirySeconds": 1}})
     decide(rig, "wait")
-    message = rig.offer(side_effect_call(rig.side))
+    # The notice shows the command: it must not have the mark of the answer.
+    message = rig.offer(TOOL % f"echo ran >> {rig.side}")
     kill_at(rig, "approval.asked", message)
     time.sleep(1.1)
     rig.start()
     check_answered(rig, message, runs=0)
+    assert rig.side.read_text(encoding="utf-8") == ""
     (approval,) = approvals(rig)
     assert approval.state == "expired"
     notices = [one for one in rig.outbox() if one.run == f"{approval.id}:expired"]
