@@ -137,12 +137,12 @@ def _is_signed(key: bytes, signature: bytes, signed: bytes) -> bool:
     if len(key) != _KEY_BYTES:
         return False
     # Slow to import, and few services need it.
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from nacl.exceptions import BadSignatureError
+    from nacl.signing import VerifyKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, signed)
-    except (InvalidSignature, ValueError):
+        VerifyKey(key).verify(signed, signature)
+    except (BadSignatureError, ValueError):
         return False
     return True
 
