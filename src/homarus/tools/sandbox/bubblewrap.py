@@ -35,7 +35,12 @@ from homarus.tools.sandbox.base import (
     SandboxSpec,
 )
 from homarus.tools.sandbox.cgroups import CgroupParents, find_parents, make_groups, remove_groups
-from homarus.tools.sandbox.mount_rules import check_target, find_state_dirs, open_mount
+from homarus.tools.sandbox.mount_rules import (
+    check_target,
+    find_state_dirs,
+    make_mount_point,
+    open_mount,
+)
 from homarus.tools.sandbox.sandbox_etc import ETC_MOUNTS, write_etc
 from homarus.tools.sandbox.seccomp import has_filter, make_filter
 
@@ -246,10 +251,13 @@ class BubblewrapSandbox:
             options.words.append("--new-session")
         for mount in _own_mounts(spec):
             options.mount(mount, self._protected)
-        options.words += ["--dir", HOME]
+        # Not by bwrap, which would follow a link that a command has left there.
+        with suppress(OSError):
+            (spec.tmp / Path(HOME).name).mkdir(mode=0o700)
         extra = (*spec.mounts, *inner.mounts)
         for mount in sorted(extra, key=lambda each: (each.target.count("/"), each.target)):
             check_target(mount, spec)
+            make_mount_point(mount, spec)
             options.mount(mount, self._protected)
         env = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "TMPDIR": _TMP}
         if command.pty:

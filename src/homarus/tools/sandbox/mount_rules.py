@@ -115,8 +115,7 @@ def check_source(source: Path, protected: Iterable[Path]) -> None:
         if _is_beneath(source, each) or _is_beneath(each, source):
             raise _refusal(source, f"{each}, with devices or sockets of this machine")
     for each in secrets:
-        exists = each.exists() or each.is_symlink()
-        if _is_beneath(source, each) or (exists and _is_beneath(each, source)):
+        if _is_beneath(source, each) or (_is_beneath(each, source) and os.path.lexists(each)):
             raise _refusal(source, f"the credentials in {each}")
 
 
@@ -138,6 +137,42 @@ def check_target(mount: Mount, spec: SandboxSpec) -> None:
         raise SandboxError(
             f"{target} is the place of the sandbox's own folder", fix="mount it at another path"
         )
+
+
+def make_mount_point(mount: Mount, spec: SandboxSpec) -> None:
+    """Make the place of a mount that is inside a folder of the sandbox, without following links.
+
+    The launcher would follow a link that a command has left there, and make folders outside.
+    Raises SandboxError.
+    """
+    for target, folder in ((spec.workdir, spec.workspace), ("/tmp", spec.tmp)):  # noqa: S108
+        if mount.target.startswith(f"{target}/"):
+            names = mount.target.removeprefix(f"{target}/").split("/")
+            try:
+                _make_place(folder, names, is_folder=mount.source.is_dir())
+            except OSError as exc:
+                raise SandboxError(
+                    f"{mount.target} in the sandbox is no place for a mount: {exc.strerror}",
+                    fix="remove the file or link that is there",
+                ) from exc
+            return
+
+
+def _make_place(folder: Path, names: list[str], *, is_folder: bool) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(os.path.realpath(folder), flags | os.O_DIRECTORY)
+    try:
+        for number, name in enumerate(names):
+            if number == len(names) - 1 and not is_folder:
+                os.close(os.open(name, flags | os.O_CREAT | os.O_NONBLOCK, 0o600, dir_fd=fd))
+                return
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=fd)
+            below = os.open(name, flags | os.O_DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = below
+    finally:
+        os.close(fd)
 
 
 def find_state_dirs(scratch: Path) -> tuple[Path, ...]:
