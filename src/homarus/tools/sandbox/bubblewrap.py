@@ -41,7 +41,7 @@ from homarus.tools.sandbox.mount_rules import (
     make_mount_point,
     open_mount,
 )
-from homarus.tools.sandbox.sandbox_etc import ETC_MOUNTS, write_etc
+from homarus.tools.sandbox.sandbox_etc import write_etc
 from homarus.tools.sandbox.seccomp import has_filter, make_filter
 
 NAME: Final = "bubblewrap"
@@ -54,7 +54,7 @@ _MIN_VERSION: Final = (0, 8, 0)
 _SHM_BYTES: Final = 64 << 20
 _TEST_S: Final = 20.0
 _SYSTEM_FOLDERS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_PROC_FOLDERS: Final = ("acpi", "asound", "driver", "dynamic_debug", "fs", "scsi", "tty")
+_PROC_KEPT: Final = ("sys", "bus", "irq")  # the first by us; the others are covered by bwrap
 _ISOLATION: Final = (
     "--unshare-all",
     "--unshare-user",
@@ -170,7 +170,6 @@ class BubblewrapSandbox:
             _check_owner(folder)
         for mount in spec.mounts:
             check_target(mount, spec)
-        write_etc(self._scratch)
         launch = self.spawn(spec, SandboxCommand("exit 0", spec.workdir))
         try:
             if not self._is_tested:
@@ -190,9 +189,10 @@ class BubblewrapSandbox:
                 fix="set sandbox.backend to oci",
             )
         if self._launcher is None:
-            self._launcher = _find_bwrap()
+            found = _find_bwrap()
             self._protected = find_state_dirs(Path(os.path.realpath(self._scratch)))
-            self._system = tuple(_system_options(self._scratch))
+            self._system = tuple(_system_options(write_etc(self._scratch)))
+            self._launcher = found  # last: another thread sees all or nothing
         return self._launcher
 
     def _test(self, launch: SandboxLaunch) -> None:
@@ -333,35 +333,43 @@ def _system_mounts() -> Iterator[Mount]:
         folder = Path("/", name)
         if folder.is_dir() and not folder.is_symlink():
             yield Mount(folder, str(folder))
-    for path in ETC_MOUNTS:
-        if Path(path).exists():
-            yield Mount(Path(path), path)
 
 
-def _system_options(scratch: Path) -> Iterator[str]:
-    """Yield what is the same for all commands: programs, /etc, /proc and /dev."""
+def _system_options(etc: Path) -> Iterator[str]:
+    """Yield what is the same for all commands: programs, /etc, /proc and /dev.
+
+    As few mounts as possible: bwrap reads the list of all mounts for each.
+    """
     for name in _SYSTEM_FOLDERS:
         if Path("/", name).is_symlink():
             yield from ("--symlink", str(Path("/", name).readlink()), f"/{name}")
-    mounts = [each for each in _system_mounts() if not each.target.startswith("/etc/")]
-    files = [each for each in _system_mounts() if each.target.startswith("/etc/")]
-    for mount in (*mounts, Mount(scratch / "etc", "/etc"), *files):
+    for mount in (*_system_mounts(), Mount(etc, "/etc")):
         yield from ("--ro-bind", str(mount.source), mount.target)
-    yield from ("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys")
-    yield from _covered_proc(scratch)
+    yield from ("--proc", "/proc")
+    if os.geteuid() == 0:
+        yield from _covered_proc()
     yield from ("--dev", "/dev", "--perms", "1777", "--size", str(_SHM_BYTES))
     yield from ("--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108 - inside
 
 
-def _covered_proc(scratch: Path) -> Iterator[str]:
-    """Cover the files of /proc that only root may use: root outside is their owner inside."""
+def _covered_proc() -> Iterator[str]:
+    """Cover what root may write in /proc: root outside is the owner of these files inside."""
+    yield from ("--ro-bind", "/proc/sys", "/proc/sys")
     for path in sorted(Path("/proc").iterdir()):
-        with suppress(OSError):
-            mode = path.lstat().st_mode
-            if stat.S_ISDIR(mode) and path.name in _PROC_FOLDERS:
-                yield from ("--ro-bind", str(scratch / "empty"), str(path))
-            elif stat.S_ISREG(mode) and (mode & 0o222 or not mode & 0o004):
-                yield from ("--ro-bind", "/dev/null", str(path))
+        if path.name.isdigit() or path.name in _PROC_KEPT or path.is_symlink():
+            continue
+        if path.is_dir():
+            files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+            if any(_is_writable(each) for each in files):
+                yield from ("--ro-bind", str(path), str(path))
+        elif _is_writable(path):
+            yield from ("--ro-bind", "/dev/null", str(path))
+
+
+def _is_writable(path: Path) -> bool:
+    with suppress(OSError):
+        return bool(path.lstat().st_mode & 0o222)
+    return False
 
 
 def _find_bwrap() -> _Launcher:

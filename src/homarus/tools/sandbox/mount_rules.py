@@ -108,13 +108,11 @@ def check_source(source: Path, protected: Iterable[Path]) -> None:
             raise _refusal(source, f"the state directory {state}")
         if _is_beneath(source, state) and not _is_shared(source.relative_to(state)):
             raise _refusal(source, "what the gateway keeps in its state directory")
-    secrets = [Path(each) for each in _SYSTEM_SECRETS]
-    with suppress(RuntimeError):
-        secrets += [Path.home() / each for each in _CREDENTIALS]
-    for each in (Path(each) for each in _SYSTEM):
+    for each in _SYSTEM:
         if _is_beneath(source, each) or _is_beneath(each, source):
             raise _refusal(source, f"{each}, with devices or sockets of this machine")
-    for each in secrets:
+    home = os.path.expanduser("~")  # noqa: PTH111 - text is compared
+    for each in (*_SYSTEM_SECRETS, *(f"{home}/{name}" for name in _CREDENTIALS)):
         if _is_beneath(source, each) or (_is_beneath(each, source) and os.path.lexists(each)):
             raise _refusal(source, f"the credentials in {each}")
 
@@ -129,11 +127,11 @@ def check_target(mount: Mount, spec: SandboxSpec) -> None:
         )
     is_same_system_path = not mount.is_writable and str(mount.source) == target
     for each in _RESERVED:
-        if _is_beneath(Path(target), Path(each)) and not (each == "/usr" and is_same_system_path):
+        if _is_beneath(target, each) and not (each == "/usr" and is_same_system_path):
             raise SandboxError(
                 f"{target} in the sandbox belongs to the system", fix="mount it at another path"
             )
-    if target in (spec.workdir, "/tmp") or _is_beneath(Path(spec.workdir), Path(target)):  # noqa: S108
+    if target in (spec.workdir, "/tmp") or _is_beneath(spec.workdir, target):  # noqa: S108
         raise SandboxError(
             f"{target} is the place of the sandbox's own folder", fix="mount it at another path"
         )
@@ -195,8 +193,9 @@ def _is_shared(path: Path) -> bool:
     )
 
 
-def _is_beneath(path: Path, folder: Path) -> bool:
-    return path == folder or folder in path.parents
+def _is_beneath(path: str | Path, folder: str | Path) -> bool:
+    top = str(folder).rstrip("/")
+    return f"{path}/".startswith(f"{top}/")
 
 
 def _refusal(source: Path, what: str) -> SandboxError:
