@@ -24,7 +24,7 @@ from homarus.core.errors import (
     UnknownNameError,
 )
 from homarus.providers.credentials import CredentialCandidate, Credentials, open_credentials
-from homarus.providers.profile_file import FILE
+from homarus.providers.profile_file import FILE, ProfileFile
 from homarus.providers.rotation import HOUR_MS, MINUTE_MS
 from homarus.testing.clock import FakeClock
 
@@ -296,6 +296,21 @@ def test_model_rate_limit_leaves_credential_to_other_models(home: Home) -> None:
     assert pick(home.open(), "a", "big").cooldown_until_ms, "another process knows it too"
     credentials.record_result(pick(credentials, "a", "small"), AuthError("x"))
     assert pick(credentials, "a", "third").cooldown_until_ms
+
+
+def test_successful_request_reads_the_file_once_per_step(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.config["models"] = {"providers": {"openai": {"apiKey": "sk-config"}}}
+    reads, read = list[Path](), ProfileFile.read
+    monkeypatch.setattr(ProfileFile, "read", lambda file: (reads.append(file.path), read(file))[1])
+    credentials = home.open()
+    [candidate] = credentials.candidates("openai")
+    assert secret(candidate) == "sk-config" and len(reads) == 2, "selected, and read when used"
+    credentials.record_result(candidate)
+    assert len(reads) == 2, "the result of a key of the config is in no file"
+    home.keys("stored")
+    assert offered(credentials) == ["stored", "config:openai"], "a new file is seen"
 
 
 def test_environment_key_cooldown_stays_in_process(home: Home) -> None:
