@@ -32,7 +32,8 @@ from homarus.core.clock import SystemClock
 from homarus.core.errors import ConfigError, HomarusError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import escape_invisible
-from homarus.policy.restrictions import sandbox_mode, start_refusals, tool_list_refusals
+from homarus.policy.restrictions import start_refusals, tool_list_refusals
+from homarus.policy.sandbox_settings import sandbox_mode
 from homarus.store.sessions_file import count_sessions
 from homarus.store.sqlite import check_database
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 _SANDBOX: Final = "it applies inside a sandbox, and runs that need one are refused"
-_CONTAINERS: Final = ("browser", "docker", "perSession", "prune", "scope", "workspaceRoot")
 _EXEC: Final = "commands run on this machine alone, and there is no apply_patch"
 _LOOK: Final = "it changes how something looks or is found, not what is allowed"
 
@@ -23,7 +22,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     **{
         f"agents.{each}.sandbox.{key}": _SANDBOX
         for each in ("defaults", "list[]")
-        for key in (*_CONTAINERS, "sessionToolsVisibility")
+        for key in ("browser", "sessionToolsVisibility")
     },
     "agents.defaults.subagents": "agents start no sub-agents",
     "agents.list[].heartbeat": "there is no heartbeat",
@@ -76,9 +75,6 @@ _ACCOUNT: Final = "channels.<key>"  # of every channel; its accounts have the sa
 
 # Settings of the schema that no code reads, by their path; `<key>` is any name.
 UNREAD_KEYS: Final[Mapping[str, str]] = {
-    **{
-        f"agents.{each}.sandbox.workspaceAccess": _SANDBOX for each in ("defaults", "list[]")
-    },
     "agents.defaults.blockStreamingBreak": _BLOCKS,
     "agents.defaults.blockStreamingChunk": _BLOCKS,
     "agents.defaults.blockStreamingCoalesce": _BLOCKS,

@@ -49,6 +49,17 @@ OWN_KEYS = (
     "models.providers.<key>.apiKeyFrom.path: string",
     "models.providers.<key>.apiKeyFrom.command: [string]",
     "models.providers.<key>.apiKeyFrom.timeoutSeconds: integer gt=0",
+    *(
+        f"agents.{each}.sandbox.{key}"
+        for each in ("defaults", "list[]")
+        for key in (
+            "backend: string",
+            'level: "L1" | "L2" | "L3"',
+            "network: object strict",
+            "network.allow: [string]",
+            "readOnlyFolders: [string]",
+        )
+    ),
     "approvals.expirySeconds: integer gt=0",
     "approvals.waitSeconds: integer min=0",
     "auth.clients: map",

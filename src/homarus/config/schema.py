@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from homarus.config.gateway_schema import GatewayConfig
+from homarus.config.sandbox_schema import SandboxConfig
 from homarus.config.section import (
     Age,
     ConfigSection,
@@ -156,13 +157,6 @@ class HumanDelayConfig(ConfigSection):
     mode: Literal["off", "natural", "custom"] | None = None
     min_ms: NonNegativeInt | None = None
     max_ms: NonNegativeInt | None = None
-
-
-class SandboxConfig(ConfigSection):
-    """Which sessions must use a sandbox. It is not implemented: their runs are refused."""
-
-    mode: Literal["off", "non-main", "all"] | None = None
-    workspace_access: Literal["none", "ro", "rw"] | None = None
 
 
 class AgentDefaults(ConfigSection):

@@ -249,6 +249,12 @@ class ToolTimeoutError(ToolError):
     code = "tool.timeout"
 
 
+class SandboxError(ToolDeniedError):
+    """There is no sandbox of the kind that the settings demand; the command was not run."""
+
+    code = "tool.sandbox"
+
+
 class BlockedUrlError(ToolDeniedError):
     """A URL leads to a place that the network guard refuses."""
 

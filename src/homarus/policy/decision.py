@@ -154,7 +154,7 @@ def _judge_session(tool: ToolDeclaration, caller: CallerFacts, rules: PolicyRule
     """Return the verdict for the kind of session: of a sub-agent, or in a sandbox."""
     layer = "sandbox/sub-agent"
     if caller.depth <= 0:
-        where = f"sandbox {caller.sandbox}" if caller.sandbox else "no sandbox, no sub-agent"
+        where = "the session has a sandbox" if caller.is_sandboxed else "no sandbox, no sub-agent"
         return LayerVerdict(layer, None, where)
     lists = tuple(_subagent_rules(caller.depth, rules))
     denied = _judge_deny(tool, lists, layer)

@@ -7,16 +7,14 @@ settings refuse nothing. Pure.
 """
 
 from collections.abc import Collection, Iterator
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from homarus.config.agent_settings import agent_entry
 from homarus.config.schema import Config, ToolFilterConfig, ToolsConfig
 from homarus.core.errors import ConfigError, UserError
-from homarus.core.session_keys import main_key
 from homarus.core.text import closest_names
+from homarus.policy.sandbox_settings import is_sandboxed, sandbox_mode
 from homarus.policy.tool_policy import GROUP_PREFIX, normalize_tool_name
-
-SandboxMode: TypeAlias = Literal["off", "non-main", "all"]
 
 _OWNER: Final = "only the owner of this machine can change it"
 
@@ -45,8 +43,8 @@ def check_run_allowed(
 
     `groups` are the groups that tools say they belong to, as `group:fs`.
     """
-    mode = sandbox_mode(config, agent_id)
-    if mode == "all" or (mode == "non-main" and session_key != main_key(agent_id)):
+    if is_sandboxed(config, agent_id, session_key):
+        mode = sandbox_mode(config, agent_id)
         raise UserError(
             f"this conversation must run in a sandbox (sandbox.mode is {mode}),"
             " and this version has none",
@@ -54,12 +52,6 @@ def check_run_allowed(
         )
     for refusal in tool_list_refusals(config, agent_id, groups):
         raise refusal
-
-
-def sandbox_mode(config: Config, agent_id: str) -> SandboxMode:
-    """Return which sessions of an agent must run in a sandbox."""
-    modes = (agent_entry(config, agent_id).sandbox.mode, config.agents.defaults.sandbox.mode)
-    return next((each for each in modes if each), "off")
 
 
 def tool_lists(config: Config, agent_id: str) -> Iterator[tuple[str, ToolFilterConfig]]:

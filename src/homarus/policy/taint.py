@@ -59,7 +59,7 @@ def taint_verdict(call: ToolCallFacts, caller: CallerFacts) -> LayerVerdict:
     if not caller.taint:
         return LayerVerdict(LAYER, None, "the run has read nothing untrusted")
     effects = call_effects(call)
-    if caller.sandbox:
+    if call.sandbox_level >= "L2":
         effects -= {"exec"}
     reasons = [TAINT_RULES[effect] for effect in TAINT_RULES if effect in effects]
     read = describe_taint(caller.taint)

@@ -55,7 +55,8 @@ class ToolCallFacts:
     """One call of a tool, with what its preparation found out.
 
     `own_verdict` is what a setting of the tool itself says about the call, as `tools.message` about
-    a chat that is new; it is one layer among the others.
+    a chat that is new; it is one layer among the others. `sandbox_level` is the measured level of
+    the sandbox that a command would run in, "" for one on this machine.
     """
 
     tool: ToolDeclaration
@@ -63,6 +64,7 @@ class ToolCallFacts:
     effects: frozenset[Effect] = frozenset()
     exec: ExecEvaluation | None = None
     own_verdict: "LayerVerdict | None" = None
+    sandbox_level: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,8 @@ class CallerFacts:
     """Who makes a call, from where, with which settings.
 
     With several senders, `sender` is "" and `is_owner` holds for all of them.
-    `is_elevated_allowed`: `tools.elevated` names the sender. `sandbox` is the sandbox level of the
-    session, "" without one; `depth` is 0 in a session that is not a sub-agent's.
+    `is_elevated_allowed`: `tools.elevated` names the sender. `is_sandboxed`: the settings want the
+    session in a sandbox. `depth` is 0 in a session that is not a sub-agent's.
     """
 
     agent_id: str
@@ -113,5 +115,5 @@ class CallerFacts:
     elevated: Literal["off", "on", "ask", "full"] = "off"
     is_elevated_allowed: bool = False
     taint: tuple[TaintSource, ...] = ()
-    sandbox: str = ""
+    is_sandboxed: bool = False
     depth: int = 0

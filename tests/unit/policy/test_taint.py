@@ -52,10 +52,11 @@ def test_tool_known_by_name_has_its_effect() -> None:
 
 
 def test_command_in_a_sandbox_is_not_asked_about() -> None:
-    call = ToolCallFacts(ToolDeclaration("exec"), {"command": "ls"})
-    assert taint_verdict(call, replace(TAINTED, sandbox="L2")).action is None
+    call = ToolCallFacts(ToolDeclaration("exec"), {"command": "ls"}, sandbox_level="L2")
+    assert taint_verdict(call, TAINTED).action is None
+    assert taint_verdict(replace(call, sandbox_level="L1"), TAINTED).action == "ask"
     both = replace(call, effects=frozenset({"config"}))
-    assert taint_verdict(both, replace(TAINTED, sandbox="L2")).action == "ask"
+    assert taint_verdict(both, TAINTED).action == "ask"
 
 
 def test_allowlisted_command_of_a_tainted_run_is_asked_about() -> None:

@@ -18,7 +18,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import main_key
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.exec_settings import ExecAsk, ExecHost, ExecSecurity
-from homarus.policy.restrictions import sandbox_mode
+from homarus.policy.sandbox_settings import sandbox_mode
 from homarus.policy.tool_call import LayerVerdict, ToolCallFacts
 from homarus.tools.folder import DescriptorFolder
 from homarus.tools.sources import ToolSourceContext

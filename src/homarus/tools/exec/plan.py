@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from homarus.core.errors import ToolDeniedError
 from homarus.core.fast_dataclass import dataclass
@@ -32,6 +32,9 @@ from homarus.tools.exec.executable import (
 from homarus.tools.exec.git import GIT_ENV, hardened_git_words
 from homarus.tools.exec.grammar import ChainOperator, NotUnderstood, Words, parse_command
 from homarus.tools.exec.wrappers import find_inner, unwrap_shell
+
+if TYPE_CHECKING:
+    from homarus.tools.sandbox.base import SandboxLaunch
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,8 @@ class ExecPlan:
     `chain` is None when the command is not understood (`reason` says why): then `command` is run
     verbatim by a shell. `env` is the complete environment, `requested_env` what the model sets of
     it. `digest` is over everything that decides what runs, and is the same for an equal plan after
-    a restart. `close` closes the descriptors.
+    a restart. `launch` starts the command in a sandbox; then there is no chain. `close` closes the
+    descriptors.
     """
 
     command: str
@@ -94,6 +98,7 @@ class ExecPlan:
     pty: bool
     background: bool
     digest: str
+    launch: "SandboxLaunch | None" = None
 
     def commands(self) -> Iterator[SimpleCommand]:
         """Yield the simple commands in order; none when the command is not understood."""

@@ -1,0 +1,96 @@
+"""The settings of sandboxes that hold for an agent, and which sessions have one. Pure."""
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from homarus.config.agent_settings import agent_entry
+from homarus.config.sandbox_schema import ContainerConfig, SandboxConfig
+from homarus.config.schema import Config
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.session_keys import main_key
+
+SandboxMode: TypeAlias = Literal["off", "non-main", "all"]
+SandboxScope: TypeAlias = Literal["session", "agent", "shared"]
+SandboxAccess: TypeAlias = Literal["none", "ro", "rw"]
+
+_V = TypeVar("_V")
+AUTO_BACKEND: Final = "auto"
+IDLE_HOURS, MAX_AGE_DAYS = 24, 7
+MIN_LEVEL: Final = "L2"  # of a sandbox that the config sets no level for
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """How the sessions of an agent are sandboxed.
+
+    `workspace_root` is "" for the default, `sandboxes` in the state directory. `level` is the
+    lowest that is accepted. `container` is the section `docker`, each key the agent's own where it
+    has one. `idle_hours` and `max_age_days` are 0 where nothing is pruned for that reason.
+    """
+
+    mode: SandboxMode = "off"
+    scope: SandboxScope = "agent"
+    access: SandboxAccess = "none"
+    workspace_root: str = ""
+    backend: str = AUTO_BACKEND
+    level: str = MIN_LEVEL
+    allowed_hosts: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+    container: ContainerConfig = ContainerConfig.model_construct()
+    idle_hours: int = IDLE_HOURS
+    max_age_days: int = MAX_AGE_DAYS
+
+
+def resolve_sandbox(config: Config, agent_id: str) -> SandboxSettings:
+    """Return the settings for an agent: its own, else those for all agents, key by key."""
+    own, common = agent_entry(config, agent_id).sandbox, config.agents.defaults.sandbox
+    first = _first
+    default_scope: SandboxScope = (
+        "session" if first(own.per_session, common.per_session) else "agent"
+    )
+    container = {**dict(_set_keys(common.docker)), **dict(_set_keys(own.docker))}
+    idle, age = (
+        first(getattr(own.prune, key), getattr(common.prune, key))
+        for key in ("idle_hours", "max_age_days")
+    )
+    return SandboxSettings(
+        mode=first(own.mode, common.mode) or "off",
+        scope=first(own.scope, common.scope) or default_scope,
+        access=first(own.workspace_access, common.workspace_access) or "none",
+        workspace_root=first(own.workspace_root, common.workspace_root) or "",
+        backend=first(own.backend, common.backend) or AUTO_BACKEND,
+        level=first(own.level, common.level) or MIN_LEVEL,
+        allowed_hosts=_network(own, common),
+        read_only=first(own.read_only_folders, common.read_only_folders) or (),
+        container=ContainerConfig.model_construct(None, **container),
+        idle_hours=IDLE_HOURS if idle is None else idle,
+        max_age_days=MAX_AGE_DAYS if age is None else age,
+    )
+
+
+def is_sandboxed(config: Config, agent_id: str, session_key: str) -> bool:
+    """Return whether the settings want a session in a sandbox."""
+    mode = sandbox_mode(config, agent_id)
+    return mode == "all" or (mode == "non-main" and session_key != main_key(agent_id))
+
+
+def sandbox_mode(config: Config, agent_id: str) -> SandboxMode:
+    """Return which sessions of an agent have a sandbox."""
+    modes = (agent_entry(config, agent_id).sandbox.mode, config.agents.defaults.sandbox.mode)
+    return _first(*modes) or "off"
+
+
+def _network(own: SandboxConfig, common: SandboxConfig) -> tuple[str, ...]:
+    """Return the allowed hosts: the agent's list, also an empty one, replaces the common one."""
+    section = own if "network" in own.model_fields_set else common
+    return section.network.allow
+
+
+def _set_keys(section: ContainerConfig) -> Iterator[tuple[str, Any]]:
+    for key in section.model_fields_set:
+        if (value := getattr(section, key)) is not None:
+            yield key, value
+
+
+def _first(*values: _V | None) -> _V | None:
+    return next((each for each in values if each is not None), None)
