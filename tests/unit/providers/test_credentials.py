@@ -25,6 +25,7 @@ from homarus.core.errors import (
 )
 from homarus.providers.credentials import CredentialCandidate, Credentials, open_credentials
 from homarus.providers.profile_file import FILE, ProfileFile
+from homarus.providers.profiles import Profiles
 from homarus.providers.rotation import HOUR_MS, MINUTE_MS
 from homarus.testing.clock import FakeClock
 
@@ -303,7 +304,12 @@ def test_successful_request_reads_the_file_once_per_step(
 ) -> None:
     home.config["models"] = {"providers": {"openai": {"apiKey": "sk-config"}}}
     reads, read = list[Path](), ProfileFile.read
-    monkeypatch.setattr(ProfileFile, "read", lambda file: (reads.append(file.path), read(file))[1])
+
+    def count_and_read(file: ProfileFile) -> Profiles:
+        reads.append(file.path)
+        return read(file)
+
+    monkeypatch.setattr(ProfileFile, "read", count_and_read)
     credentials = home.open()
     [candidate] = credentials.candidates("openai")
     assert secret(candidate) == "sk-config" and len(reads) == 2, "selected, and read when used"
