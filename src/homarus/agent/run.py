@@ -309,7 +309,9 @@ class Run:
         self._services.spend_limiter.end(self.id)
         if self._live:
             self._live.close()
-        self._outcome = outcome = replace(self._outcome, attempts=tuple(self._attempts))
+        if self._attempts:
+            self._outcome = replace(self._outcome, attempts=tuple(self._attempts))
+        outcome = self._outcome
         if outcome.status == "suspended":
             return
         aborted = outcome.status == "aborted"
