@@ -1,7 +1,6 @@
 """What a run works with, resolved from its messages, session, agent and config."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from homarus.agent.agent import Agent
@@ -10,6 +9,7 @@ from homarus.agent.context.render import turn_limit
 from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.services import RunServices
 from homarus.core.errors import UnknownNameError
+from homarus.core.fast_dataclass import replace
 from homarus.core.message import Inbound
 from homarus.providers.base import Provider, ThinkLevel
 from homarus.providers.catalog import ModelInfo

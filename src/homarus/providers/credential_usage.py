@@ -9,10 +9,10 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from homarus.core.errors import HomarusError
+from homarus.core.fast_dataclass import replace
 from homarus.providers.profile_file import ProfileFile
 from homarus.providers.profiles import Profiles, Raw, parse, put_last_good, put_usage
 from homarus.providers.rotation import (
