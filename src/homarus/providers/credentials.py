@@ -31,8 +31,8 @@ are below those of each file: see `profile_file`.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
-from functools import lru_cache
+from dataclasses import field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ from homarus.core.errors import (
     StoreError,
     UnknownNameError,
 )
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.text import closest_names
 from homarus.providers.catalog import provider_entry, vendors
@@ -175,7 +175,7 @@ class Credentials:
     ) -> None:
         self._config, self._env, self._files = config, env, tuple(files)
         self._clock, self._home = clock, home
-        self._ledger = CredentialUsageStore(self._limits)
+        self._ledger = CredentialUsageStore(cache(self._limits))
         self._logins = TokenRefresher(config.auth.clients, clock)
         self._turns: dict[str, asyncio.Lock] = {}
         self._printed: dict[str, tuple[str, float]] = {}
@@ -374,13 +374,12 @@ class Credentials:
     # Secrets
 
     async def _secret(self, candidate: CredentialCandidate) -> str:
-        found = (
-            e for e in self.entries(candidate.provider) if e.profile.id == candidate.profile_id
-        )
-        entry = next(found, None)
+        provider, id_ = candidate.provider, candidate.profile_id
+        entries = self.entries(provider) if candidate.is_stored else self._implicit(provider, set())
+        entry = next((each for each in entries if each.profile.id == id_), None)
         candidate.begun_ms = self._clock.now_ms()
         if entry is None:
-            raise AuthError(f"the auth profile {candidate.profile_id} is gone")
+            raise AuthError(f"the auth profile {id_} is gone")
         if entry.problem:
             raise _unusable(entry, entry.problem)
         if entry.profile.kind == "oauth" and entry.file:
