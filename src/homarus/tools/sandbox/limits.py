@@ -3,7 +3,7 @@
 from typing import Final
 
 from homarus.config.sandbox_schema import ContainerConfig, UlimitConfig
-from homarus.core.errors import ConfigError, SandboxError
+from homarus.core.errors import SandboxError, UserError
 from homarus.core.units import parse_byte_size
 from homarus.tools.sandbox.base import SandboxLimits
 
@@ -32,7 +32,7 @@ def _parse_memory(value: str | float | None, default: int) -> int:
         return default
     try:
         return parse_byte_size(str(int(value) if isinstance(value, (int, float)) else value))
-    except (ValueError, ConfigError) as exc:
+    except UserError as exc:
         raise SandboxError(
             f"sandbox.docker.memory is {value!r}, which is not a size", fix="write it like 512m"
         ) from exc

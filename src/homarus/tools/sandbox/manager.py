@@ -194,6 +194,9 @@ class SandboxManager:
 
     async def clean(self) -> None:
         """Remove what a crash left: folders, cgroups and containers without a live process."""
+        from homarus.tools.sandbox.cgroups import remove_leftovers
+
+        await asyncio.to_thread(remove_leftovers)
         await asyncio.to_thread(self._remove_trash)
         for folders, record in list(self._records()):
             if record.backend != "bubblewrap" and not folders.is_live():
