@@ -19,14 +19,12 @@ GROUP_ACCESS = session_access(GROUP)
 
 
 def context(sandbox: SessionSandbox, access: WorkspaceAccess = FULL_ACCESS) -> ToolContext:
-    return ToolContext(
-        GROUP, "main", sandbox.agent_workspace, run_access=access, sandbox=sandbox
-    )
+    return ToolContext(GROUP, "main", sandbox.agent_workspace, run_access=access, sandbox=sandbox)
 
 
 async def call(tool: Any, ctx: ToolContext, **args: Any) -> str:
     made = await tool.run(ctx, **args)
-    return made.content[0].text if isinstance(made, ToolOutput) else made
+    return str(getattr(made.content[0], "text", "")) if isinstance(made, ToolOutput) else made
 
 
 def shown(sandbox: SessionSandbox) -> dict[str, str]:
@@ -90,18 +88,20 @@ def test_mounts_include_documentation_folders_and_sent_files(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "folder", ["", "..", "credentials", "../workspace", "../workspace/a", "../other", "missing"]
+    "folder",
+    ["state", "", "state/credentials", "workspace", "workspace/a", "other", "missing", "link"],
 )
 def test_read_only_folder_with_private_files_is_refused(tmp_path: Path, folder: str) -> None:
     for each in ("state/credentials", "workspace/a", "other"):
         (tmp_path / each).mkdir(parents=True)
-    settings = {"readOnlyFolders": [str(tmp_path / "state" / folder)]}
+    (tmp_path / "link").symlink_to("state")
+    settings = {"readOnlyFolders": [str(tmp_path / folder)]}
     harness = SandboxHarness(tmp_path, settings, others=[tmp_path / "other"])
     with pytest.raises(SandboxError, match="readOnlyFolders"):
         harness.open().make_spec()
 
 
-@pytest.mark.parametrize("folder", ["/", "/proc/self", "/dev", "relative"])
+@pytest.mark.parametrize("folder", ["/", "/proc/self", "/dev"])
 def test_read_only_folder_of_the_system_is_refused(tmp_path: Path, folder: str) -> None:
     harness = SandboxHarness(tmp_path, {"readOnlyFolders": [folder]})
     with pytest.raises(SandboxError, match="readOnlyFolders"):
@@ -122,7 +122,7 @@ def test_workspace_root_among_other_files_is_refused(tmp_path: Path, root: str) 
     (tmp_path / "link").symlink_to("workspace")
     harness = SandboxHarness(tmp_path, {"workspaceRoot": str(tmp_path / root)})
     harness.state.mkdir()
-    with pytest.raises(SandboxError, match="sandbox.workspaceRoot"):
+    with pytest.raises(SandboxError, match="workspaceRoot"):
         harness.open().make_workspace()
     assert list(harness.workspace.iterdir()) == []
 
@@ -138,11 +138,11 @@ async def test_workspace_root_of_the_config_holds_the_workspace(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "docker", [{"setupCommand": "apt-get update"}, {"workdir": "/usr/x"}, {"workdir": "here"}]
+    "docker", [{"setupCommand": "apt-get update"}, {"binds": ["/srv:/srv:ro"]}]
 )
 async def test_setting_that_cannot_be_obeyed_is_refused(tmp_path: Path, docker: Any) -> None:
     harness = SandboxHarness(tmp_path, {"docker": docker})
-    with pytest.raises(SandboxError, match="sandbox.docker"):
+    with pytest.raises(SandboxError, match="docker"):
         await harness.open().make_launch("true")
     assert harness.backend.commands == []
 
@@ -159,14 +159,11 @@ def test_limits_of_the_config_are_those_of_the_sandbox(tmp_path: Path) -> None:
         "pidsLimit": 7,
         "memory": "512m",
         "cpus": 1.5,
-        "ulimits": {"nofile": "100:200", "fsize": {"soft": 9}, "cpu": 30, "core": 0},
+        "ulimits": {"nofile": "100:200", "fsize": {"soft": 9}, "cpu": 30},
     }
     limits = SandboxHarness(tmp_path, {"docker": docker}).open().make_spec().limits
     assert (limits.pids, limits.memory_bytes, limits.cpus) == (7, 512 << 20, 1.5)
     assert (limits.open_files, limits.file_bytes, limits.cpu_s) == (100, 9, 30)
-    for broken in ({"memory": "lots"}, {"ulimits": {"nofile": "many"}}):
-        with pytest.raises(SandboxError, match="sandbox.docker"):
-            SandboxHarness(tmp_path, {"docker": broken}).open().make_spec()
 
 
 # Folders of commands

@@ -277,6 +277,7 @@ def make_caller(
         next(iter(channels)) if len(channels) == 1 else channel if not channels else "",
         next(iter(senders)) if len(senders) == 1 else "",
         is_owner=all(_has_owner_authority(config, one) for one in inbounds),
+        is_sandboxed=is_sandboxed(config, agent_id_of(key), key),
         depth=subagent_depth(key),
     )
 
