@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat
 
-from homarus.config.section import ConfigSection, HostNames, NonNegativeInt, PositiveInt
+from homarus.config.section import ConfigSection, HostPorts, NonNegativeInt, PositiveInt
 
 
 class UlimitConfig(ConfigSection):
@@ -49,7 +49,7 @@ class SandboxPruneConfig(ConfigSection):
 class SandboxNetworkConfig(ConfigSection):
     """The hosts that commands may connect to, through the gateway's proxy; without any, none."""
 
-    allow: HostNames = ()
+    allow: HostPorts = ()
 
 
 class SandboxConfig(ConfigSection):
