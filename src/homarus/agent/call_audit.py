@@ -65,7 +65,7 @@ class CallAudit:
             "outcome": "failed" if result.is_error else "done",
             "durationMs": duration_ms,
         }
-        for name in ("exitCode", "status", "sessionId", "planDigest"):
+        for name in ("exitCode", "status", "sessionId", "planDigest", "network"):
             if isinstance(details.get(name), int | str):
                 data[name] = details[name]
         self._record("execution", tool, data)

@@ -70,14 +70,10 @@ def interpreter_mounts() -> tuple[Mount, ...]:
     installation, which may be a home folder. Raises SandboxError when the interpreter does not run
     with an empty environment.
     """
-    paths = sorted({path for path in _interpreter_files() if not _is_system(path)})
-    folders = [path for path in paths if Path(path).is_dir()]
-    files = [
-        path
-        for path in paths
-        if path not in folders and not any(path.startswith(f"{one}/") for one in folders)
-    ]
-    found = [Mount(Path(path), path) for path in (*folders, *files)]
+    found: list[Mount] = []
+    for path in sorted(path for path in _interpreter_files() if not _is_system(path)):
+        if not any(path.startswith(f"{each.target}/") for each in found):
+            found.append(Mount(Path(path), path))
     return (*found, Mount(_STAGE, STAGE_TARGET))
 
 
@@ -138,14 +134,17 @@ class SandboxNetwork:
     async def serve(self) -> None:
         """Serve the proxy on the port that the sandbox opens, until cancelled.
 
-        Returns at once if the sandbox ends without one, or sends something else.
+        Returns at once if the sandbox ends without one, or sends something else. A failure is
+        logged and closes the port: the command goes on without network.
         """
         try:
             listener = await self._receive_listener()
+            if listener is not None:
+                await self._proxy.serve(listener)
+        except Exception:
+            log.exception("the proxy of a sandbox failed")
         finally:
             self._control.close()
-        if listener is not None:
-            await self._proxy.serve(listener)
 
     def close(self) -> None:
         """Close the socket pair of a network that is not served."""
