@@ -348,8 +348,8 @@ def _flush_in_drain(writer: asyncio.StreamWriter) -> None:
 
 def _format_refusal(refusal: ProxyRefusalError, *, has_body: bool) -> bytes:
     """Return a response that says what was refused, why, and which setting decides."""
-    place = refusal.place or "the request"
-    text = f"{place} {refusal.reason}" if refusal.status == 403 else f"{place}: {refusal.reason}"
+    separator = " " if refusal.place and refusal.status == 403 else ": "
+    text = f"{refusal.place or 'the request'}{separator}{refusal.reason}"
     body = f"The sandbox's proxy refused it. {text}\nThe key of the config is {ALLOW_KEY}.\n"
     data = body.encode() if has_body else b""
     reason = one_line(text, 200).encode("ascii", "replace").decode("ascii")
