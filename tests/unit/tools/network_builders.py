@@ -1,34 +1,28 @@
-"""A bubblewrap sandbox with a network, as small as it can be, and the servers it connects to."""
+"""Run commands in a bubblewrap sandbox with a network."""
 
 import functools
 import os
+import shutil
 import subprocess
 from pathlib import Path
-from typing import Final
 
 import pytest
 
+from homarus.core.private_files import make_private_dir
 from homarus.net.guard import NetworkPolicy
 from homarus.tools.exec.run import CommandResult, run_plan
 from homarus.tools.exec.sandboxed_plan import make_sandboxed_plan
-from homarus.tools.sandbox.base import SandboxLaunch
-from homarus.tools.sandbox.network import interpreter_mounts, open_proxy_pair, wrap_command
-
-BWRAP: Final = "/usr/bin/bwrap"
-_RULES: Final = (
-    "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--disable-userns",
-    "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--hostname", "sandbox",
-    "--clearenv", "--setenv", "PATH", "/usr/bin:/bin", "--ro-bind", "/usr", "/usr",
-    "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/tmp",
-)  # fmt: skip
+from homarus.tools.sandbox.base import SandboxCommand, SandboxLaunch, SandboxSpec
+from homarus.tools.sandbox.bubblewrap import create
 
 
 @functools.lru_cache(1)
 def find_problem() -> str:
     """Return why no sandbox can be made on this machine, "" if one can."""
-    if not Path(BWRAP).exists():
+    if not (path := shutil.which("bwrap")):
         return "bubblewrap is not installed"
-    argv = [BWRAP, *_RULES, *_system_links(), "/bin/true"]
+    argv = [path, "--unshare-all", "--disable-userns", "--ro-bind", "/", "/", "/bin/true"]
+    argv.insert(1, "--unshare-user")
     result = subprocess.run(argv, capture_output=True, check=False, timeout=60)
     return result.stderr.decode() if result.returncode else ""
 
@@ -39,41 +33,24 @@ def require_bwrap() -> None:
         pytest.skip(problem)
 
 
-def _system_links() -> list[str]:
-    words: list[str] = []
-    for name in ("bin", "sbin", "lib", "lib64"):
-        path = Path("/", name)
-        if path.is_symlink():
-            words += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            words += ["--ro-bind", str(path), str(path)]
-    return words
-
-
-def make_launch(
-    text: str, *hosts: str, policy: NetworkPolicy | None = None, has_stage: bool = True
-) -> SandboxLaunch:
-    """Return how a command starts in a sandbox whose proxy allows these hosts."""
-    ours, theirs = open_proxy_pair()
-    command = ("/bin/sh", "-c", text)
-    argv = [BWRAP, *_RULES, *_system_links()]
-    for mount in interpreter_mounts():
-        argv += ["--ro-bind", str(mount.source), mount.target]
-    argv += wrap_command(command, theirs) if has_stage else command
-
-    def close() -> None:
-        os.close(ours)
-        os.close(theirs)
-
-    return SandboxLaunch(
-        argv=tuple(argv),
-        env={},
-        fds=(theirs,),
-        proxy=ours,
+def make_spec(folder: Path, *hosts: str, policy: NetworkPolicy | None = None) -> SandboxSpec:
+    """Return a sandbox with its folders beneath a folder, and these hosts allowed."""
+    for name in ("workspace", "tmp"):
+        make_private_dir(folder / name)
+    return SandboxSpec(
+        "network-test",
+        folder / "workspace",
+        folder / "tmp",
         allowed_hosts=hosts,
         network_policy=policy,
-        close=close,
     )
+
+
+async def make_launch(folder: Path, spec: SandboxSpec, text: str) -> SandboxLaunch:
+    """Return how a command starts in a sandbox."""
+    sandbox = create(folder / "scratch")
+    await sandbox.prepare(spec)
+    return sandbox.spawn(spec, SandboxCommand(text))
 
 
 async def run_launch(folder: Path, launch: SandboxLaunch) -> CommandResult:
@@ -96,3 +73,11 @@ async def run_launch(folder: Path, launch: SandboxLaunch) -> CommandResult:
         return await run_plan(plan)
     finally:
         plan.close()
+
+
+async def run_text(
+    folder: Path, text: str, *hosts: str, policy: NetworkPolicy | None = None
+) -> CommandResult:
+    """Run a command in a sandbox whose proxy allows these hosts."""
+    spec = make_spec(folder, *hosts, policy=policy)
+    return await run_launch(folder, await make_launch(folder, spec, text))

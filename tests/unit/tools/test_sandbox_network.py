@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,17 @@ from homarus.net.guard import NetworkPolicy
 from homarus.tools.exec.result_text import format_result
 from homarus.tools.exec.run import CommandResult
 from homarus.tools.sandbox import network
-from homarus.tools.sandbox.base import SandboxLaunch
+from homarus.tools.sandbox.base import Mount, SandboxLaunch, SandboxSpec
+from homarus.tools.sandbox.bubblewrap import create
 from tests.unit.net.proxy_harness import Origin
 from tests.unit.net.test_http_client import make_certificate, tls
-from tests.unit.tools.network_builders import make_launch, require_bwrap, run_launch
+from tests.unit.tools.network_builders import (
+    make_launch,
+    make_spec,
+    require_bwrap,
+    run_launch,
+    run_text,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
 
@@ -81,7 +89,7 @@ async def test_sandboxed_command_reaches_allowed_hosts_only(tmp_path: Path) -> N
         python = network.wrap_command((), 0)[0]
         text = f"grep SigIgn /proc/self/status; exec {python} -I -S -c {shlex.quote(script)}"
         hosts = (f"localhost:{http}", f"localhost:{https}", "169.254.169.254")
-        result = await run_launch(tmp_path, make_launch(text, *hosts, policy=LOCAL))
+        result = await run_text(tmp_path, text, *hosts, policy=LOCAL)
     first, *lines = result.output.splitlines()
     assert result.exit_code == 0, result.output
     found = dict(map(json.loads, lines))
@@ -110,28 +118,57 @@ async def test_listed_loopback_host_is_refused_without_the_policy(tmp_path: Path
     async with serve(Origin()) as port:
         url = f"http://nas.test:{port}/"
         text = f"curl -sS {url}; NO_PROXY= no_proxy= curl -sS http://127.0.0.1:{port}/"
-        refused = await run_launch(tmp_path, make_launch(text, f"127.0.0.1:{port}"))
-        allowed = await run_launch(tmp_path, make_launch(text, f"127.0.0.1:{port}", policy=LOCAL))
+        refused = await run_text(tmp_path, text, f"127.0.0.1:{port}")
+        allowed = await run_text(tmp_path, text, f"127.0.0.1:{port}", policy=LOCAL)
     assert f"nas.test:{port} is not in sandbox.network.allow" in refused.output
     assert "is not on the public internet (loopback)" in refused.output
     assert allowed.output.endswith("hello")
 
 
+async def test_sandbox_without_allowed_hosts_has_no_proxy(tmp_path: Path) -> None:
+    require_bwrap()
+    launch = await make_launch(tmp_path, make_spec(tmp_path), "env; cat /proc/net/tcp; ls -a /")
+    assert launch.proxy == -1
+    result = await run_launch(tmp_path, launch)
+    assert result.exit_code == 0
+    assert "proxy" not in result.output.lower()
+    assert "0C38" not in result.output  # the port
+    assert ".homarus" not in result.output
+    assert network.STAGE_TARGET not in [each.target for each in _mounts(make_spec(tmp_path))]
+    assert network.STAGE_TARGET in [each.target for each in _mounts(make_spec(tmp_path, "a.test"))]
+
+
+def _mounts(spec: SandboxSpec) -> tuple[Mount, ...]:
+    return create(spec.tmp).mounts(spec)
+
+
 async def test_sandbox_that_opens_no_port_runs_without_proxy(tmp_path: Path) -> None:
     require_bwrap()
     before = open_descriptors()
-    text = "env; grep -c 0C38 /proc/net/tcp"
-    result = await run_launch(tmp_path, make_launch(text, "a.test", has_stage=False))
-    assert "PROXY" not in result.output.upper()
-    assert result.output.endswith("\n0\n")
-    assert result.accesses == ()
+    ours, theirs = network.open_proxy_pair()
+    plain = await make_launch(tmp_path, make_spec(tmp_path), "echo done")
+    launch = replace(plain, fds=(*plain.fds, theirs), proxy=ours, allowed_hosts=("a.test",))
+    result = await run_launch(tmp_path, launch)
+    assert (result.output, result.accesses) == ("done\n", ())
+    os.close(ours)
+    os.close(theirs)
     assert open_descriptors() == before
+
+
+async def test_equal_commands_with_network_have_equal_digests(tmp_path: Path) -> None:
+    require_bwrap()
+    specs = [make_spec(tmp_path, "a.test"), make_spec(tmp_path, "a.test"), make_spec(tmp_path)]
+    launches = [await make_launch(tmp_path, spec, "true") for spec in specs]
+    for launch in launches:
+        launch.close()
+    first, second, other = (launch.identity for launch in launches)
+    assert first == second != other
 
 
 async def test_command_that_is_killed_ends_its_proxy(tmp_path: Path) -> None:
     require_bwrap()
     before = open_descriptors()
-    result = await run_launch(tmp_path, make_launch("kill -9 $$", "a.test"))
+    result = await run_text(tmp_path, "kill -9 $$", "a.test")
     assert result.exit_code == 137
     assert open_descriptors() == before
 

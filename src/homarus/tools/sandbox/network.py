@@ -8,8 +8,8 @@ as the command runs. Names are resolved by the proxy: there is no DNS inside.
 For a backend:
 
     ours, theirs = open_proxy_pair()
-    argv = wrap_command(("/bin/sh", "-c", text), theirs)     # inside, with `interpreter_mounts()`
-    SandboxLaunch(…, proxy=ours, allowed_hosts=spec.allowed_hosts)
+    argv = wrap_command(("/bin/sh", "-c", text), theirs)  # runs inside, with `interpreter_mounts()`
+    SandboxLaunch(argv, …, fds=(theirs,), proxy=ours, allowed_hosts=spec.allowed_hosts)
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from homarus.tools.sandbox.base import Mount, SandboxLaunch
 
 log = logging.getLogger(__name__)
 
-STAGE_TARGET: Final = "/run/homarus/network_stage.py"
+STAGE_TARGET: Final = "/.homarus/network_stage.py"
 _STAGE: Final = Path(__file__).with_name("network_stage.py")
 # Mounted in every sandbox, so what is there needs no mount of its own.
 _SYSTEM_FOLDERS: Final = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin")
@@ -73,7 +73,7 @@ def interpreter_mounts() -> tuple[Mount, ...]:
     found: list[Mount] = []
     for path in sorted(path for path in _interpreter_files() if not _is_system(path)):
         if not any(path.startswith(f"{each.target}/") for each in found):
-            found.append(Mount(Path(path), path))
+            found.append(Mount(Path(os.path.realpath(path)), path))
     return (*found, Mount(_STAGE, STAGE_TARGET))
 
 
