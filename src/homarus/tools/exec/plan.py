@@ -117,7 +117,9 @@ class ExecPlan:
         return ""
 
     def close(self) -> None:
-        """Close the folder and the files."""
+        """Close the folder, the files and what belongs to the launch."""
+        if self.launch:
+            self.launch.close()
         for command in self.commands():
             for each in command.files:
                 with suppress(OSError):

@@ -43,6 +43,8 @@ def format_ending(result: CommandResult) -> str:
     """Return how a command ended, in one line."""
     if result.refusal:
         return f"[exec denied: {result.refusal}; nothing was run from there on.]"
+    if result.limit_reason:
+        return f"[The command was ended: {result.limit_reason}.]"
     if result.timed_out:
         return f"[The command was ended: it was not done after {result.timeout_s:g} s.]"
     if result.is_killed:

@@ -20,7 +20,7 @@ import termios
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 
 from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
@@ -31,6 +31,9 @@ from homarus.tools.exec.output import OutputBuffer, ProgressThrottle
 from homarus.tools.exec.plan import ExecPlan, SimpleCommand
 from homarus.tools.exec.terminal import TerminalFilter
 
+if TYPE_CHECKING:
+    from homarus.tools.sandbox.base import SandboxLaunch
+
 log = logging.getLogger(__name__)
 
 MAX_OUTPUT_CHARS = 200_000
@@ -40,6 +43,7 @@ _ENDING_S = 10.0  # longer than the supervisor's own timeout
 _DRAIN_S = 1.0
 _SUPERVISOR: Final = Path(__file__).with_name("process_supervisor.py")
 _LENGTH_BYTES = 8
+_Outcome: TypeAlias = tuple[int, str, str]  # exit code, refusal, the limit that was exceeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class CommandResult:
     """How a command ended; `exit_code` is None when it was killed before it could report one.
 
     `refusal` says which file of the plan was not the one that was decided on: the command was not
-    run from there on.
+    run from there on. `limit_reason` says which limit of its sandbox the command exceeded.
     """
 
     exit_code: int | None
@@ -57,10 +61,12 @@ class CommandResult:
     refusal: str = ""
     is_killed: bool = False
     timeout_s: float = 0.0
+    limit_reason: str = ""
 
     @property
     def is_success(self) -> bool:
-        return self.exit_code == 0 and not (self.timed_out or self.refusal or self.is_killed)
+        is_ended = self.timed_out or self.refusal or self.is_killed or self.limit_reason
+        return self.exit_code == 0 and not is_ended
 
 
 async def run_plan(
@@ -174,9 +180,9 @@ class RunningCommand:
             duration_ms = round(self.runtime_s * 1000)
         finally:
             await process.end()
-        code, refusal = status or (None, "")
+        code, refusal, limit_reason = status or (None, "", "")
         is_killed = self._killed and not timed_out
-        given = (refusal, is_killed, self._timeout_s)
+        given = (refusal, is_killed, self._timeout_s, limit_reason)
         return CommandResult(code, timed_out, self.output, duration_ms, *given)
 
     def _mark_sent(self) -> None:
@@ -185,7 +191,7 @@ class RunningCommand:
         if self._killed:
             self._process.terminate()
 
-    async def _wait_exit(self, encoded: bytes) -> tuple[tuple[int, str] | None, bool]:
+    async def _wait_exit(self, encoded: bytes) -> tuple[_Outcome | None, bool]:
         """Return the outcome from the supervisor, and whether the command took too long."""
         control, loop = self._process.control, asyncio.get_running_loop()
         if self._killed:
@@ -240,15 +246,15 @@ class RunningCommand:
         return text
 
 
-async def _receive_outcome(control: socket.socket) -> tuple[int, str] | None:
-    """Return the exit code and the refusal; None when the supervisor is gone."""
+async def _receive_outcome(control: socket.socket) -> _Outcome | None:
+    """Return what the supervisor reported; None when it is gone."""
     loop, data = asyncio.get_running_loop(), b""
     with suppress(ConnectionError):
         while part := await loop.sock_recv(control, 4096):
             data += part
             with suppress(ValueError):
-                code, refusal = json.loads(data)
-                return int(code), str(refusal)
+                code, refusal, limit_reason = json.loads(data)
+                return int(code), str(refusal), str(limit_reason)
     return None
 
 
@@ -267,9 +273,28 @@ def encode_plan(plan: ExecPlan) -> bytes:
         "folder": plan.folder.fd,
         "pty": plan.pty,
         "fds": list(plan_descriptors(plan)),
+        "launch": _encode_launch(plan.launch) if plan.launch else None,
     }
     data = json.dumps(value).encode("ascii")
     return len(data).to_bytes(_LENGTH_BYTES, "big") + data
+
+
+def _encode_launch(launch: "SandboxLaunch") -> dict[str, Json]:
+    return {
+        "argv": list(launch.argv),
+        "env": dict(launch.env),
+        "fds": list(launch.fds),
+        "rlimits": [list(each) for each in launch.rlimits],
+        "cgroups": [
+            {"path": each.path, "settings": [list(pair) for pair in each.settings]}
+            for each in launch.cgroups
+        ],
+        "uses_landlock": launch.uses_landlock,
+        "terminates_inside": launch.terminates_inside,
+        "cleanup": [list(each) for each in launch.cleanup],
+        "disk_folders": list(launch.disk_folders),
+        "disk_bytes": launch.disk_bytes,
+    }
 
 
 def _encode_command(plan: ExecPlan, command: SimpleCommand) -> dict[str, Json]:
@@ -313,8 +338,11 @@ def _encode_file(
 
 
 def plan_descriptors(plan: ExecPlan) -> tuple[int, ...]:
-    """Return the descriptors that the plan holds open."""
+    """Return the descriptors of the plan that its supervisor inherits."""
     files = [file.fd for command in plan.commands() for file in command.files]
+    if plan.launch:
+        lock = plan.launch.lock_fd
+        files += [*plan.launch.fds, *([lock] if lock >= 0 else ())]
     return (plan.folder.fd, *files)
 
 

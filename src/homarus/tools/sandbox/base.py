@@ -1,9 +1,9 @@
 """The seam of sandbox backends: what a sandbox is made of, and how a command is started in it.
 
 A sandbox is a pair of folders that stay (the workspace and `/tmp`) and a set of rules. Every
-command gets its own processes: the backend returns how to launch it, and the supervisor of the command
-(`tools/exec/process_supervisor.py`) starts it, enforces the limits and removes what it leaves. So
-nothing of a sandbox runs between commands, and nothing outlives the gateway.
+command gets its own processes: the backend returns how to launch it, and the supervisor of the
+command (`tools/exec/process_supervisor.py`) starts it, enforces the limits and removes what it
+leaves. So nothing of a sandbox runs between commands, and nothing outlives the gateway.
 
 A backend is a module of this package with `create`; the config names it like the module.
 """
@@ -93,6 +93,10 @@ class SandboxLaunch:
     `resource`, such as RLIMIT_FSIZE) and, if `uses_landlock`, restricts itself with Landlock.
     When the command has ended, however it ended, the supervisor runs `cleanup` and removes the
     cgroups. It ends a command during which `disk_folders` grew by more than `disk_bytes`.
+    SIGTERM goes to the launcher, or, if it `terminates_inside`, to what it runs: one whose end
+    kills everything inside at once. The supervisor holds `lock_fd` open while anything runs; the
+    command does not inherit it. `identity` is `argv` without what is new for every launch
+    (descriptors, names of containers), so that equal commands have equal digests.
     `proxy` is our end of a socket pair over which the sandbox sends the listening socket of its
     proxy port; -1 without network. `close` closes the descriptors.
     """
@@ -107,6 +111,9 @@ class SandboxLaunch:
     disk_folders: tuple[str, ...] = ()
     disk_bytes: int = 0
     proxy: int = -1
+    lock_fd: int = -1
+    identity: tuple[str, ...] = ()
+    terminates_inside: bool = False
     close: Callable[[], None] = lambda: None
 
 
