@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from homarus.core.errors import HomarusError
+from homarus.core.errors import HomarusError, SandboxError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.private_files import make_private_dir
 from homarus.tools.sandbox.base import (
@@ -151,6 +151,8 @@ class _Measure:
         finally:
             with suppress(HomarusError, OSError):
                 await self._sandbox.destroy(spec.name)
+        if not _has_control(output):
+            raise _not_started(output)
         return list(_interpret(part, output))
 
     def _make_spec(self, part: ProbePart) -> SandboxSpec:
@@ -182,19 +184,54 @@ class _Measure:
                 file.write(data)
 
 
+def _has_control(output: str) -> bool:
+    """Return whether programs ran inside; without, no answer of a probe means anything."""
+    return any((name, code) == (CONTROL, "0") for name, code, _seen in _LINE.findall(output))
+
+
+def _not_started(output: str) -> SandboxError:
+    """Return the reason why no command, or no program of ours, could be run inside."""
+    if code := next((code for name, code, _ in _LINE.findall(output) if name == CONTROL), ""):
+        return SandboxError(
+            f"the escape probes could not be executed inside (status {code})",
+            fix="have the state directory on a file system that is not mounted with noexec",
+        )
+    last = " ".join(output.split())[-_MAX_REASON_CHARS:] or "the command ended without output"
+    return SandboxError(f"no command could be run: {last}", fix=find_namespace_fix())
+
+
+def find_namespace_fix(root: Path = Path("/proc/sys")) -> str:
+    """Return which setting of the kernel keeps programs from making user namespaces.
+
+    Without such a setting, return how to see what the launcher says.
+    """
+    for name, bad, good in _NAMESPACE_SETTINGS:
+        with suppress(OSError):
+            if (root / name.replace(".", "/")).read_text(encoding="ascii").strip() == bad:
+                return (
+                    f"user namespaces are off: run sysctl -w {name}={good} as root, and write it to"
+                    " /etc/sysctl.d/60-homarus.conf so that it stays"
+                )
+    return "homarus sandbox probe shows it again; homarus doctor shows what is missing"
+
+
+# The settings that switch user namespaces off, with the value that does and one that does not.
+_NAMESPACE_SETTINGS: Final = (
+    ("user.max_user_namespaces", "0", "15000"),
+    ("kernel.unprivileged_userns_clone", "0", "1"),
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+)
+_MAX_REASON_CHARS: Final = 300
+
+
 def _interpret(part: ProbePart, output: str) -> Iterator[ProbeResult]:
     """Yield what the lines of a part say about each of its probes."""
     lines = {name: (int(code), seen) for name, code, seen in _LINE.findall(output)}
-    has_control = lines.get(CONTROL, (1, ""))[0] == 0
     for name, probe in PROBES.items():
         if probe.part != part or probe.is_seen_outside:
             continue
         found = lines.get(name)
-        if not has_control:
-            last = " ".join(output.split())[-200:]
-            detail = f"the probes could not run inside{f': {last}' if last else ''}"
-            yield ProbeResult(name, has_held=False, detail=detail)
-        elif found is None:
+        if found is None:
             # A bomb may take the shell that reports with it, after it was announced.
             was_ended = f"{name}-started" in lines
             detail = "the command was ended" if was_ended else "the probe did not report"
@@ -333,6 +370,7 @@ async def _run_supervised(launch: SandboxLaunch, folder: Path, timeout_s: float)
     finally:
         os.close(fd)
     try:
-        return (await run_plan(plan)).output
+        result = await run_plan(plan)
     finally:
         plan.close()
+    return f"{result.output}\n{result.refusal}"
