@@ -10,9 +10,9 @@ from homarus.config.schema import (
     ContextPruningConfig,
     IdentityConfig,
     ModelChoiceConfig,
-    ToolsConfig,
 )
 from homarus.config.timezone import zone_name
+from homarus.config.tools_schema import ToolsConfig
 from homarus.core.errors import UnknownNameError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from homarus.config.agent_settings import agent_entry
-from homarus.config.schema import Config, ElevatedConfig
+from homarus.config.schema import Config
+from homarus.config.tools_schema import ElevatedConfig
 from homarus.core.channel_traits import FindTraits
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, RunOptions

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from homarus.config.agent_settings import agent_entry
-from homarus.config.schema import Config, ToolFilterConfig, ToolsConfig
+from homarus.config.schema import Config
+from homarus.config.tools_schema import ToolFilterConfig, ToolsConfig
 from homarus.core.errors import ConfigError, UserError
 from homarus.core.text import closest_names
 from homarus.policy.sandbox_settings import is_sandboxed, sandbox_mode

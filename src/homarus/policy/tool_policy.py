@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 from unicodedata import category, normalize
 
-from homarus.config.schema import (
+from homarus.config.tools_schema import (
     AgentToolsConfig,
     GlobalToolsConfig,
     ToolFilterConfig,
