@@ -83,7 +83,13 @@ class WeakSandbox:
     def spawn(self, spec: SandboxSpec, command: SandboxCommand) -> SandboxLaunch:
         workspace = str(spec.workspace)
         if not self._uses_bwrap:
-            argv = ("/bin/sh", "-c", f'cd "$1" && {{\n{command.text}\n}}', "sh", workspace)
+            argv: tuple[str, ...] = (
+                "/bin/sh",
+                "-c",
+                f'cd "$1" && {{\n{command.text}\n}}',
+                "sh",
+                workspace,
+            )
             return SandboxLaunch(argv, _ENV, fds=self._fds)
         folders = ("--bind", workspace, "/workspace", "--bind", str(spec.tmp), "/tmp")
         words = (shutil.which("bwrap") or "", *self._words, *folders, *self._extra)

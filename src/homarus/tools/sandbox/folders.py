@@ -239,4 +239,8 @@ def _make_accessible(top: Path) -> None:
         with suppress(OSError):
             if stat.S_ISDIR(folder.lstat().st_mode):
                 folder.chmod(FOLDER_MODE)
-                todo += [Path(each.path) for each in os.scandir(folder) if each.is_dir(follow_symlinks=False)]
+                todo += [
+                    Path(each.path)
+                    for each in os.scandir(folder)
+                    if each.is_dir(follow_symlinks=False)
+                ]
