@@ -378,7 +378,7 @@ class Run:
         services, inbound = self._services, merge_messages(self._records, self._text)
         agent, options = services.get_agent(agent_id_of(self.key)), inbound.options
         all_tools = services.get_tools(agent.id)  # the first call imports them: before the deadline
-        check_run_allowed(services.get_config(), agent.id, self.key, all_tools.known_groups)
+        check_run_allowed(services.get_config(), agent.id, all_tools.known_groups)
         if self._scope and not self._is_stopped:
             timeout_s = options.timeout_s or agent.timeout_s
             self._scope.reschedule(asyncio.get_running_loop().time() + timeout_s)

@@ -95,13 +95,6 @@ def config_exec_settings(config: Config, agent_id: str) -> ExecSettings:
     return ExecSettings(security, ask, host=host)
 
 
-def is_looser(settings: ExecSettings, base: ExecSettings) -> bool:
-    """Return whether settings allow more, or ask less often, than others."""
-    return SECURITIES.index(settings.security) > SECURITIES.index(base.security) or (
-        ASKS.index(settings.ask) > ASKS.index(base.ask)
-    )
-
-
 def approval_sections(approvals: Mapping[str, Json], agent_id: str) -> Iterator[Mapping[str, Json]]:
     """Yield the sections of an approvals file for an agent, the most specific first.
 

@@ -57,10 +57,8 @@ def resolve_sandbox(config: Config, agent_id: str) -> SandboxSettings:
         "session" if first(own.per_session, common.per_session) else "agent"
     )
     container = {**dict(_set_keys(common.docker)), **dict(_set_keys(own.docker))}
-    idle, age = (
-        first(getattr(own.prune, key), getattr(common.prune, key))
-        for key in ("idle_hours", "max_age_days")
-    )
+    idle = first(own.prune.idle_hours, common.prune.idle_hours)
+    age = first(own.prune.max_age_days, common.prune.max_age_days)
     return SandboxSettings(
         mode=first(own.mode, common.mode) or "off",
         scope=first(own.scope, common.scope) or default_scope,

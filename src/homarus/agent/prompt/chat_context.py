@@ -16,6 +16,7 @@ from homarus.core.message import Address, Inbound
 from homarus.core.session_keys import agent_id_of, chat_type_of, is_subagent, subagent_depth
 from homarus.policy.access import EVERYONE, is_named
 from homarus.policy.decision import decide_tool_call, is_tool_offered
+from homarus.policy.sandbox_settings import is_sandboxed
 from homarus.policy.tool_call import CallerFacts, ToolCallFacts
 from homarus.policy.tool_policy import PolicyRules, ToolRules, refuse_unknown_groups
 from homarus.policy.workspace_access import NO_ACCESS, WorkspaceAccess, session_access
@@ -253,6 +254,7 @@ def make_caller(
         next(iter(channels)) if len(channels) == 1 else channel if not channels else "",
         next(iter(senders)) if len(senders) == 1 else "",
         is_owner=all(_has_owner_authority(config, one) for one in inbounds),
+        is_sandboxed=is_sandboxed(config, agent_id_of(key), key),
         depth=subagent_depth(key),
     )
 

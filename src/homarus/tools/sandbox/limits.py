@@ -1,53 +1,55 @@
-"""Translate the limits of the config into those of a sandbox. Pure."""
+"""The limits of the config as numbers: `memory: "1g"`, `ulimits.nofile`, and the others.
 
+The values were checked with the config, so that nothing here can fail on one.
+"""
+
+from collections.abc import Mapping
 from typing import Final
 
-from homarus.config.sandbox_schema import ContainerConfig, UlimitConfig
-from homarus.core.errors import ConfigError, SandboxError
+from homarus.config.sandbox_schema import (
+    UNLIMITED,
+    ContainerConfig,
+    UlimitConfig,
+    parse_swap_bytes,
+)
 from homarus.core.units import parse_byte_size
 from homarus.tools.sandbox.base import SandboxLimits
 
-# Names of `ulimit` in containers, and what they are called here.
-_ULIMITS: Final = {"nofile": "open_files", "fsize": "file_bytes", "cpu": "cpu_s"}
+_DEFAULTS: Final = SandboxLimits()
 
 
 def resolve_limits(container: ContainerConfig) -> SandboxLimits:
-    """Return the limits of the config, the default where it has none. Raises SandboxError."""
-    default, values = SandboxLimits(), dict[str, int]()
-    for name, value in (container.ulimits or {}).items():
-        if field := _ULIMITS.get(name):
-            values[field] = _parse_ulimit(name, value)
+    """Return what one command may use by the section `docker`; defaults for what it lacks.
+
+    Of a soft and a hard limit the soft one holds, and cannot be raised inside. `ulimits.nproc` and
+    `pidsLimit` are one limit: the smaller holds.
+    """
+    ulimits = container.ulimits or {}
+    memory = _DEFAULTS.memory_bytes
+    if container.memory is not None:
+        memory = parse_byte_size(str(container.memory))
+    swap = _DEFAULTS.swap_bytes
+    if container.memory_swap is not None:
+        total = parse_swap_bytes(str(container.memory_swap))
+        swap = -1 if total < 0 else max(0, total - memory)
+    pids = container.pids_limit or _DEFAULTS.pids
+    processes = _limit(ulimits, "nproc", 0)
     return SandboxLimits(
-        pids=container.pids_limit or default.pids,
-        memory_bytes=_parse_memory(container.memory, default.memory_bytes),
-        cpu_s=values.get("cpu_s", default.cpu_s),
-        cpus=container.cpus or default.cpus,
-        file_bytes=values.get("file_bytes", default.file_bytes),
-        open_files=values.get("open_files", default.open_files),
+        pids=min(pids, processes) if processes else pids,
+        memory_bytes=memory,
+        cpu_s=_limit(ulimits, "cpu", _DEFAULTS.cpu_s),
+        cpus=container.cpus or _DEFAULTS.cpus,
+        file_bytes=_limit(ulimits, "fsize", _DEFAULTS.file_bytes),
+        disk_bytes=_DEFAULTS.disk_bytes,
+        open_files=_limit(ulimits, "nofile", _DEFAULTS.open_files),
+        swap_bytes=swap,
     )
 
 
-def _parse_memory(value: str | float | None, default: int) -> int:
-    if value is None:
+def _limit(ulimits: Mapping[str, UlimitConfig], name: str, default: int) -> int:
+    """Return a limit for one process, 0 for none; a limit of 0 in the config becomes 1."""
+    given = ulimits.get(name)
+    values = [each for each in (given.soft, given.hard) if each is not None] if given else []
+    if not values:
         return default
-    try:
-        return parse_byte_size(str(int(value) if isinstance(value, (int, float)) else value))
-    except (ValueError, ConfigError) as exc:
-        raise SandboxError(
-            f"sandbox.docker.memory is {value!r}, which is not a size", fix="write it like 512m"
-        ) from exc
-
-
-def _parse_ulimit(name: str, value: str | int | UlimitConfig) -> int:
-    """Return the soft value, which holds for a process that does not raise it."""
-    try:
-        if isinstance(value, UlimitConfig):
-            limit = value.soft if value.soft is not None else value.hard
-        else:
-            limit = int(str(value).partition(":")[0])
-    except ValueError as exc:
-        raise SandboxError(
-            f"sandbox.docker.ulimits.{name} is {value!r}, which is not a number",
-            fix="write it like 1024 or 1024:2048",
-        ) from exc
-    return max(limit or 0, 0)
+    return 0 if min(values) >= UNLIMITED else max(min(values), 1)
