@@ -16,6 +16,7 @@ import re
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +27,8 @@ from homarus.core.errors import SandboxError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.private_files import FILE_MODE, FOLDER_MODE, make_private_dir
 from homarus.policy.sandbox_settings import SandboxScope
+from homarus.tools.sandbox.loader import FOLDER
 
-FOLDER: Final = "sandboxes"  # in the state directory
 DATA_FOLDER: Final = ".data"
 RECORD_FILE: Final = "sandbox.json"
 _TRASH: Final = ".removed-"
@@ -35,6 +36,7 @@ _MAX_READABLE: Final = 40
 _HASH_CHARS: Final = 10
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,60}[a-z0-9])?")
 _UPDATE_MS: Final = 60_000  # how old the time of the last use may become on disk
+_LOCK_TRIES, _LOCK_PAUSE_S = 50, 0.002
 _LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -81,25 +83,37 @@ class SandboxFolders:
     def name(self) -> str:
         return self.data.name
 
-    def acquire(self) -> int:
-        """Create the folders, and return a descriptor with a shared lock on the sandbox."""
-        while True:
-            make_private_dir(self.data)
-            make_private_dir(self.tmp)
-            fd = self._open_lock()
-            if fd is not None:
-                break
+    def acquire(self, *, has_workspace: bool = True) -> int:
+        """Create the folders, and return a descriptor with a shared lock on the sandbox.
+
+        Without `has_workspace` another folder is the workspace. Raises SandboxError.
+        """
         try:
-            make_private_dir(self.workspace)
-            if self.workspace.is_symlink() or self.tmp.is_symlink():
-                raise SandboxError(
-                    f"{self.workspace} is a link, not the folder of a sandbox",
-                    fix="remove the link",
-                )
+            while (fd := self._open_lock()) is None:
+                make_private_dir(self.tmp)
+        except OSError as exc:
+            raise self._failure(exc) from exc
+        try:
+            if has_workspace:
+                make_private_dir(self.workspace)
+                if self.workspace.is_symlink():
+                    raise SandboxError(
+                        f"{self.workspace} is a link, not the folder of a sandbox",
+                        fix="remove the link",
+                    )
+        except OSError as exc:
+            os.close(fd)
+            raise self._failure(exc) from exc
         except BaseException:
             os.close(fd)
             raise
         return fd
+
+    def _failure(self, exc: OSError) -> SandboxError:
+        return SandboxError(
+            f"the folders of the sandbox {self.name} cannot be made: {exc.strerror or exc}",
+            fix=f"check {exc.filename or self.data.parent}",
+        )
 
     def _open_lock(self) -> int | None:
         """Return the locked descriptor; None when the sandbox was removed meanwhile."""
@@ -108,29 +122,37 @@ class SandboxFolders:
         except FileNotFoundError:
             return None
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH)
-            if os.path.samestat(os.fstat(fd), self._lock.stat()):
+            # It never waits for long: the lock may be held by a task of this event loop.
+            if not _try_lock(fd, fcntl.LOCK_SH, _LOCK_TRIES):
+                raise SandboxError(
+                    f"the sandbox {self.name} is being removed", fix="run the command again"
+                )
+            if self._is_current(fd):
                 return fd
-        except FileNotFoundError:
-            pass
         except BaseException:
             os.close(fd)
             raise
         os.close(fd)
         return None
 
+    def _is_current(self, fd: int) -> bool:
+        """Return whether an open lock file is the one of the sandbox: it may have been removed."""
+        try:
+            return os.path.samestat(os.fstat(fd), self._lock.stat())
+        except FileNotFoundError:
+            return False
+
     def acquire_exclusive(self) -> int | None:
         """Return a descriptor with the exclusive lock; None while a command runs."""
         fd = os.open(self._lock, _LOCK, FILE_MODE)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
+            if _try_lock(fd, fcntl.LOCK_EX) and self._is_current(fd):
+                return fd
         except BaseException:
             os.close(fd)
             raise
-        return fd
+        os.close(fd)
+        return None
 
     def is_live(self) -> bool:
         """Return whether a command runs in the sandbox."""
@@ -178,6 +200,16 @@ class SandboxFolders:
                 folder.rename(target)
                 moved.append(target)
         return moved
+
+
+def _try_lock(fd: int, operation: int, tries: int = 1) -> bool:
+    for attempt in range(tries):
+        with suppress(BlockingIOError):
+            fcntl.flock(fd, operation | fcntl.LOCK_NB)
+            return True
+        if attempt + 1 < tries:
+            time.sleep(_LOCK_PAUSE_S)
+    return False
 
 
 def load_record(data: Path) -> SandboxRecord | None:
@@ -239,8 +271,5 @@ def _make_accessible(top: Path) -> None:
         with suppress(OSError):
             if stat.S_ISDIR(folder.lstat().st_mode):
                 folder.chmod(FOLDER_MODE)
-                todo += [
-                    Path(each.path)
-                    for each in os.scandir(folder)
-                    if each.is_dir(follow_symlinks=False)
-                ]
+                with os.scandir(folder) as entries:
+                    todo += [Path(each) for each in entries if each.is_dir(follow_symlinks=False)]

@@ -1,8 +1,9 @@
 """Make the manager of sandboxes when the first sandboxed session needs it."""
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from homarus.config.schema import Config
 from homarus.policy.sandbox_settings import is_sandboxed
@@ -11,6 +12,10 @@ from homarus.policy.workspace_access import WorkspaceAccess
 if TYPE_CHECKING:
     from homarus.tools.sandbox.manager import SandboxManager
     from homarus.tools.sandbox.session_sandbox import SessionSandbox
+
+log = logging.getLogger(__name__)
+
+FOLDER: Final = "sandboxes"  # in the state directory
 
 
 class SandboxLoader:
@@ -39,6 +44,20 @@ class SandboxLoader:
                 get_now_ms=self._get_now_ms,
             )
         return self._manager
+
+    @property
+    def _has_sandboxes(self) -> bool:
+        return (self._state / FOLDER).is_dir()
+
+    async def clean(self) -> None:
+        """Remove what a crash left of sandboxes; nothing is imported where there was none."""
+        if self._has_sandboxes:
+            await self().clean()
+
+    async def prune(self, now_ms: int) -> None:
+        """Remove sandboxes that are unused or old."""
+        if self._has_sandboxes and (removed := await self().prune(now_ms)):
+            log.info("removed %d sandboxes: %s", len(removed), ", ".join(removed))
 
     def open(
         self,

@@ -103,10 +103,15 @@ class SessionSandbox:
 
     # Files
 
-    @property
-    def read_only(self) -> tuple[Path, ...]:
-        """The folders of the config that are read-only, at the same path inside and outside."""
-        return tuple(Path(each).expanduser() for each in self.settings.read_only)
+    def find_read_only(self) -> tuple[Path, ...]:
+        """Return the folders of the config that are read, at the same path inside and outside.
+
+        Raises SandboxError for one that may not be shown.
+        """
+        folders = tuple(Path(each).expanduser() for each in self.settings.read_only)
+        for folder in folders:
+            check_shown_folder(folder, self._services.state, self._services.get_workspaces())
+        return folders
 
     def files(self, access: WorkspaceAccess) -> RootedFs:
         """Return the workspace of the sandbox for file tools."""
@@ -115,15 +120,23 @@ class SessionSandbox:
             self.make_workspace()
         return RootedFs(self.workspace, access=access, names=(Path(self.workdir),))
 
-    def agent_files(self, path: str, access: WorkspaceAccess) -> RootedFs | None:
-        """Return the agent's workspace for a path in `/agent` that is read; else None."""
+    def agent_files(self, path: str, access: WorkspaceAccess) -> tuple[RootedFs, str] | None:
+        """Return the agent's workspace, and how its paths start, for a path in `/agent`.
+
+        It is to be read only; None for another path, and where commands do not see it either.
+        """
         if self.access != "ro" or not _is_beneath(path, AGENT_DIR):
             return None
-        return RootedFs(self.agent_workspace, access=access, names=(Path(AGENT_DIR),))
+        files = RootedFs(self.agent_workspace, access=access, names=(Path(AGENT_DIR),))
+        return files, f"{AGENT_DIR}/"
 
     def is_inside(self, path: str) -> bool:
         """Return whether an absolute path is one of the workspace, as it is called inside."""
         return _is_beneath(path, self.workdir)
+
+    def to_relative(self, path: str) -> str:
+        """Return a path of the workspace from there, if it is written as commands see it."""
+        return _relative(path, self.workdir) if self.is_inside(path) else path
 
     def attachment_place(
         self, name: str, access: WorkspaceAccess
@@ -131,8 +144,7 @@ class SessionSandbox:
         """Return a file to be sent by its name in a folder, the folder, and the access to it."""
         if self.agent_files(name, access):
             return _relative(name, AGENT_DIR), self.agent_workspace, access
-        if self.is_inside(name):
-            name = _relative(name, self.workdir)
+        name = self.to_relative(name)
         if self.access == "rw":
             return name, self.workspace, access
         self.make_workspace()
@@ -140,15 +152,8 @@ class SessionSandbox:
         return name, self.workspace, replace(access, audiences=None, can_write_prompts=True)
 
     def make_workspace(self) -> None:
-        """Create the sandbox's own workspace. Raises SandboxError."""
-        if not self._folders.workspace.is_dir():
-            self._check_root()
-            os.close(self._folders.acquire())
-
-    def _check_root(self) -> None:
-        check_workspace_root(
-            self._folders.workspace.parent, self._services.state, self._services.get_workspaces()
-        )
+        """Create the sandbox's own workspace, and record its use. Raises SandboxError."""
+        os.close(self._lock())
 
     # Commands
 
@@ -201,19 +206,29 @@ class SessionSandbox:
             with suppress(OSError):
                 os.close(lock)
 
-        held = (*launch.held_fds, lock)
-        return replace(launch, held_fds=held, close=close), report.level
+        return replace(launch, lock_fd=lock, close=close), report.level
 
     def _acquire(self) -> tuple[SandboxSpec, int]:
         """Create the folders, lock them, and return what the sandbox is made of."""
-        self._check_root()
-        lock = self._folders.acquire()
+        lock = self._lock()
         try:
-            self._folders.save(replace(self._record, used_ms=self._services.get_now_ms()))
             return self.make_spec(), lock
         except BaseException:
             os.close(lock)
             raise
+
+    def _lock(self) -> int:
+        """Create the folders, record their use, and return a descriptor that locks them."""
+        services, root = self._services, self._folders.workspace.parent
+        check_workspace_root(root, services.state, services.get_workspaces())
+        lock = self._folders.acquire(has_workspace=self.access != "rw")
+        try:
+            now_ms = services.get_now_ms()
+            self._folders.save(replace(self._record, created_ms=now_ms, used_ms=now_ms))
+        except BaseException:
+            os.close(lock)
+            raise
+        return lock
 
     def make_spec(self) -> SandboxSpec:
         """Return the folders and rules of the sandbox. Raises SandboxError. Reads folders."""
@@ -246,8 +261,7 @@ class SessionSandbox:
                         yield Mount(entry, f"{AGENT_DIR}/{entry.name}")
         if self._docs:
             yield Mount(self._docs, str(self._docs))
-        for folder in self.read_only:
-            check_shown_folder(folder, services.state, services.get_workspaces())
+        for folder in self.find_read_only():
             yield Mount(folder, str(folder))
         for file in find_media(conversation):
             yield Mount(file, str(file))
