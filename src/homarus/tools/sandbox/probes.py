@@ -17,6 +17,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -138,13 +139,15 @@ class _Measure:
 
     def __init__(self, sandbox: Sandbox, folder: Path, bait: "_Bait", run: LaunchRunner) -> None:
         self._sandbox, self._folder, self._bait, self._run = sandbox, folder, bait, run
+        self._preparing = asyncio.Lock()
 
     async def run_part(self, part: ProbePart) -> list[ProbeResult]:
         """Return the results of the probes of one part."""
         spec = self._make_spec(part)
         facts = self._bait.make_facts(spec.workspace, self._read_only_targets(spec))
         await asyncio.to_thread(self._write_programs, spec, facts, part)
-        await self._sandbox.prepare(spec)
+        async with self._preparing:  # the first one may have to find out what the machine has
+            await self._sandbox.prepare(spec)
         try:
             launch = self._sandbox.spawn(spec, SandboxCommand(make_script(part, facts)))
             output = await self._run(launch, spec.workspace, TIMEOUT_S)
@@ -160,7 +163,9 @@ class _Measure:
         workspace, tmp = base / "workspace", base / "tmp"
         for each in (workspace, tmp):
             make_private_dir(each)
-        return SandboxSpec(f"{self._folder.name}-{part}", workspace, tmp, limits=LIMITS)
+        # Growth of the disk ends a command: only that of the part that tests it.
+        limits = LIMITS if part == "disk" else replace(LIMITS, disk_bytes=0)
+        return SandboxSpec(f"{self._folder.name}-{part}", workspace, tmp, limits=limits)
 
     def _read_only_targets(self, spec: SandboxSpec) -> tuple[str, ...]:
         """Return the folders of this machine that the backend says are read-only inside."""
