@@ -1,10 +1,27 @@
 """The section `sandbox` of agents: which sessions have a sandbox, and what is in it."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import NonNegativeFloat
+from pydantic import NonNegativeFloat, Strict
 
-from homarus.config.section import ConfigSection, HostNames, NonNegativeInt, PositiveInt
+from homarus.config.container_checks import (
+    check_apparmor_profile,
+    check_bind,
+    check_network,
+    check_seccomp_profile,
+)
+from homarus.config.section import (
+    ConfigSection,
+    HostNames,
+    NonNegativeInt,
+    PositiveInt,
+    StrTuple,
+    parsed_by,
+)
+
+Binds: TypeAlias = Annotated[
+    tuple[Annotated[str, parsed_by(check_bind)], ...], Strict(strict=False)
+]
 
 
 class UlimitConfig(ConfigSection):
@@ -21,10 +38,10 @@ class ContainerConfig(ConfigSection):
     container_prefix: str | None = None
     workdir: str | None = None
     read_only_root: bool | None = None
-    tmpfs: tuple[str, ...] | None = None
-    network: str | None = None
+    tmpfs: StrTuple | None = None
+    network: Annotated[str, parsed_by(check_network)] | None = None
     user: str | None = None
-    cap_drop: tuple[str, ...] | None = None
+    cap_drop: StrTuple | None = None
     env: dict[str, str] | None = None
     setup_command: str | None = None
     pids_limit: PositiveInt | None = None
@@ -32,11 +49,11 @@ class ContainerConfig(ConfigSection):
     memory_swap: str | NonNegativeFloat | None = None
     cpus: NonNegativeFloat | None = None
     ulimits: dict[str, str | int | UlimitConfig] | None = None
-    seccomp_profile: str | None = None
-    apparmor_profile: str | None = None
-    dns: tuple[str, ...] | None = None
-    extra_hosts: tuple[str, ...] | None = None
-    binds: tuple[str, ...] | None = None
+    seccomp_profile: Annotated[str, parsed_by(check_seccomp_profile)] | None = None
+    apparmor_profile: Annotated[str, parsed_by(check_apparmor_profile)] | None = None
+    dns: StrTuple | None = None
+    extra_hosts: StrTuple | None = None
+    binds: Binds | None = None
 
 
 class SandboxPruneConfig(ConfigSection):
@@ -69,4 +86,4 @@ class SandboxConfig(ConfigSection):
     backend: str | None = None
     level: Literal["L1", "L2", "L3"] | None = None
     network: SandboxNetworkConfig = SandboxNetworkConfig.model_construct()
-    read_only_folders: tuple[str, ...] | None = None
+    read_only_folders: StrTuple | None = None
