@@ -89,6 +89,7 @@ async def make_model_context(
         agent, session.key, model, tools.specs(),
         files=files, entry=session.record.data, chat=chat,
     )  # fmt: skip
+    access = chat.file_access(agent.rules)
     return ModelContext(
         session,
         agent,
@@ -100,5 +101,6 @@ async def make_model_context(
         cache=services.rendered,
         now_ms=services.clock.now_ms,
         max_turns=turn_limit(services.get_config().channels, session.key),
-        access=chat.file_access(agent.rules),
+        access=access,
+        sandbox=services.open_sandbox(agent, session.key, access),
     )

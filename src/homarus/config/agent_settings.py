@@ -10,9 +10,9 @@ from homarus.config.schema import (
     ContextPruningConfig,
     IdentityConfig,
     ModelChoiceConfig,
-    ToolsConfig,
 )
 from homarus.config.timezone import zone_name
+from homarus.config.tools_schema import ToolsConfig
 from homarus.core.errors import UnknownNameError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
@@ -66,6 +66,11 @@ def default_agent_id(config: Config) -> str:
         return normalize_agent_id(config.agents.defaults.agent_id)
     marked = (normalize_agent_id(entry.id) for entry in config.agents.list if entry.default)
     return next(marked, agent_ids(config)[0])
+
+
+def agent_workspaces(config: Config, paths: Paths) -> list[Path]:
+    """Return the workspaces of all agents."""
+    return [resolve_agent_settings(config, paths, each).workspace for each in agent_ids(config)]
 
 
 def resolve_agent_settings(config: Config, paths: Paths, agent_id: str) -> AgentSettings:

@@ -58,7 +58,7 @@ def main() -> None:
     os.fchdir(plan["folder"])
     if sys.platform == "linux":
         _adopt_orphans()
-    if plan["pty"] and not plan["launch"]:
+    if plan["pty"] and not plan["launch"]:  # else the session inside takes it
         _take_terminal()
     runner = _Runner(control, plan["env"])
     outcome = runner.run_launch(plan) if plan["launch"] else runner.run(plan)
@@ -74,7 +74,7 @@ def _make_launcher(plan: dict[str, Any], wake: socket.socket) -> Any:
     """Return a SandboxLauncher. Its module is beside this one, and compiled, unlike this one."""
     sys.path.append(str(Path(__file__).parent))
     module = importlib.import_module("sandbox_launcher")
-    return module.SandboxLauncher(plan["launch"], wake, pty=plan["pty"])
+    return module.SandboxLauncher(plan["launch"], wake)
 
 
 def _receive(control: socket.socket, size: int) -> bytes:

@@ -21,6 +21,7 @@ CLEANUP_S = 6.0  # for all cleanup commands together; the gateway waits longer
 REMOVE_S = 2.0
 ENTRY_BYTES = 1024  # what an entry of a folder counts at least, so that empty files count, too
 BLOCK_BYTES = 512
+OPTIONAL_SETTINGS = ("memory.swap.max", "memory.oom.group")  # not every kernel has these
 PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 LANDLOCK_CREATE_RULESET = 444
@@ -40,8 +41,8 @@ class SandboxLauncher:
     `wake` is written to when the command has to be ended; `limit_reason` says why then.
     """
 
-    def __init__(self, launch: dict[str, Any], wake: socket.socket, *, pty: bool) -> None:
-        self._launch, self._wake, self._pty = launch, wake, pty
+    def __init__(self, launch: dict[str, Any], wake: socket.socket) -> None:
+        self._launch, self._wake = launch, wake
         self._folders: list[str] = launch["disk_folders"] if launch["disk_bytes"] else []
         self._used_at_start = [_used_bytes(each) for each in self._folders]
         self._is_watching = False
@@ -103,8 +104,6 @@ class SandboxLauncher:
             for group in launch["cgroups"]:
                 Path(group["path"], "cgroup.procs").write_text("0")
             doing = "setting the limits of the sandbox failed"
-            if self._pty:
-                _take_session()
             _die_with(parent)
             for limit, value in launch["rlimits"]:
                 _set_limit(getattr(resource, limit), value)
@@ -152,15 +151,6 @@ class SandboxLauncher:
         """Return by how much the fullest volume of the folders has grown since the start."""
         pairs = zip(self._folders, self._used_at_start, strict=True)
         return max((_used_bytes(each) - before for each, before in pairs), default=0)
-
-
-def _take_session() -> None:
-    """Make this process the leader of a session that has the terminal."""
-    import fcntl
-    import termios
-
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _die_with(parent: int) -> None:
@@ -211,7 +201,9 @@ def _make_cgroup(path: str, settings: list[list[str]]) -> None:
     try:
         Path(path).mkdir(mode=0o755)
         for name, value in settings:
-            Path(path, name).write_text(value)
+            file = Path(path, name)
+            if name not in OPTIONAL_SETTINGS or file.exists():
+                file.write_text(value)
     except OSError as exc:
         raise LaunchError(f"the cgroup {path} could not be made: {exc.strerror}") from exc
 

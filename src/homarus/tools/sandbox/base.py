@@ -34,7 +34,10 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """What one command may use; 0 means no limit. `cpus` is a number of processors."""
+    """What one command may use; 0 means no limit. `cpus` is a number of processors.
+
+    `swap_bytes` is what may be swapped out in addition to the memory: 0 is none, -1 no limit.
+    """
 
     pids: int = 512
     memory_bytes: int = 2 << 30
@@ -43,6 +46,7 @@ class SandboxLimits:
     file_bytes: int = 2 << 30
     disk_bytes: int = 4 << 30  # how much the folders of the sandbox may grow by
     open_files: int = 1024
+    swap_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
