@@ -16,7 +16,7 @@ from homarus.tools.exec.run import RunningCommand
 from homarus.tools.sandbox.base import SANDBOXES, Mount, SandboxCommand, SandboxLimits
 from homarus.tools.sandbox.bubblewrap import BubblewrapSandbox, explain_failure
 from homarus.tools.sandbox.cgroups import CgroupParents, find_parents
-from tests.unit.tools.sandbox_builders import (
+from tests.unit.tools.bwrap_builders import (
     ORDINARY_ID,
     call_as_ordinary_user,
     make_spec,

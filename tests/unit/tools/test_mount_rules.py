@@ -14,7 +14,7 @@ from homarus.tools.sandbox.mount_rules import (
     make_mount_point,
     open_mount,
 )
-from tests.unit.tools.sandbox_builders import make_spec
+from tests.unit.tools.bwrap_builders import make_spec
 
 STATE = Path("/home/anna/.openclaw")
 

@@ -14,7 +14,7 @@ from homarus.tools.sandbox.cgroups import (
     remove_groups,
     remove_leftovers,
 )
-from tests.unit.tools.sandbox_builders import needs_root
+from tests.unit.tools.bwrap_builders import needs_root
 
 LIMITS = SandboxLimits(pids=7, memory_bytes=1 << 20, cpus=0.5)
 

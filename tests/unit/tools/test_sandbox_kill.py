@@ -14,7 +14,7 @@ import pytest
 
 from homarus.tools.sandbox.bubblewrap import BubblewrapSandbox
 from homarus.tools.sandbox.cgroups import find_parents
-from tests.unit.tools.sandbox_builders import make_spec, needs_bwrap, run_sandboxed
+from tests.unit.tools.bwrap_builders import make_spec, needs_bwrap, run_sandboxed
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, needs_bwrap]
