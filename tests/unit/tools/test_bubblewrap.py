@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -211,7 +212,7 @@ def _give_to_ordinary_user(tmp_path: Path) -> Path:
         for path in (base, *base.rglob("*")):
             os.chown(path, ORDINARY_ID, ORDINARY_ID)
         for folder in (tmp_path, *tmp_path.parents):
-            if folder.name.startswith(("pytest-", tmp_path.name)):
+            if Path(tempfile.gettempdir()) in folder.parents:
                 folder.chmod(0o711)
     return base
 

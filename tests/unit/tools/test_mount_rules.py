@@ -10,6 +10,7 @@ from homarus.tools.sandbox.base import Mount
 from homarus.tools.sandbox.mount_rules import (
     check_source,
     check_target,
+    check_workdir,
     find_state_dirs,
     make_mount_point,
     open_mount,
@@ -114,6 +115,13 @@ def test_open_mount_checks_where_a_linked_folder_leads(tmp_path: Path) -> None:
 def test_target_of_the_system_is_refused(tmp_path: Path, target: str) -> None:
     with pytest.raises(SandboxError):
         check_target(Mount(tmp_path, target), make_spec(tmp_path))
+
+
+@pytest.mark.parametrize("workdir", ["/usr", "/", "/proc/x", "/tmp", "/tmp/x", "work", "/a\0b"])
+def test_workdir_of_the_system_is_refused(workdir: str) -> None:
+    with pytest.raises(SandboxError):
+        check_workdir(workdir)
+    check_workdir("/home/agent")
 
 
 def test_target_at_its_own_path_is_accepted(tmp_path: Path) -> None:

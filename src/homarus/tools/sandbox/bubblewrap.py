@@ -6,8 +6,8 @@ It has no capability, cannot make another user namespace, and has a seccomp filt
 Limits for all of its processes are set by cgroups where we may make them (`cgroups.py`).
 
 A gateway that runs as root starts commands whose user id outside is root's: without capabilities,
-but the owner of root's files. So nothing of root's is in sight: `/proc/sys` is read-only, and what
-else is writable in `/proc` is covered.
+but the owner of root's files. So nothing of root's can be written: `/proc`, with the settings of
+the kernel, is read-only.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +36,7 @@ from homarus.tools.sandbox.base import (
 from homarus.tools.sandbox.cgroups import CgroupParents, find_parents, make_groups, remove_groups
 from homarus.tools.sandbox.mount_rules import (
     check_target,
+    check_workdir,
     find_state_dirs,
     make_mount_point,
     open_mount,
@@ -54,7 +54,6 @@ _MIN_VERSION: Final = (0, 8, 0)
 _SHM_BYTES: Final = 64 << 20
 _TEST_S: Final = 20.0
 _SYSTEM_FOLDERS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_PROC_KEPT: Final = ("sys", "bus", "irq")  # the first by us; the others are covered by bwrap
 _ISOLATION: Final = (
     "--unshare-all",
     "--unshare-user",
@@ -165,9 +164,9 @@ class BubblewrapSandbox:
 
     async def measure(self) -> SandboxReport:
         """Run the escape probes inside, and return the level that holds."""
-        probes = import_module("homarus.tools.sandbox.probes")
-        report: SandboxReport = await probes.measure_sandbox(self, self._scratch)
-        return report
+        from homarus.tools.sandbox.probes import measure_sandbox
+
+        return await measure_sandbox(self, self._scratch)
 
     async def destroy(self, name: str) -> None:
         """End what runs in the cgroups of a sandbox, and remove these."""
@@ -228,7 +227,7 @@ class BubblewrapSandbox:
         before = ""
         if spec.limits.pids and os.geteuid() != 0 and not self._parents.pids:
             before = _LIMIT_PROCESSES.format(spec.limits.pids)
-        argv: tuple[str, ...] = (_SHELL, "-c", command.text)
+        argv: tuple[str, ...] = (_SHELL, "-c", "--", command.text)  # a text with `-` is no option
         if before:
             argv = (_SHELL, "-c", before + 'exec "$@"', "sh", *argv)
         if _takes_terminal(command):
@@ -263,6 +262,7 @@ class BubblewrapSandbox:
         launcher: _Launcher,
         opened: ExitStack,
     ) -> "_Options":
+        check_workdir(spec.workdir)
         options = _Options([*_ISOLATION, *self._system], launcher, opened)
         if not _takes_terminal(command):
             options.words.append("--new-session")
@@ -362,31 +362,9 @@ def _system_options(etc: Path) -> Iterator[str]:
             yield from ("--symlink", str(Path("/", name).readlink()), f"/{name}")
     for mount in (*_system_mounts(), Mount(etc, "/etc")):
         yield from ("--ro-bind", str(mount.source), mount.target)
-    yield from ("--proc", "/proc")
-    if os.geteuid() == 0:
-        yield from _covered_proc()
+    yield from ("--proc", "/proc", "--remount-ro", "/proc")
     yield from ("--dev", "/dev", "--perms", "1777", "--size", str(_SHM_BYTES))
     yield from ("--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108 - inside
-
-
-def _covered_proc() -> Iterator[str]:
-    """Cover what root may write in /proc: root outside is the owner of these files inside."""
-    yield from ("--ro-bind", "/proc/sys", "/proc/sys")
-    for path in sorted(Path("/proc").iterdir()):
-        if path.name.isdigit() or path.name in _PROC_KEPT or path.is_symlink():
-            continue
-        if path.is_dir():
-            files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-            if any(_is_writable(each) for each in files):
-                yield from ("--ro-bind", str(path), str(path))
-        elif _is_writable(path):
-            yield from ("--ro-bind", "/dev/null", str(path))
-
-
-def _is_writable(path: Path) -> bool:
-    with suppress(OSError):
-        return bool(path.lstat().st_mode & 0o222)
-    return False
 
 
 def _find_bwrap() -> _Launcher:

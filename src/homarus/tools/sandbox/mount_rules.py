@@ -121,21 +121,34 @@ def check_source(source: Path, protected: Iterable[Path]) -> None:
 def check_target(mount: Mount, spec: SandboxSpec) -> None:
     """Raise SandboxError unless a mount may be seen at its target."""
     target = mount.target
+    is_same = not mount.is_writable and str(mount.source) == target
+    _check_place(target, ("/usr",) if is_same else ())
+    if target in (spec.workdir, "/tmp") or _is_beneath(spec.workdir, target):  # noqa: S108
+        raise SandboxError(
+            f"{target} is the place of the sandbox's own folder", fix="mount it at another path"
+        )
+
+
+def check_workdir(workdir: str) -> None:
+    """Raise SandboxError unless the workspace may be seen at this path."""
+    _check_place(workdir, ())
+    if _is_beneath(workdir, "/tmp") or _is_beneath("/tmp", workdir):  # noqa: S108 - inside
+        raise SandboxError(
+            f"{workdir} in the sandbox is no place for the workspace", fix="use /workspace"
+        )
+
+
+def _check_place(target: str, allowed: tuple[str, ...]) -> None:
     is_plain = target.startswith("/") and posixpath.normpath(target) == target
     if not is_plain or target == "/" or "\0" in target or target.startswith("//"):
         raise SandboxError(
             f"{target!r} is no place for a mount in a sandbox", fix="use an absolute path"
         )
-    is_same_system_path = not mount.is_writable and str(mount.source) == target
     for each in _RESERVED:
-        if _is_beneath(target, each) and not (each == "/usr" and is_same_system_path):
+        if _is_beneath(target, each) and each not in allowed:
             raise SandboxError(
                 f"{target} in the sandbox belongs to the system", fix="mount it at another path"
             )
-    if target in (spec.workdir, "/tmp") or _is_beneath(spec.workdir, target):  # noqa: S108
-        raise SandboxError(
-            f"{target} is the place of the sandbox's own folder", fix="mount it at another path"
-        )
 
 
 def make_mount_point(mount: Mount, spec: SandboxSpec) -> None:
