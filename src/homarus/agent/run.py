@@ -7,7 +7,7 @@ transaction that saves it, as the last step of the loop; a run without an answer
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -59,7 +59,7 @@ from homarus.core.event import (
     RunEnded,
     RunStarted,
 )
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.faults import fault_point
 from homarus.core.lanes import LanePlace
 from homarus.core.message import (
@@ -309,7 +309,9 @@ class Run:
         self._services.spend_limiter.end(self.id)
         if self._live:
             self._live.close()
-        self._outcome = outcome = replace(self._outcome, attempts=tuple(self._attempts))
+        if self._attempts:
+            self._outcome = replace(self._outcome, attempts=tuple(self._attempts))
+        outcome = self._outcome
         if outcome.status == "suspended":
             return
         aborted = outcome.status == "aborted"
@@ -462,7 +464,13 @@ class Run:
         """Resolve the files of a reply, by the access that the chat has when it is sent."""
         messenger, access = self._services.messenger, self._chat.file_access(agent.rules)
         access = replace(access, can_fetch=False)  # a fetch is a tool call: it has been decided
-        return await messenger.attach(names, agent.workspace, access) if messenger else ()
+        if messenger is None:
+            return ()
+        if sandbox := self._services.open_sandbox(agent, self.key, access):
+            from homarus.tools.attachments import attach_from_sandbox
+
+            return await attach_from_sandbox(messenger.attach, names, sandbox, access)
+        return await messenger.attach(names, agent.workspace, access)
 
     async def _resume(self, session: Session) -> frozenset[str] | None:
         """Resume an earlier attempt; return the tool calls it started that have no result.
@@ -553,6 +561,7 @@ class Run:
             taint=self._taint,
             audit_log=services.audit,
             resolve_caller=partial(self._resolve_caller, inbound.options),
+            open_sandbox=partial(services.open_sandbox, agent, self.key),
         )
 
     def _resolve_caller(self, options: RunOptions, caller: CallerFacts) -> CallerFacts:

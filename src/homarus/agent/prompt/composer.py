@@ -11,7 +11,6 @@ With hooks that may replace files:
 import os
 import platform
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -41,10 +40,10 @@ from homarus.agent.prompt.injection import (
     with_texts,
 )
 from homarus.agent.prompt.repo_root import find_repo_root
-from homarus.agent.prompt.report import PromptReport, ReportContext
+from homarus.agent.prompt.report import PromptReport, ReportContext, equals_ignoring_time
 from homarus.agent.prompt.workspace_files import WorkspaceFileReader
 from homarus.agent.reply.reply_parser import uses_final_tag
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.installation import find_docs
 from homarus.core.message import Json
 from homarus.core.session_keys import parse_agent_key
@@ -67,6 +66,7 @@ class _ComposedPrompt:
     prompt: Prompt
     limits: tuple[int, int]
     report: PromptReport | None = None
+    sizes: Mapping[str, Json] | None = None  # of the report, as session entries have them
 
 
 class PromptComposer:
@@ -129,7 +129,8 @@ class PromptComposer:
             citations=chat.citations,
             aliases=agent.aliases,
             notes=_notes(agent, kind, found, names, chat),
-            docs=self._docs if "exec" in names or (agent.docs and "read" in names) else "",
+            docs=self._docs if _can_read_docs(agent, names, chat) else "",
+            sandbox=chat.sandbox,
             owners=surface.owners,
             timezone=agent.timezone,
             reasoning_tags=uses_final_tag(model.provider),
@@ -176,11 +177,14 @@ class PromptComposer:
 
     def report_changes(self, context: ReportContext, data: Mapping[str, Json]) -> dict[str, Json]:
         """Return the change of a session's entry: the report of its prompt, if it differs."""
-        if context.session_key not in self._by_session:
+        composed = self._by_session.get(context.session_key)
+        if composed is None:
             return {}
-        report = self.report(context)
-        same = report.equals_ignoring_time(data.get("systemPromptReport"))
-        return {} if same else {"systemPromptReport": report.entry()}
+        if composed.sizes is None:
+            composed.sizes = self.report(context).sizes()
+        entry = {**context.entry(), **composed.sizes}
+        same = equals_ignoring_time(entry, data.get("systemPromptReport"))
+        return {} if same else {"systemPromptReport": entry}
 
 
 def _name(agent: Agent, files: Sequence[WorkspaceFile]) -> str:
@@ -202,16 +206,25 @@ def _notes(
 
     The reminder to commit is for the first conversations, which change most of the files.
     """
+    if chat.sandbox and chat.sandbox.access != "rw":
+        return ()  # its folder is another one
     is_new = any(file.name == RITUAL and not file.missing for file in files)
     should_commit = is_new and "exec" in tools and os.path.lexists(f"{agent.workspace}/.git")
     is_read_only = not is_private(kind) and not chat.access.can_write_prompts
-    is_open = agent.file_scope.protected is not None and chat.access.is_owner
+    is_open = agent.file_scope.protected is not None and chat.access.is_owner and not chat.sandbox
     notes = (
         _COMMIT if should_commit else "",
         _READ_ONLY if is_read_only and tools & {"write", "edit"} else "",
         _WHOLE_MACHINE if is_open and tools & {"read", "write"} else "",
     )
     return tuple(note for note in notes if note)
+
+
+def _can_read_docs(agent: Agent, tools: Set[str], chat: ChatContext) -> bool:
+    """Return whether the agent can read the program's documentation, by a tool or a command."""
+    if agent.docs and tools & {"read", "exec"}:
+        return True
+    return "exec" in tools and chat.sandbox is None
 
 
 def _thinking(agent: Agent, model: ModelInfo, entry: Mapping[str, Json]) -> str:
