@@ -109,6 +109,6 @@ async def make_model_context(
 
 
 def _image_reader(services: RunServices, key: str, agent: Agent, chat: ChatContext) -> Read:
-    """Return the reader for images that messages name, in the files that the session's tools see."""
+    """Return the reader for images that messages name, in the files that tools see."""
     access = chat.file_access(agent.rules)
     return workspace_reader(agent.workspace, access, services.open_sandbox(agent, key, access))
