@@ -183,7 +183,6 @@ SANDBOXED = replace(OWNER, is_sandboxed=True)
         (ExecSettings("allowlist", "always"), "L3", "ask"),
         (ExecSettings("allowlist", "on-miss"), "L1", "ask"),
         (ExecSettings("allowlist", "off"), "L1", "deny"),
-        (ExecSettings("allowlist", "on-miss"), "", "ask"),
     ],
 )
 def test_decision_of_command_in_sandbox_by_level(
@@ -209,7 +208,7 @@ def test_decision_of_command_in_sandbox_obeys_verdict_of_tool() -> None:
         ("off", {"elevated": True}, "", "ask", "exec"),
         ("full", {"elevated": False}, "L2", "allow", "exec"),
         ("full", {"elevated": False}, "L1", "ask", "exec"),
-        ("full", {"elevated": False}, "", "ask", "exec"),
+        ("full", {"elevated": False}, "", "deny", "elevated"),
     ],
 )
 def test_decision_of_elevated_command_of_sandboxed_session(
@@ -220,7 +219,25 @@ def test_decision_of_elevated_command_of_sandboxed_session(
     found = decide_tool_call(facts, caller)
     assert (found.action, found.layer) == (action, layer)
     verdict = next(each for each in found.verdicts if each.layer == "elevated")
-    assert ("outside the sandbox" in verdict.reason) == (args.get("elevated") is not False)
+    assert ("outside the sandbox" in verdict.reason) == (level == "")
+
+
+def test_decision_of_command_outside_sandbox_that_is_not_elevated_is_deny() -> None:
+    everything = replace(SANDBOXED, exec=ExecSettings("full", "off"))
+    facts = ToolCallFacts(EXEC, {}, frozenset({"exec"}), SATISFIED)
+    for caller in (everything, replace(everything, elevated="full")):  # the sender may not
+        found = decide_tool_call(facts, caller)
+        assert (found.action, found.layer) == ("deny", "elevated")
+    assert decide_tool_call(facts, replace(everything, is_sandboxed=False)).action == "allow"
+
+
+@pytest.mark.parametrize(("is_allowed", "action"), [(True, "allow"), (False, "deny")])
+def test_decision_of_input_for_elevated_command_needs_permission(
+    is_allowed: bool, action: str
+) -> None:
+    facts = ToolCallFacts(ToolDeclaration("process"), {}, frozenset({"exec"}), SATISFIED)
+    caller = replace(SANDBOXED, is_elevated_allowed=is_allowed)
+    assert decide_tool_call(facts, caller).action == action
 
 
 @pytest.mark.parametrize(
