@@ -91,14 +91,14 @@ class ModelContext:
         cache: RenderedContextCache,
         now_ms: Callable[[], int],
         max_turns: int = 0,
-        access: WorkspaceAccess = NO_ACCESS,
-        sandbox: "SessionSandbox | None" = None,
+        get_access: Callable[[], WorkspaceAccess] = lambda: NO_ACCESS,
+        open_sandbox: "Callable[[WorkspaceAccess], SessionSandbox | None]" = lambda _access: None,
     ) -> None:
         self.session, self.agent, self.model = session, agent, model
         self._provider, self.thinking, self.api = provider, thinking, provider.api
         self.system, self.tools = system, tools
         self._cache, self._now_ms = cache, now_ms
-        self._access, self._sandbox = access, sandbox
+        self._get_access, self._open_sandbox = get_access, open_sandbox
         self._rendered = cache.get(session.session_id)
         pruning = agent.pruning if is_pruned_provider(agent.pruning, model.provider) else None
         fixed = cache.estimate_fixed(system, tools)
@@ -123,7 +123,8 @@ class ModelContext:
         return await asyncio.to_thread(fit_message, question, self.agent.image_max_px)
 
     async def _attach_named(self, question: Message) -> Message:
-        read = workspace_reader(self.agent.workspace, self._access, self._sandbox)
+        access = self._get_access()
+        read = workspace_reader(self.agent.workspace, access, self._open_sandbox(access))
         if self._params.images is None:
             history = tuple(self.session.messages)
             images = await asyncio.to_thread(
