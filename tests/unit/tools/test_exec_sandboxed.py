@@ -1,6 +1,7 @@
 """Commands of a session with a sandbox: planned, asked about and run inside."""
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -138,6 +139,18 @@ async def test_sandbox_that_cannot_be_had_runs_nothing(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="which is not there"):
         await made(without, command="touch canary")
     assert list(tmp_path.rglob("canary")) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap exists on Linux only")
+async def test_machine_without_bwrap_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("homarus.tools.sandbox.bubblewrap.shutil.which", lambda *_, **__: None)
+    harness = SandboxHarness(tmp_path)
+    del harness.manager._backends["bubblewrap"]  # the real one is loaded
+    with pytest.raises(SandboxError, match="bubblewrap is not installed") as caught:
+        await prepare(harness, {"command": "touch canary"})
+    assert "bubblewrap" in caught.value.fix and list(tmp_path.rglob("canary")) == []
 
 
 async def test_elevated_command_leaves_the_sandbox(tmp_path: Path) -> None:
