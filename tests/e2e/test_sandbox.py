@@ -9,7 +9,7 @@ import pytest
 from homarus.gateway.client import GatewayClient
 from tests.e2e.gateway import EventRecorder, Gateway, change, connect_client, send
 from tests.e2e.program import Home
-from tests.unit.tools.sandbox_builders import require_bwrap
+from tests.unit.tools.network_builders import require_bwrap
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from homarus.tools.builtin.process import tools as process_tools
 from homarus.tools.exec.process_table import ProcessTable
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import PreparedCall, ToolContext, ToolOutput
-from tests.unit.tools.fake_sandbox import GROUP, BrokenSandbox, FakeSandbox, SandboxHarness
+from tests.unit.tools.sandbox_builders import GROUP, BrokenSandbox, FakeSandbox, SandboxHarness
 
 CALLER = CallerFacts("main", GROUP, is_sandboxed=True)
 

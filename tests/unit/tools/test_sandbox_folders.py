@@ -16,7 +16,7 @@ from homarus.tools.sandbox.folders import (
     make_sandbox_name,
     remove_tree,
 )
-from tests.unit.tools.fake_sandbox import GROUP
+from tests.unit.tools.sandbox_builders import GROUP
 
 
 def folders(tmp: Path) -> SandboxFolders:

@@ -10,7 +10,7 @@ from homarus.core.errors import SandboxError, UnknownNameError, UserError
 from homarus.policy.workspace_access import FULL_ACCESS
 from homarus.tools.sandbox.base import SandboxReport
 from homarus.tools.sandbox.loader import SandboxLoader
-from tests.unit.tools.fake_sandbox import (
+from tests.unit.tools.sandbox_builders import (
     GROUP,
     MAIN,
     BrokenSandbox,

@@ -13,7 +13,7 @@ from homarus.tools.builtin.search import find, grep, ls
 from homarus.tools.effects import write_effects
 from homarus.tools.sandbox.session_sandbox import SessionSandbox
 from homarus.tools.tool import ToolContext, ToolOutput
-from tests.unit.tools.fake_sandbox import GROUP, SandboxHarness
+from tests.unit.tools.sandbox_builders import GROUP, SandboxHarness
 
 GROUP_ACCESS = session_access(GROUP)
 

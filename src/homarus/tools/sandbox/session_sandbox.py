@@ -10,6 +10,7 @@ from typing import Final
 
 from homarus.core.errors import SandboxError, ToolDeniedError
 from homarus.core.fast_dataclass import dataclass
+from homarus.net.guard import NetworkPolicy
 from homarus.policy.sandbox_settings import AUTO_BACKEND, SandboxAccess, SandboxSettings
 from homarus.policy.unobeyed_settings import check_obeyed
 from homarus.policy.workspace_access import FULL_ACCESS, WorkspaceAccess
@@ -42,7 +43,7 @@ class SandboxServices:
     """What the sandboxes of sessions are given by their manager.
 
     `prepare` has a backend prepare a sandbox, once for the same rules. `get_workspaces` returns the
-    workspaces of all agents.
+    workspaces of all agents, `get_network_policy` what the network guard allows and blocks.
     """
 
     state: Path
@@ -51,6 +52,7 @@ class SandboxServices:
     prepare: Callable[[Sandbox, SandboxSpec], Awaitable[None]]
     get_workspaces: Callable[[], Sequence[Path]]
     get_now_ms: Callable[[], int]
+    get_network_policy: Callable[[], NetworkPolicy]
 
 
 def resolve_backend(settings: SandboxSettings) -> str:
@@ -241,6 +243,7 @@ class SessionSandbox:
             tuple(self._mounts()),
             resolve_limits(container),
             self.settings.allowed_hosts,
+            self._services.get_network_policy(),
             container.env,
             {key: getattr(container, key) for key in sorted(container.model_fields_set)},
         )
