@@ -41,7 +41,7 @@ def _is_allowed(case: Case, config: Config) -> bool:
         if tried == "start":
             check_start_allowed(config)
             return True
-        check_run_allowed(config, "main", key, builtin_tools().known_groups)
+        check_run_allowed(config, "main", builtin_tools().known_groups)
     except UserError:
         return False
     if tried == "run":

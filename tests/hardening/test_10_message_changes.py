@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from homarus.config.schema import MessageToolConfig
+from homarus.config.tools_schema import MessageToolConfig
 from homarus.core.errors import ToolDeniedError
 from homarus.core.message import Address
 from homarus.tools.builtin.message import message_tool

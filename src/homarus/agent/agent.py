@@ -5,14 +5,9 @@ from dataclasses import field
 from pathlib import Path
 
 from homarus.config.agent_settings import AgentSettings
-from homarus.config.schema import (
-    CompactionConfig,
-    ContextPruningConfig,
-    IdentityConfig,
-    LoopDetectionConfig,
-    ToolsConfig,
-)
+from homarus.config.schema import CompactionConfig, ContextPruningConfig, IdentityConfig
 from homarus.config.timezone import load_zone
+from homarus.config.tools_schema import LoopDetectionConfig, ToolsConfig
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.installation import find_docs
 from homarus.core.session_keys import DEFAULT_AGENT

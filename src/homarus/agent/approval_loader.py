@@ -107,7 +107,7 @@ class ApprovalLoader:
             self._service.on_cancelled(runs)
 
     def close(self) -> None:
-        """Stop what waits for answers; the records stay pending."""
+        """Stop the expiry worker and the open prompts; the records stay pending."""
         if self._service:
             self._service.close()
 

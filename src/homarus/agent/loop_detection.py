@@ -9,7 +9,7 @@ import json
 from collections import deque
 from collections.abc import Callable
 
-from homarus.config.schema import LoopDetectionConfig
+from homarus.config.tools_schema import LoopDetectionConfig
 from homarus.core.errors import ToolLoopError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Image, Json, Text, ToolCall, ToolResult

@@ -7,7 +7,7 @@ transaction that saves it, as the last step of the loop; a run without an answer
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -59,7 +59,7 @@ from homarus.core.event import (
     RunEnded,
     RunStarted,
 )
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.faults import fault_point
 from homarus.core.lanes import LanePlace
 from homarus.core.message import (
@@ -309,7 +309,9 @@ class Run:
         self._services.spend_limiter.end(self.id)
         if self._live:
             self._live.close()
-        self._outcome = outcome = replace(self._outcome, attempts=tuple(self._attempts))
+        if self._attempts:
+            self._outcome = replace(self._outcome, attempts=tuple(self._attempts))
+        outcome = self._outcome
         if outcome.status == "suspended":
             return
         aborted = outcome.status == "aborted"
@@ -378,7 +380,7 @@ class Run:
         services, inbound = self._services, merge_messages(self._records, self._text)
         agent, options = services.get_agent(agent_id_of(self.key)), inbound.options
         all_tools = services.get_tools(agent.id)  # the first call imports them: before the deadline
-        check_run_allowed(services.get_config(), agent.id, self.key, all_tools.known_groups)
+        check_run_allowed(services.get_config(), agent.id, all_tools.known_groups)
         if self._scope and not self._is_stopped:
             timeout_s = options.timeout_s or agent.timeout_s
             self._scope.reschedule(asyncio.get_running_loop().time() + timeout_s)

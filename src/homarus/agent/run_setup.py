@@ -1,7 +1,7 @@
 """What a run works with, resolved from its messages, session, agent and config."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 
 from homarus.agent.agent import Agent
 from homarus.agent.context.model_context import ModelContext
@@ -9,6 +9,7 @@ from homarus.agent.context.render import turn_limit
 from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.services import RunServices
 from homarus.core.errors import UnknownNameError
+from homarus.core.fast_dataclass import replace
 from homarus.core.message import Inbound
 from homarus.providers.base import Provider, ThinkLevel
 from homarus.providers.catalog import ModelInfo
@@ -26,6 +27,8 @@ def merge_messages(records: Sequence[InboxRecord], text: str) -> Inbound:
     The result of messages by different senders has no sender; `text` names them.
     """
     inbounds = [record.inbound for record in records if record.inbound]
+    if len(inbounds) == 1 and not text:
+        return inbounds[0]
     first, senders = inbounds[0], {one.sender for one in inbounds if one.text or one.media}
     merged = replace(
         first,
@@ -100,5 +103,5 @@ async def make_model_context(
         cache=services.rendered,
         now_ms=services.clock.now_ms,
         max_turns=turn_limit(services.get_config().channels, session.key),
-        access=chat.file_access(agent.rules),
+        get_access=partial(chat.file_access, agent.rules),
     )

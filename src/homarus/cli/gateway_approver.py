@@ -43,7 +43,7 @@ class GatewayApprover:
         self._open: dict[str, asyncio.Task[None]] = {}
 
     async def load(self) -> None:
-        """Ask about what waits in the session already."""
+        """Ask about the approvals that are pending in the session."""
         with suppress(HomarusError):  # the client may lack the scope
             found = await self._call("exec.approval.list", {})
             for each in found if isinstance(found, list) else ():

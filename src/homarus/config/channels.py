@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from homarus.config.known_keys import KeyProblem
-from homarus.config.schema import BlockCoalesceConfig, Config, check_one_list
+from homarus.config.schema import BlockCoalesceConfig, Config
 from homarus.config.section import ConfigSection, Ids, NonNegativeInt, PositiveInt, StrTuple
+from homarus.config.tools_schema import check_one_list
 from homarus.core.errors import ConfigError
 from homarus.core.session_keys import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.core.text import closest_names

@@ -4,15 +4,14 @@ A key is added here when it is implemented; until then `known_keys` accepts it w
 defaults are OpenClaw's unless a decision says otherwise.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
     Strict,
-    field_validator,
     model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -40,7 +39,7 @@ from homarus.config.section import (
     WholeNumber,
     parsed_by,
 )
-from homarus.config.web_schema import WebToolsConfig
+from homarus.config.tools_schema import AgentToolsConfig, GlobalToolsConfig
 from homarus.core.regex import check_redaction, compile_search
 
 MAX_REDACT_PATTERNS = 100  # each is searched in every line of the log
@@ -208,157 +207,6 @@ class IdentityConfig(ConfigSection):
     theme: str | None = None
     emoji: str | None = None
     avatar: str | None = None
-
-
-class ExecConfig(ConfigSection):
-    """The `exec` tool.
-
-    A command is in the background after `backgroundMs`; it is listed for `cleanupMs` after its end.
-    `safeBins` can only take programs from the list of those that need no entry.
-    """
-
-    timeout_sec: PositiveInt = 1800
-    background_ms: PositiveInt = 10_000
-    cleanup_ms: PositiveInt = 1_800_000
-    notify_on_exit: bool = True
-    notify_on_exit_empty_success: bool = False
-    path_prepend: StrTuple = ()
-    safe_bins: StrTuple | None = None
-    host: Literal["sandbox", "gateway", "node"] | None = None
-    security: Literal["deny", "allowlist", "full"] | None = None
-    ask: Literal["off", "on-miss", "always"] | None = None
-
-
-class ElevatedConfig(ConfigSection):
-    """Elevated commands: whether there are any, and the senders who may have them, by channel."""
-
-    enabled: bool = True
-    allow_from: Mapping[str, Ids] = {}
-
-
-class FileToolsConfig(ConfigSection):
-    """The file tools; they stay in the workspace, except to read what the prompt points at.
-
-    An explicit `true` keeps them from our documentation too. `false` lets the owner's sessions
-    read and write every other path, except our state, other workspaces, /proc, /sys and /dev.
-    """
-
-    workspace_only: bool = True
-
-
-class LoopDetectorsConfig(ConfigSection):
-    """The patterns of repeated tool calls that are detected."""
-
-    generic_repeat: bool = True
-    known_poll_no_progress: bool = True
-    ping_pong: bool = True
-
-
-class LoopDetectionConfig(ConfigSection):
-    """When an agent that repeats its tool calls is warned, and when its run is ended."""
-
-    enabled: bool = True
-    history_size: PositiveInt = 30
-    warning_threshold: PositiveInt = 10
-    critical_threshold: PositiveInt = 20
-    global_circuit_breaker_threshold: PositiveInt = 30
-    detectors: LoopDetectorsConfig = LoopDetectorsConfig.model_construct()
-
-
-class CrossContextMarkerConfig(ConfigSection):
-    """The text around a message from another chat; `{channel}` is the chat's channel."""
-
-    enabled: bool = True
-    prefix: str = "[from {channel}] "
-    suffix: str = ""
-
-
-class CrossContextConfig(ConfigSection):
-    """Whether an agent may write to another chat than the one it answers."""
-
-    allow_within_provider: bool = True
-    allow_across_providers: bool = False
-    marker: CrossContextMarkerConfig = CrossContextMarkerConfig.model_construct()
-
-
-class MessageToolConfig(ConfigSection):
-    """The `message` tool; `allowCrossContextSend` lets it write to every chat."""
-
-    allow_cross_context_send: bool = False
-    cross_context: CrossContextConfig = CrossContextConfig.model_construct()
-
-
-class _ToolLists(Protocol):
-    @property
-    def allow(self) -> Sequence[str] | None: ...
-
-    @property
-    def also_allow(self) -> Sequence[str]: ...
-
-
-L = TypeVar("L", bound=_ToolLists)
-
-
-def check_one_list(section: L) -> L:
-    """Return a section; raise when it has both `allow` and `alsoAllow`."""
-    if section.allow and section.also_allow:
-        message = "allow and alsoAllow exclude each other; use allow, or profile with alsoAllow"
-        raise PydanticCustomError("exclusive", "{message}", {"message": message})
-    return section
-
-
-class ToolFilterConfig(ConfigSection):
-    """A filter over tool names: all without `allow`; `deny` wins."""
-
-    allow: StrTuple | None = None
-    also_allow: StrTuple = ()
-    deny: StrTuple = ()
-
-    @model_validator(mode="after")
-    def _has_one_list(self) -> Self:
-        return check_one_list(self)
-
-
-class ToolProfileConfig(ToolFilterConfig):
-    """A filter that may start from a profile, which `alsoAllow` extends."""
-
-    profile: Literal["minimal", "coding", "messaging", "full"] | None = None
-
-
-class ToolsConfig(ToolProfileConfig):
-    """The tools that may be used, for all models or by provider or model."""
-
-    by_provider: Mapping[str, ToolProfileConfig] = {}
-    exec: ExecConfig = ExecConfig.model_construct()
-    elevated: ElevatedConfig = ElevatedConfig.model_construct()
-    fs: FileToolsConfig = FileToolsConfig.model_construct()
-    loop_detection: LoopDetectionConfig = LoopDetectionConfig.model_construct()
-
-
-class AgentToolsConfig(ToolsConfig):
-    """The tool settings of one agent; `policy` is one more filter, or the name of a profile."""
-
-    policy: ToolProfileConfig | None = None
-
-    @field_validator("policy", mode="before")
-    @classmethod
-    def _from_profile_name(cls, value: Any) -> Any:
-        return {"profile": value} if isinstance(value, str) else value
-
-
-class SubagentToolsConfig(ConfigSection):
-    """The tools in the sessions of sub-agents, in addition to the other filters."""
-
-    tools: ToolFilterConfig = ToolFilterConfig.model_construct()
-
-
-class GlobalToolsConfig(ToolsConfig):
-    """The tool settings of all agents."""
-
-    web: WebToolsConfig = WebToolsConfig.model_construct()
-
-    subagents: SubagentToolsConfig = SubagentToolsConfig.model_construct()
-    message: MessageToolConfig = MessageToolConfig.model_construct()
 
 
 class GroupChatConfig(ConfigSection):

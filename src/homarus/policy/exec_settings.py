@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from homarus.config.agent_settings import agent_entry
-from homarus.config.schema import Config, ElevatedConfig
+from homarus.config.schema import Config
+from homarus.config.tools_schema import ElevatedConfig
 from homarus.core.channel_traits import FindTraits
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, RunOptions
@@ -92,13 +93,6 @@ def config_exec_settings(config: Config, agent_id: str) -> ExecSettings:
     ask = next((each.ask for each in sections if each.ask), DEFAULTS.ask)
     host = next((each.host for each in sections if each.host), DEFAULTS.host)
     return ExecSettings(security, ask, host=host)
-
-
-def is_looser(settings: ExecSettings, base: ExecSettings) -> bool:
-    """Return whether settings allow more, or ask less often, than others."""
-    return SECURITIES.index(settings.security) > SECURITIES.index(base.security) or (
-        ASKS.index(settings.ask) > ASKS.index(base.ask)
-    )
 
 
 def approval_sections(approvals: Mapping[str, Json], agent_id: str) -> Iterator[Mapping[str, Json]]:

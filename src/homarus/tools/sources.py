@@ -18,7 +18,8 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import homarus
-from homarus.config.schema import Config, ToolsConfig
+from homarus.config.schema import Config
+from homarus.config.tools_schema import ToolsConfig
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line

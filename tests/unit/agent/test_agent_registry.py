@@ -6,7 +6,8 @@ from typing import Any
 from homarus.agent.agent import effective_tools
 from homarus.agent.agent_registry import AgentRegistry, has_memory
 from homarus.config.paths import Paths
-from homarus.config.schema import Config, ToolsConfig
+from homarus.config.schema import Config
+from homarus.config.tools_schema import ToolsConfig
 
 
 def test_effective_tools_unset_key_uses_common_section() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from homarus.agent.loop_detection import LoopDetector
-from homarus.config.schema import LoopDetectionConfig
+from homarus.config.tools_schema import LoopDetectionConfig
 from homarus.core.errors import ToolLoopError
 from homarus.core.message import Image, Text, ToolCall, ToolResult
 

@@ -11,7 +11,7 @@ from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.run_journal import RunJournal
 from homarus.agent.taint import RunTaint
 from homarus.agent.tool_runner import ToolRunner
-from homarus.config.schema import LoopDetectionConfig, ToolsConfig
+from homarus.config.tools_schema import LoopDetectionConfig, ToolsConfig
 from homarus.core.event import EventData, ToolProgressed
 from homarus.core.message import Address, Inbound, Text, ToolCall, ToolResult
 from homarus.plugins.hook_runner import Hooks

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.schema import GlobalToolsConfig
+from homarus.config.tools_schema import GlobalToolsConfig
 from homarus.policy.decision import decide_tool_call, is_tool_offered
 from homarus.policy.exec_settings import ExecSettings
 from homarus.policy.tool_call import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from homarus.config.schema import GlobalToolsConfig
+from homarus.config.tools_schema import GlobalToolsConfig
 from homarus.policy.tool_call import ToolDeclaration
 from homarus.policy.tool_policy import (
     PROFILES,

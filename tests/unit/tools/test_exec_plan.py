@@ -88,23 +88,6 @@ async def test_script_of_an_interpreter_is_hashed(
     assert (found and Path(found.path).name) == script
 
 
-async def test_changed_script_is_found_before_the_plan_runs(tmp_path: Path) -> None:
-    script = tmp_path / "x.py"
-    script.write_text("1")
-    async with open_plan(tmp_path, "python3 x.py") as plan:
-        assert plan.find_change() == ""
-        script.write_text("2")
-        assert "x.py changed" in plan.find_change()
-
-
-async def test_replaced_program_is_found_before_the_plan_runs(tmp_path: Path) -> None:
-    tool = add_program(tmp_path / "tool")
-    async with open_plan(tmp_path, "./tool") as plan:
-        tool.unlink()
-        add_program(tool)
-        assert "tool changed" in plan.find_change()
-
-
 async def test_digest_is_of_everything_that_decides_what_runs(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("1")
     (tmp_path / "sub").mkdir()

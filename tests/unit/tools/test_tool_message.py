@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.schema import MessageToolConfig
+from homarus.config.tools_schema import MessageToolConfig
 from homarus.core.errors import ChannelError, ToolDeniedError, ToolError
 from homarus.core.message import Address, Button, Extras, Media, Text, ToolCall
 from homarus.policy.approvals import ApprovalQuestion

@@ -90,12 +90,12 @@ class ModelContext:
         cache: RenderedContextCache,
         now_ms: Callable[[], int],
         max_turns: int = 0,
-        access: WorkspaceAccess = NO_ACCESS,
+        get_access: Callable[[], WorkspaceAccess] = lambda: NO_ACCESS,
     ) -> None:
         self.session, self.agent, self.model = session, agent, model
         self._provider, self.thinking, self.api = provider, thinking, provider.api
         self.system, self.tools = system, tools
-        self._cache, self._now_ms, self._access = cache, now_ms, access
+        self._cache, self._now_ms, self._get_access = cache, now_ms, get_access
         self._rendered = cache.get(session.session_id)
         pruning = agent.pruning if is_pruned_provider(agent.pruning, model.provider) else None
         fixed = cache.estimate_fixed(system, tools)
@@ -120,7 +120,7 @@ class ModelContext:
         return await asyncio.to_thread(fit_message, question, self.agent.image_max_px)
 
     async def _attach_named(self, question: Message) -> Message:
-        read = workspace_reader(self.agent.workspace, self._access)
+        read = workspace_reader(self.agent.workspace, self._get_access())
         if self._params.images is None:
             history = tuple(self.session.messages)
             images = await asyncio.to_thread(

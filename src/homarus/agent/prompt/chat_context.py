@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final, Literal
 
@@ -11,11 +10,12 @@ from homarus.agent.prompt.facts import Citations
 from homarus.agent.prompt.injection import session_kind
 from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.message import Address, Inbound
 from homarus.core.session_keys import agent_id_of, chat_type_of, is_subagent, subagent_depth
 from homarus.policy.access import EVERYONE, is_named
 from homarus.policy.decision import decide_tool_call, is_tool_offered
+from homarus.policy.sandbox_settings import is_sandboxed
 from homarus.policy.tool_call import CallerFacts, ToolCallFacts
 from homarus.policy.tool_policy import PolicyRules, ToolRules, refuse_unknown_groups
 from homarus.policy.workspace_access import NO_ACCESS, WorkspaceAccess, session_access
@@ -253,6 +253,7 @@ def make_caller(
         next(iter(channels)) if len(channels) == 1 else channel if not channels else "",
         next(iter(senders)) if len(senders) == 1 else "",
         is_owner=all(_has_owner_authority(config, one) for one in inbounds),
+        is_sandboxed=is_sandboxed(config, agent_id_of(key), key),
         depth=subagent_depth(key),
     )
 

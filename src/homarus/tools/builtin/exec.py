@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field
 
 from homarus.config.agent_settings import agent_entry
-from homarus.config.schema import Config, ExecConfig
+from homarus.config.schema import Config
+from homarus.config.tools_schema import ExecConfig
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import main_key

@@ -16,7 +16,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AliasChoices, Field
 
-from homarus.config.schema import MessageToolConfig
+from homarus.config.tools_schema import MessageToolConfig
 from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Button, Extras, Text

@@ -12,7 +12,6 @@ import stat
 import time
 from collections import OrderedDict
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
@@ -35,14 +34,6 @@ class HashedFile:
     key: FileKey  # device, inode, size, mtime_ns, ctime_ns
     sha256: str
     is_script: bool  # starts with #!
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Return whether the file is still as it was hashed, and still the one at the path."""
-        try:
-            return file_key(os.fstat(self.fd)) == self.key == file_key(Path(self.path).stat())
-        except OSError:
-            return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,17 +105,6 @@ class ExecPlan:
         for _, pipeline in self.chain or ():
             yield from pipeline.commands
 
-    def find_change(self) -> str:
-        """Return which file changed since it was hashed, "" when none did.
-
-        To be called right before the plan is executed.
-        """
-        for command in self.commands():
-            for each in command.files:
-                if not each.is_unchanged:
-                    return f"{each.path} changed after the command was evaluated"
-        return ""
-
     def close(self) -> None:
         """Close the folder, the files and what belongs to the launch."""
         if self.launch:

@@ -37,7 +37,10 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """What one command may use; 0 means no limit. `cpus` is a number of processors."""
+    """What one command may use; 0 means no limit. `cpus` is a number of processors.
+
+    `swap_bytes` is what may be swapped out in addition to the memory: 0 is none, -1 no limit.
+    """
 
     pids: int = 512
     memory_bytes: int = 2 << 30
@@ -46,6 +49,7 @@ class SandboxLimits:
     file_bytes: int = 2 << 30
     disk_bytes: int = 4 << 30  # how much the folders of the sandbox may grow by
     open_files: int = 1024
+    swap_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,9 @@ class SandboxSpec:
     mounts: tuple[Mount, ...] = ()
     limits: SandboxLimits = SandboxLimits()
     allowed_hosts: tuple[str, ...] = ()
-    network_policy: "NetworkPolicy | None" = None
     env: Mapping[str, str] | None = None  # in addition to the backend's own
     options: Mapping[str, object] | None = None
+    network_policy: "NetworkPolicy | None" = None
 
 
 @dataclass(frozen=True, slots=True)
