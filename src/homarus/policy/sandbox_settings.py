@@ -35,9 +35,10 @@ class SandboxSettings:
     """How the sessions of an agent are sandboxed.
 
     `workspace_root` is "" for the default, `sandboxes` in the state directory. `level` is the
-    lowest that is accepted. `network_policy` is what `tools.web.fetch.ssrfPolicy` allows the proxy
-    besides the public internet, None where no host is allowed. `container` is the section `docker`, each key the agent's own where it
+    lowest that is accepted. `container` is the section `docker`, each key the agent's own where it
     has one. `idle_hours` and `max_age_days` are 0 where nothing is pruned for that reason.
+    `network_policy` is what `tools.web.fetch.ssrfPolicy` allows the proxy besides the public
+    internet, None where no host is allowed.
     """
 
     mode: SandboxMode = "off"
