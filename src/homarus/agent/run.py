@@ -464,7 +464,13 @@ class Run:
         """Resolve the files of a reply, by the access that the chat has when it is sent."""
         messenger, access = self._services.messenger, self._chat.file_access(agent.rules)
         access = replace(access, can_fetch=False)  # a fetch is a tool call: it has been decided
-        return await messenger.attach(names, agent.workspace, access) if messenger else ()
+        if messenger is None:
+            return ()
+        if sandbox := self._services.open_sandbox(agent, self.key, access):
+            from homarus.tools.attachments import attach_from_sandbox
+
+            return await attach_from_sandbox(messenger.attach, names, sandbox, access)
+        return await messenger.attach(names, agent.workspace, access)
 
     async def _resume(self, session: Session) -> frozenset[str] | None:
         """Resume an earlier attempt; return the tool calls it started that have no result.
@@ -555,6 +561,7 @@ class Run:
             taint=self._taint,
             audit_log=services.audit,
             resolve_caller=partial(self._resolve_caller, inbound.options),
+            open_sandbox=partial(services.open_sandbox, agent, self.key),
         )
 
     def _resolve_caller(self, options: RunOptions, caller: CallerFacts) -> CallerFacts:

@@ -124,6 +124,7 @@ async def _execute(context: AgentCommandContext, text: str) -> ToolResult:
         raise UserError(allowed.reason)
     if allowed.args != args:
         raise UserError("a plugin changed the command: it is not the one that was typed")
+    access = chat.file_access(agent.rules)
     tool_context = ToolContext(
         context.key,
         agent.id,
@@ -133,8 +134,9 @@ async def _execute(context: AgentCommandContext, text: str) -> ToolResult:
         run_id=inbound.id,
         call_id=call.id,
         approvals=TypedApproval(f"{inbound.address.channel}:{inbound.sender}", record_approval),
-        run_access=chat.file_access(agent.rules),
+        run_access=access,
         get_caller=get_caller,
+        sandbox=services.open_sandbox(agent, context.key, access),
     )
     result = await execute_tool_call(
         tools, tool_context, call, decide, begin=begin, max_chars=_MAX_CHARS

@@ -7,6 +7,7 @@ from homarus.agent.agent import Agent
 from homarus.agent.context.compaction import CompactionResult
 from homarus.agent.prompt.preview import PromptPreview
 from homarus.agent.run import RunOutcome
+from homarus.agent.services import OpenSandbox, no_sandbox
 from homarus.config.json5_document import KeyPath
 from homarus.config.schema import Config
 from homarus.core.bus import Bus
@@ -118,6 +119,7 @@ class CommandServices:
     get_tools: Callable[[str], ToolRegistry]
     get_processes: "Callable[[], ProcessTable]"
     audit: AuditLog
+    open_sandbox: OpenSandbox = no_sandbox
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,12 @@ async def _prepare(
         matches=(match,),
         reason="it is input for a command that ran unasked",
     )
-    facts = ToolCallFacts(made.declaration, effects=frozenset({"exec"}), exec=evaluation)
+    facts = ToolCallFacts(
+        made.declaration,
+        effects=frozenset({"exec"}),
+        exec=evaluation,
+        sandbox_level=job.sandbox_level,
+    )
     is_eof = action == "write" and bool(args.get("eof"))
     return PreparedCall(facts, question, partial(_send, job, action, sent, is_eof))
 
