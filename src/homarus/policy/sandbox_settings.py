@@ -5,7 +5,7 @@ of the gateway. A command of a session with a sandbox leaves it only as an eleva
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from homarus.config.agent_settings import agent_entry
 from homarus.config.sandbox_schema import ContainerConfig, SandboxConfig
@@ -15,9 +15,6 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import main_key
 from homarus.policy.exec_settings import ElevatedLevel, ExecHost, config_exec_settings
 from homarus.policy.tool_call import CallerFacts
-
-if TYPE_CHECKING:
-    from homarus.net.guard import NetworkPolicy
 
 SandboxMode: TypeAlias = Literal["off", "non-main", "all"]
 SandboxScope: TypeAlias = Literal["session", "agent", "shared"]
@@ -37,8 +34,6 @@ class SandboxSettings:
     `workspace_root` is "" for the default, `sandboxes` in the state directory. `level` is the
     lowest that is accepted. `container` is the section `docker`, each key the agent's own where it
     has one. `idle_hours` and `max_age_days` are 0 where nothing is pruned for that reason.
-    `network_policy` is what `tools.web.fetch.ssrfPolicy` allows the proxy besides the public
-    internet, None where no host is allowed.
     """
 
     mode: SandboxMode = "off"
@@ -52,7 +47,6 @@ class SandboxSettings:
     container: ContainerConfig = ContainerConfig.model_construct()
     idle_hours: int = IDLE_HOURS
     max_age_days: int = MAX_AGE_DAYS
-    network_policy: "NetworkPolicy | None" = None
 
 
 def resolve_sandbox(config: Config, agent_id: str) -> SandboxSettings:
@@ -65,7 +59,6 @@ def resolve_sandbox(config: Config, agent_id: str) -> SandboxSettings:
     container = {**dict(_set_keys(common.docker)), **dict(_set_keys(own.docker))}
     idle = first(own.prune.idle_hours, common.prune.idle_hours)
     age = first(own.prune.max_age_days, common.prune.max_age_days)
-    hosts = _network(own, common)
     return SandboxSettings(
         mode=first(own.mode, common.mode) or "off",
         scope=first(own.scope, common.scope) or default_scope,
@@ -73,12 +66,11 @@ def resolve_sandbox(config: Config, agent_id: str) -> SandboxSettings:
         workspace_root=first(own.workspace_root, common.workspace_root) or "",
         backend=first(own.backend, common.backend) or AUTO_BACKEND,
         level=first(own.level, common.level) or MIN_LEVEL,
-        allowed_hosts=hosts,
+        allowed_hosts=_network(own, common),
         read_only=first(own.read_only_folders, common.read_only_folders) or (),
         container=ContainerConfig.model_construct(None, **container),
         idle_hours=IDLE_HOURS if idle is None else idle,
         max_age_days=MAX_AGE_DAYS if age is None else age,
-        network_policy=_network_policy(config) if hosts else None,
     )
 
 
@@ -168,12 +160,6 @@ def _network(own: SandboxConfig, common: SandboxConfig) -> tuple[str, ...]:
     """Return the allowed hosts: the agent's list, also an empty one, replaces the common one."""
     section = own if "network" in own.model_fields_set else common
     return section.network.allow
-
-
-def _network_policy(config: Config) -> "NetworkPolicy":
-    from homarus.config.network_policy import resolve_network_policy  # few sandboxes have a network
-
-    return resolve_network_policy(config.tools.web.fetch)
 
 
 def _set_keys(section: ContainerConfig) -> Iterator[tuple[str, Any]]:

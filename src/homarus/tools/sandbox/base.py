@@ -70,9 +70,9 @@ class SandboxSpec:
     mounts: tuple[Mount, ...] = ()
     limits: SandboxLimits = SandboxLimits()
     allowed_hosts: tuple[str, ...] = ()
+    network_policy: "NetworkPolicy | None" = None
     env: Mapping[str, str] | None = None  # in addition to the backend's own
     options: Mapping[str, object] | None = None
-    network_policy: "NetworkPolicy | None" = None
 
 
 @dataclass(frozen=True, slots=True)
