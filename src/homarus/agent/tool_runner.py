@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from homarus.agent.agent import Agent
-from homarus.agent.call_audit import CallAudit
+from homarus.agent.call_audit import CallAudit, describe_place
 from homarus.agent.context.image_scaling import fit_result
 from homarus.agent.loop_detection import LoopDetector
 from homarus.agent.prompt.chat_context import ChatContext
@@ -93,7 +93,7 @@ class ToolRunner:
         return self.resolve_caller(self.get_chat().caller)
 
     async def _execute(self, call: ToolCall) -> ToolResult:
-        audit, started = self._audit, list[tuple[str, int]]()
+        audit, started, place = self._audit, list[tuple[str, int]](), ""
         approvals = self.get_approvals()
 
         async def begin(tool: Tool) -> None:
@@ -104,12 +104,16 @@ class ToolRunner:
                 await self.journal.mark_call_started(call.id, approval)
 
         async def decide(facts: ToolCallFacts) -> ToolDecision:
+            nonlocal place
             chat = self.get_chat()  # senders may have joined since the call was prepared
             caller = self._get_caller() if is_command(facts) else chat.caller
             if taint := self.taint.sources:
                 caller = replace(caller, taint=taint)
             decision = decide_tool_call(facts, caller, self.agent.rules.for_chat(chat.rules))
-            audit.record_decision(call, facts.tool.name, decision, taint=taint, facts=facts)
+            place = describe_place(facts, caller)
+            audit.record_decision(
+                call, facts.tool.name, decision, taint=taint, facts=facts, place=place
+            )
             return decision
 
         access = self.get_chat().file_access(self.agent.rules)
@@ -134,5 +138,5 @@ class ToolRunner:
         )
         result = await call_tool(self.tools, context, call, decide, begin=begin)
         for name, started_ms in started:
-            audit.record_execution(call, name, result, self.now_ms() - started_ms)
+            audit.record_execution(call, name, result, self.now_ms() - started_ms, place)
         return result
