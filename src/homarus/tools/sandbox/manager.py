@@ -81,6 +81,7 @@ class SandboxManager:
         self._get_config, self._state = get_config, state
         self._backends: dict[str, Sandbox] = dict(backends or {})
         self._reports: dict[str, SandboxReport] = {}
+        self._last_reports: dict[str, SandboxReport] = {}  # also those that are measured again
         self._measuring: dict[str, asyncio.Lock] = {}
         self._prepared: dict[str, tuple[str, SandboxSpec]] = {}  # by the sandbox's name
         self._services = SandboxServices(
@@ -142,10 +143,15 @@ class SandboxManager:
         async with self._measuring.setdefault(backend, asyncio.Lock()):
             if backend not in self._reports:
                 report = await self.get_backend(backend).measure()
+                self._last_reports[backend] = report
                 if report.level == "L0":
                     return report
                 self._reports[backend] = report
             return self._reports[backend]
+
+    def find_report(self, backend: str) -> SandboxReport | None:
+        """Return the last report about a backend, None where it was not measured yet."""
+        return self._last_reports.get(backend)
 
     async def _prepare(self, backend: Sandbox, spec: SandboxSpec) -> None:
         """Have a backend prepare a sandbox, unless it has done so for the same rules."""
