@@ -14,7 +14,6 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -87,7 +86,6 @@ class OciSandbox:
         self._engines: tuple[ContainerEngine, ...] = ()
         self._checked: dict[tuple[str, ...], _PreparedSandbox] = {}
         self._prepared: dict[str, _PreparedSandbox] = {}
-        self._last_image = ""
 
     @property
     def name(self) -> str:
@@ -102,7 +100,6 @@ class OciSandbox:
             if key not in self._checked:
                 self._checked[key] = await self._try_engine(engine, spec, rules)
             self._prepared[spec.name] = self._checked[key]
-            self._last_image = rules.image
 
     def spawn(self, spec: SandboxSpec, command: SandboxCommand) -> SandboxLaunch:
         """Return how to start a command in a container of its own."""
@@ -137,11 +134,11 @@ class OciSandbox:
     def mounts(self, spec: SandboxSpec) -> tuple[Mount, ...]:
         return self._rules(spec).mounts
 
-    async def measure(self) -> SandboxReport:
-        """Run the escape probes in a container of the image that was last prepared."""
+    async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
+        """Run the escape probes in containers of the image and the network of the options."""
         from homarus.tools.sandbox.probes import measure_sandbox
 
-        return await measure_sandbox(self, self._scratch)
+        return await measure_sandbox(self, self._scratch, options=options)
 
     async def destroy(self, name: str) -> None:
         """Remove every container of a sandbox, also those that a crash left running."""
@@ -163,10 +160,7 @@ class OciSandbox:
                     raise SandboxError(f"{engine.kind} removed no container: {removed.problem}")
 
     def _rules(self, spec: SandboxSpec) -> ContainerRules:
-        options = dict(spec.options or {})
-        if not options.get("image") and self._last_image:
-            options["image"] = self._last_image  # the probes have no config of their own
-        return make_rules(replace(spec, options=options), self._private)
+        return make_rules(spec, self._private)
 
     async def _find_engine(self, image: str) -> ContainerEngine:
         """Return the first engine that has the image."""
