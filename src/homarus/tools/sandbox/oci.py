@@ -35,6 +35,8 @@ from homarus.tools.sandbox.container_rules import (
     find_private_folders,
     make_rules,
 )
+from homarus.tools.sandbox.container_seccomp import FILE as PROFILE
+from homarus.tools.sandbox.container_seccomp import write_profile
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +98,8 @@ class OciSandbox:
         rules = self._rules(spec)
         async with self._lock:
             engine = await self._find_engine(rules.image)
+            if not self._checked:
+                await asyncio.to_thread(write_profile, self._scratch)
             key = (engine.kind, rules.image, str(rules.user), rules.network, rules.seccomp_profile)
             if key not in self._checked:
                 self._checked[key] = await self._try_engine(engine, spec, rules)
@@ -224,8 +228,8 @@ class OciSandbox:
             words += ("--cap-drop", name)
         if rules.is_root_read_only:
             words.append("--read-only")
-        if rules.seccomp_profile:
-            words += ("--security-opt", f"seccomp={rules.seccomp_profile}")
+        profile = rules.seccomp_profile or str(self._scratch / PROFILE)
+        words += ("--security-opt", f"seccomp={profile}")
         if rules.apparmor_profile:
             words += ("--security-opt", f"apparmor={rules.apparmor_profile}")
         for each in rules.tmpfs:
