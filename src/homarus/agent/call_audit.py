@@ -73,7 +73,7 @@ class CallAudit:
             "outcome": "failed" if result.is_error else "done",
             "durationMs": duration_ms,
         }
-        for name in ("exitCode", "status", "sessionId", "planDigest"):
+        for name in ("exitCode", "status", "sessionId", "planDigest", "network"):
             if isinstance(details.get(name), int | str):
                 data[name] = details[name]
         if place:

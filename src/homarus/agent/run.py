@@ -7,7 +7,7 @@ transaction that saves it, as the last step of the loop; a run without an answer
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -59,7 +59,7 @@ from homarus.core.event import (
     RunEnded,
     RunStarted,
 )
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.faults import fault_point
 from homarus.core.lanes import LanePlace
 from homarus.core.message import (
@@ -309,7 +309,9 @@ class Run:
         self._services.spend_limiter.end(self.id)
         if self._live:
             self._live.close()
-        self._outcome = outcome = replace(self._outcome, attempts=tuple(self._attempts))
+        if self._attempts:
+            self._outcome = replace(self._outcome, attempts=tuple(self._attempts))
+        outcome = self._outcome
         if outcome.status == "suspended":
             return
         aborted = outcome.status == "aborted"

@@ -1,14 +1,16 @@
 """What a run works with, resolved from its messages, session, agent and config."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 
 from homarus.agent.agent import Agent
+from homarus.agent.context.image_refs import Read, workspace_reader
 from homarus.agent.context.model_context import ModelContext
 from homarus.agent.context.render import turn_limit
 from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.services import RunServices
 from homarus.core.errors import UnknownNameError
+from homarus.core.fast_dataclass import replace
 from homarus.core.message import Inbound
 from homarus.providers.base import Provider, ThinkLevel
 from homarus.providers.catalog import ModelInfo
@@ -26,6 +28,8 @@ def merge_messages(records: Sequence[InboxRecord], text: str) -> Inbound:
     The result of messages by different senders has no sender; `text` names them.
     """
     inbounds = [record.inbound for record in records if record.inbound]
+    if len(inbounds) == 1 and not text:
+        return inbounds[0]
     first, senders = inbounds[0], {one.sender for one in inbounds if one.text or one.media}
     merged = replace(
         first,
@@ -89,7 +93,6 @@ async def make_model_context(
         agent, session.key, model, tools.specs(),
         files=files, entry=session.record.data, chat=chat,
     )  # fmt: skip
-    access = chat.file_access(agent.rules)
     return ModelContext(
         session,
         agent,
@@ -101,6 +104,11 @@ async def make_model_context(
         cache=services.rendered,
         now_ms=services.clock.now_ms,
         max_turns=turn_limit(services.get_config().channels, session.key),
-        access=access,
-        sandbox=services.open_sandbox(agent, session.key, access),
+        get_reader=partial(_image_reader, services, session.key, agent, chat),
     )
+
+
+def _image_reader(services: RunServices, key: str, agent: Agent, chat: ChatContext) -> Read:
+    """Return the reader for images that messages name, in the files that tools see."""
+    access = chat.file_access(agent.rules)
+    return workspace_reader(agent.workspace, access, services.open_sandbox(agent, key, access))

@@ -1,5 +1,6 @@
 """Resolve the settings of one agent from its entry, the defaults and the paths."""
 
+from functools import lru_cache
 from pathlib import Path
 
 from homarus.config.paths import Paths, expand
@@ -123,7 +124,12 @@ def agent_entry(config: Config, agent: str) -> AgentEntry:
     """Return the entry of an agent; an empty one if the config has none."""
     agent_id = normalize_agent_id(agent)
     found = (entry for entry in config.agents.list if normalize_agent_id(entry.id) == agent_id)
-    return next(found, None) or AgentEntry(id=agent_id)
+    return next(found, None) or _unlisted_entry(agent_id)
+
+
+@lru_cache(64)
+def _unlisted_entry(agent_id: str) -> AgentEntry:
+    return AgentEntry(id=agent_id)
 
 
 def _model(own: ModelChoiceConfig, defaults: ModelChoiceConfig) -> ModelChoiceConfig:

@@ -17,7 +17,7 @@ from homarus.config.container_checks import (
 )
 from homarus.config.section import (
     ConfigSection,
-    HostNames,
+    HostPorts,
     NonNegativeInt,
     PositiveInt,
     Size,
@@ -145,7 +145,7 @@ class SandboxPruneConfig(ConfigSection):
 class SandboxNetworkConfig(ConfigSection):
     """The hosts that commands may connect to, through the gateway's proxy; without any, none."""
 
-    allow: HostNames = ()
+    allow: HostPorts = ()
 
 
 class SandboxConfig(ConfigSection):

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 
 from homarus.core.fast_dataclass import dataclass
@@ -167,19 +167,16 @@ class Lanes:
     @asynccontextmanager
     async def enter(self, *names: str) -> AsyncIterator[None]:
         """Hold a place in each lane for the length of the block, acquired in the given order."""
-        async with AsyncExitStack() as stack:
-            for name in names:
-                await stack.enter_async_context(self._enter_one(name))
-            yield
-
-    @asynccontextmanager
-    async def _enter_one(self, name: str) -> AsyncIterator[None]:
-        place = self._open(name)
+        places = list[tuple[str, LanePlace]]()
         try:
-            await place.acquire(resumes=False)
+            for name in names:
+                place = self._open(name)
+                places.append((name, place))
+                await place.acquire(resumes=False)
             yield
         finally:
-            self._close(name, place)
+            for name, place in reversed(places):
+                self._close(name, place)
 
     @asynccontextmanager
     async def open_place(self, name: str) -> AsyncIterator[LanePlace]:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from homarus.core.errors import HomarusError
+from homarus.core.fast_dataclass import replace
 from homarus.providers.profile_file import ProfileFile
-from homarus.providers.profiles import Raw, parse, put_last_good, put_usage
+from homarus.providers.profiles import Profiles, Raw, parse, put_last_good, put_usage
 from homarus.providers.rotation import (
     UNUSED,
     CooldownLimits,
@@ -39,20 +40,26 @@ class CredentialUsageStore:
         self._listing = threading.Lock()  # guards `_waiting`, held briefly
         self._writing = threading.Lock()  # guards the change of a file
 
-    def usage(self, file: ProfileFile | None) -> Mapping[Slot, CredentialUsage]:
-        """Return the usage of a file's credentials, or of those without a file."""
-        if file is None:
-            return self._fileless
-        with self._listing:
+    @property
+    def fileless_usage(self) -> Mapping[Slot, CredentialUsage]:
+        """The usage of the credentials without a file."""
+        return self._fileless
+
+    def read(self, file: ProfileFile) -> Profiles:
+        """Return a file's content, with the pending results applied to its usage."""
+        with self._listing:  # before the file is read: it may get them meanwhile
             marks = tuple(self._waiting.get(file.path, ()))
-        usage = dict(file.read().usage)
+        content = file.read()
+        if not marks:
+            return content
+        usage = dict(content.usage)
         for mark in marks:
             usage |= apply_result(usage, mark, self._limits(mark.provider))
-        return usage
+        return replace(content, usage=usage)
 
     def record(self, file: ProfileFile | None, mark: CredentialResult) -> None:
         """Record a result; important ones are being written when this returns."""
-        before = self.usage(file)
+        before = self.read(file).usage if file else self._fileless
         changed = apply_result(before, mark, self._limits(mark.provider))
         if file is None:
             self._fileless |= changed

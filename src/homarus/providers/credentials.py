@@ -31,7 +31,8 @@ are below those of each file: see `profile_file`.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,13 +48,13 @@ from homarus.core.errors import (
     StoreError,
     UnknownNameError,
 )
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.text import closest_names
 from homarus.providers.catalog import provider_entry, vendors
 from homarus.providers.credential_usage import CredentialUsageStore
 from homarus.providers.profile_file import FILE, ProfileFile
-from homarus.providers.profiles import Profile
+from homarus.providers.profiles import Profile, Profiles
 from homarus.providers.rotation import (
     HOUR_MS,
     UNUSED,
@@ -94,6 +95,7 @@ class CredentialCandidate:
     cooldown_until_ms: int = 0
     begun_ms: int = 0  # when its secret was last requested: see `rotation`
     given: str = field(default="", repr=False)  # its secret at that time
+    is_stored: bool = True  # in a file, and not in the config or the environment
     _fetch: "Callable[[CredentialCandidate], Awaitable[str]] | None" = field(
         default=None, repr=False
     )
@@ -173,7 +175,7 @@ class Credentials:
     ) -> None:
         self._config, self._env, self._files = config, env, tuple(files)
         self._clock, self._home = clock, home
-        self._ledger = CredentialUsageStore(self._limits)
+        self._ledger = CredentialUsageStore(cache(self._limits))
         self._logins = TokenRefresher(config.auth.clients, clock)
         self._turns: dict[str, asyncio.Lock] = {}
         self._printed: dict[str, tuple[str, float]] = {}
@@ -193,15 +195,20 @@ class Credentials:
 
     def entries(self, provider: str = "") -> list[CredentialEntry]:
         """Return every credential, or those of one provider, usable or not."""
-        provider = normalize_provider_id(provider)
+        return self._entries(normalize_provider_id(provider), self._read_files())
+
+    def _read_files(self) -> list[Profiles]:
+        return [self._ledger.read(file) for file in self._files]
+
+    def _entries(self, provider: str, contents: Sequence[Profiles]) -> list[CredentialEntry]:
+        """Return the entries, given the contents of all files."""
         found: dict[str, CredentialEntry] = {}
         last_good: dict[str, str] = {}
-        for file in self._files:
-            read, usage = file.read(), self._ledger.usage(file)
-            last_good = {**read.last_good, **last_good}
-            for profile in read.profiles.values():
+        for file, content in zip(self._files, contents, strict=True):
+            last_good = {**content.last_good, **last_good}
+            for profile in content.profiles.values():
                 if profile.id not in found and provider in {"", profile.provider}:
-                    found[profile.id] = self._entry(profile, file, usage)
+                    found[profile.id] = self._entry(profile, file, content.usage)
         for id_ in last_good.values():
             if entry := found.get(id_):
                 found[id_] = replace(entry, is_last_good=True)
@@ -217,8 +224,8 @@ class Credentials:
         self, provider: str, *, model: str = "", locked: str = "", preferred: str = ""
     ) -> tuple[CredentialCandidate, ...]:
         """Return the credentials to try for a provider, in order; see the module's docstring."""
-        provider = normalize_provider_id(provider)
-        entries = {entry.profile.id: entry for entry in self.entries(provider)}
+        provider, contents = normalize_provider_id(provider), self._read_files()
+        entries = {entry.profile.id: entry for entry in self._entries(provider, contents)}
         if locked and self._binds(locked, entries):
             return (self._candidate(entries[locked], model),)
         standings = [
@@ -233,13 +240,15 @@ class Credentials:
             for id_, entry in entries.items()
             if not entry.problem
         ]
-        ordered = order_credentials(standings, self.order(provider), preferred)
+        ordered = order_credentials(standings, self._order(provider, contents), preferred)
         return tuple(self._candidate(entries[each.id], model) for each in ordered)
 
     def order(self, provider: str) -> tuple[str, ...] | None:
         """Return the configured order: the agent's own, the main agent's, or the config's."""
-        provider = normalize_provider_id(provider)
-        orders = [file.read().order for file in self._files]
+        return self._order(normalize_provider_id(provider), [file.read() for file in self._files])
+
+    def _order(self, provider: str, contents: Sequence[Profiles]) -> tuple[str, ...] | None:
+        orders = [content.order for content in contents]
         said = self._config.auth.order.items()
         orders.append({normalize_provider_id(name): ids for name, ids in said})
         return next((order[provider] for order in orders if provider in order), None)
@@ -274,6 +283,7 @@ class Credentials:
             model,
             self.cooldown_until_ms(entry, model),
             self._clock.now_ms(),
+            is_stored=entry.file is not None,
             _fetch=self._secret,
         )
 
@@ -334,7 +344,7 @@ class Credentials:
 
     def _implicit(self, provider: str, held: set[str]) -> Iterator[CredentialEntry]:
         """Return the keys of the config and the environment, without duplicates of stored ones."""
-        usage = self._ledger.usage(None)
+        usage = self._ledger.fileless_usage
         for id_, source, place in self._sources(provider):
             said = self._read_cheaply(source)
             if source.place == "plain" and (not said or said in held):
@@ -358,20 +368,18 @@ class Credentials:
             source = secret_from_config(entry.api_key_from)
             yield f"config:{provider}:from", source, f"{where}.apiKeyFrom"
         vendor = vendors(self._config).get(provider)
-        own = "".join(ch if ch.isalnum() else "_" for ch in provider.upper()) + "_API_KEY"
-        for name in vendor.key_names if vendor else (own,):
+        for name in vendor.key_names if vendor else (_key_variable(provider),):
             yield f"env:{name}", SecretRef("plain", self._env.get(name, "").strip()), name
 
     # Secrets
 
     async def _secret(self, candidate: CredentialCandidate) -> str:
-        found = (
-            e for e in self.entries(candidate.provider) if e.profile.id == candidate.profile_id
-        )
-        entry = next(found, None)
+        provider, id_ = candidate.provider, candidate.profile_id
+        entries = self.entries(provider) if candidate.is_stored else self._implicit(provider, set())
+        entry = next((each for each in entries if each.profile.id == id_), None)
         candidate.begun_ms = self._clock.now_ms()
         if entry is None:
-            raise AuthError(f"the auth profile {candidate.profile_id} is gone")
+            raise AuthError(f"the auth profile {id_} is gone")
         if entry.problem:
             raise _unusable(entry, entry.problem)
         if entry.profile.kind == "oauth" and entry.file:
@@ -434,7 +442,8 @@ class Credentials:
         mark = CredentialResult(
             id_, candidate.provider, candidate.model, reason, candidate.begun_ms, now_ms, after_s
         )
-        holders = (file for file in self._files if id_ in file.read().profiles)
+        files = self._files if candidate.is_stored else ()
+        holders = (file for file in files if id_ in file.read().profiles)
         self._ledger.record(next(holders, None), mark)
 
     def _limits(self, provider: str) -> CooldownLimits:
@@ -472,6 +481,12 @@ def _source_of(profile: Profile) -> tuple[SecretRef, str]:
 
 _EMPTY = "it holds no key"
 _NOWHERE = "its key is kept in a place that is neither a variable nor a file"
+
+
+@lru_cache(64)
+def _key_variable(provider: str) -> str:
+    """Return the environment variable for the key of a provider that has no vendor."""
+    return "".join(ch if ch.isalnum() else "_" for ch in provider.upper()) + "_API_KEY"
 
 
 def _of_models(usage: Mapping[Slot, CredentialUsage], id_: str) -> dict[str, CredentialUsage]:

@@ -8,8 +8,9 @@ retried, no redirect is followed (it would forward the key), and neither key nor
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
@@ -82,33 +83,28 @@ class ProviderEndpoint:
     def subject(self, model: str) -> ErrorContext:
         return ErrorContext(self._settings.name, model, self._shown_url, self._secrets)
 
-    @asynccontextmanager
-    async def post(
+    def post(
         self, path: str, body: bytes, subject: ErrorContext, headers: Mapping[str, str]
-    ) -> "AsyncIterator[StreamingResponse]":
+    ) -> "AbstractAsyncContextManager[StreamingResponse]":
         """Post JSON and yield a successful response; leaving the block disconnects."""
-        async with self.request("POST", path, body, subject, headers) as answer:
-            yield answer
+        return self.request("POST", path, body, subject, headers)
 
     @asynccontextmanager
     async def request(
         self, method: str, path: str, body: bytes, subject: ErrorContext, headers: Mapping[str, str]
     ) -> "AsyncIterator[StreamingResponse]":
         """Send a request and yield a successful response; leaving the block disconnects."""
-        url = _joined(self._settings.base_url, path)
-        if not url:
+        target = _request_target(self._settings.base_url, path)
+        if not target:
             raise unreachable_error(subject, NO_ADDRESS)
         # Imported at the first request: creating a provider must be cheap.
         from homarus.net.connection import ExchangeError
-        from homarus.net.http_client import request_target
 
         all_headers = self._headers(subject, headers, len(body))
         peer = self._reached(subject)
         answer: StreamingResponse | None = None
         try:
-            async with peer.request(
-                method, request_target(urlsplit(url)), all_headers, body
-            ) as reply:
+            async with peer.request(method, target, all_headers, body) as reply:
                 if not 200 <= reply.status < 300:
                     error_body = await _beginning(reply)
                     now_ms = self._clock.now_ms()
@@ -304,6 +300,15 @@ def _split(url: str) -> SplitResult:
         return parts if parts.port is None or parts.port else urlsplit("")
     except ValueError:  # also raised for an invalid port
         return urlsplit("")
+
+
+@lru_cache(64)
+def _request_target(base_url: str, path: str) -> str:
+    """Return the path and query of a request; empty for an invalid base URL."""
+    from homarus.net.http_client import request_target
+
+    url = _joined(base_url, path)
+    return request_target(urlsplit(url)) if url else ""
 
 
 def _joined(base_url: str, path: str) -> str:

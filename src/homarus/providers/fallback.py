@@ -13,7 +13,7 @@ are void.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import UTC, datetime
 
 from homarus.core.clock import Clock
@@ -30,7 +30,7 @@ from homarus.core.errors import (
     ThinkingUnsupportedError,
     UnreachableError,
 )
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.message import Message
 from homarus.core.retry import Backoff
 from homarus.providers.answer_filter import AnswerFilter

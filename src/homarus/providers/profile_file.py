@@ -44,16 +44,17 @@ class ProfileFile:
         self.path = path
         self._base = _ProfileBase(base) if base else None
         self._legacy = tuple(legacy)
-        self._places = [os.fspath(each) for each in (path, *legacy)]  # checked in every turn
+        self._place = os.fspath(path)  # checked in every turn, as are the legacy files without it
+        self._legacy_places = [os.fspath(each) for each in legacy]
         self._stamp: tuple[object, ...] = ()
         self._read = Profiles()
         self.base_places: Mapping[str, str] = {}  # which database has a profile of the base
 
     def read(self) -> Profiles:
         """Return the file's current content; it is parsed again only after a change."""
-        stamp: tuple[object, ...] = _stamp_of(self._places[0])
+        stamp: tuple[object, ...] = _stamp_of(self._place)
         if not stamp:  # only then the legacy files count
-            stamp = tuple(map(_stamp_of, self._places))
+            stamp = ((), *map(_stamp_of, self._legacy_places))
         if self._base:
             stamp = (*stamp, self._base.refresh())
         if stamp != self._stamp:

@@ -13,7 +13,7 @@ from homarus.core.message import Message
 
 T = TypeVar("T")
 
-LONG = 100  # messages from which on the prefix is cached
+LONG = 16  # messages from which on the prefix is cached
 MAX_KEPT = 8  # conversations
 
 

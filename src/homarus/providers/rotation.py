@@ -9,7 +9,7 @@ a success that started before it changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from homarus.core.errors import (
@@ -28,7 +28,7 @@ from homarus.core.errors import (
     StreamError,
     UnreachableError,
 )
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 
 CredentialKind: TypeAlias = Literal["oauth", "token", "api_key"]
 FailureReason: TypeAlias = Literal["auth", "format", "rate_limit", "billing", "timeout", "unknown"]

@@ -12,7 +12,6 @@ its version or its leaf shows that another process wrote.
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, TypeAlias
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -20,6 +19,7 @@ from weakref import WeakValueDictionary
 from homarus.config.change_log import change_author
 from homarus.core.clock import Clock
 from homarus.core.errors import ConflictError, UserError
+from homarus.core.fast_dataclass import replace
 from homarus.core.message import Inbound, Json, Message, Usage
 from homarus.sessions import transcript
 from homarus.sessions.chat_fields import chat_fields

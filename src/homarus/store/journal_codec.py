@@ -7,12 +7,11 @@ or a database cannot hold (half a surrogate pair, NUL) becomes U+FFFD outside th
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
 from homarus.core.errors import CorruptDataError
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.message import (
     DIRECT,
     NO_EXTRAS,

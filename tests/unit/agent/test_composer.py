@@ -176,9 +176,16 @@ def test_prompt_report_equals_itself_at_another_time(home: Path) -> None:
     composer = PromptComposer()
     composer.compose(agent(home), MAIN, LARGE, TOOLS)
     kept = composer.report(ReportContext(MAIN, at_ms=1)).entry()
-    assert composer.report(ReportContext(MAIN, at_ms=2)).equals_ignoring_time(kept)
-    assert not composer.report(ReportContext(MAIN, session_id="other")).equals_ignoring_time(kept)
-    assert not composer.report(ReportContext(MAIN)).equals_ignoring_time(None)
+    stored = {"systemPromptReport": kept}
+    assert composer.report_changes(ReportContext(MAIN, at_ms=2), stored) == {}
+    other = ReportContext(MAIN, session_id="other", at_ms=3)
+    changed = {"systemPromptReport": composer.report(other).entry()}
+    assert composer.report_changes(other, stored) == changed
+    assert list(changed["systemPromptReport"]) == list(kept), "in OpenClaw's order"
+    assert composer.report_changes(other, {}) == changed
+    (home / "AGENTS.md").write_text("Other rules.")
+    composer.compose(agent(home), MAIN, LARGE, TOOLS)
+    assert composer.report_changes(ReportContext(MAIN, at_ms=2), stored) != {}
 
 
 def test_prompt_report_of_openclaw_is_read_and_has_same_keys(home: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,8 @@ def test_dataclass_repr_and_equality_match_the_library(
         first, second = library(a, **more), library(b, **other)
         assert repr(one) == repr(first)
         assert (one == two) == (first == second)
-        assert one == dataclasses.replace(one) and one != first
+        assert one == dataclasses.replace(one) == replace(one) and one != first
+        assert replace(one, **other) == dataclasses.replace(one, **other)
         assert dataclasses.asdict(one) == dataclasses.asdict(first)
         assert mine.__match_args__ == library.__match_args__
         assert mine.__slots__ == library.__slots__
@@ -133,7 +134,10 @@ def test_dataclass_subclass_has_fields_of_both() -> None:
     assert named != Point(1)
     assert "s3cret" not in repr(named) and "name='home'" in repr(named)
     assert not hasattr(named, "__dict__")
-    assert dataclasses.replace(named, x=2).secret == "s3cret"
+    for copied in (dataclasses.replace(named, x=2), replace(named, x=2)):
+        assert (copied.x, copied.name, copied.secret, named.x) == (2, "home", "s3cret", 1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
+        replace(named, z=2)  # type: ignore[call-arg]  # that is the point
 
 
 def test_dataclass_plain_subclass_may_define_init() -> None:

@@ -24,7 +24,8 @@ from homarus.core.errors import (
     UnknownNameError,
 )
 from homarus.providers.credentials import CredentialCandidate, Credentials, open_credentials
-from homarus.providers.profile_file import FILE
+from homarus.providers.profile_file import FILE, ProfileFile
+from homarus.providers.profiles import Profiles
 from homarus.providers.rotation import HOUR_MS, MINUTE_MS
 from homarus.testing.clock import FakeClock
 
@@ -296,6 +297,29 @@ def test_model_rate_limit_leaves_credential_to_other_models(home: Home) -> None:
     assert pick(home.open(), "a", "big").cooldown_until_ms, "another process knows it too"
     credentials.record_result(pick(credentials, "a", "small"), AuthError("x"))
     assert pick(credentials, "a", "third").cooldown_until_ms
+
+
+def test_request_with_key_of_the_config_reads_the_file_once(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.config["models"] = {"providers": {"openai": {"apiKey": "sk-config"}}}
+    reads, read = list[Path](), ProfileFile.read
+
+    def count_and_read(file: ProfileFile) -> Profiles:
+        reads.append(file.path)
+        return read(file)
+
+    monkeypatch.setattr(ProfileFile, "read", count_and_read)
+    credentials = home.open()
+    [candidate] = credentials.candidates("openai")
+    assert secret(candidate) == "sk-config"
+    credentials.record_result(candidate)
+    assert len(reads) == 1, "neither its secret nor its result is in a file"
+    home.keys("stored")
+    stored, _ = credentials.candidates("openai")
+    assert stored.profile_id == "stored" and len(reads) == 2, "a new file is seen"
+    home.file().write_text(home.file().read_text().replace("sk-stored", "sk-changed"))
+    assert secret(stored) == "sk-changed", "and a changed one, when the secret is used"
 
 
 def test_environment_key_cooldown_stays_in_process(home: Home) -> None:

@@ -1,117 +1,93 @@
-"""Sandbox backends for tests that leave out a part of the isolation on purpose."""
+"""A backend of sandboxes that isolates nothing, and sandboxes of sessions on it."""
 
-import asyncio
-import os
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
+from typing import Any
 
-import pytest
-
+from homarus.config.check import check_config
+from homarus.core.errors import SandboxError
+from homarus.policy.workspace_access import FULL_ACCESS, WorkspaceAccess
 from homarus.tools.sandbox.base import (
     Mount,
     SandboxCommand,
     SandboxLaunch,
+    SandboxLevel,
     SandboxReport,
     SandboxSpec,
 )
+from homarus.tools.sandbox.manager import SandboxManager
+from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
-_ENV = {"PATH": "/usr/bin:/bin"}
-_BWRAP = (
-    *("--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--disable-userns"),
-    *("--cap-drop", "ALL", "--die-with-parent", "--new-session"),
-    *("--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"),
-    *("--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--remount-ro", "/proc"),
-    *("--dev", "/dev"),
-)
+MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-100"
 
 
-@cache
-def bwrap_problem() -> str:
-    """Return why bubblewrap cannot be used on this machine, "" when it can."""
-    if shutil.which("bwrap") is None:
-        return "bwrap is not installed"
-    words = ["bwrap", *_BWRAP, "true"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
-    return "" if done.returncode == 0 else f"bwrap does not work here: {done.stderr.strip()}"
+class FakeSandbox:
+    """Runs commands with `sh` in the workspace, and records what it was asked for."""
 
+    name = "bubblewrap"
 
-def require_bwrap() -> None:
-    """Skip the test where bubblewrap cannot be used."""
-    if problem := bwrap_problem():
-        pytest.skip(problem)
-
-
-class WeakSandbox:
-    """A backend without limits and filters, with bwrap or, without it, on this machine.
-
-    `without` are arguments of bwrap to leave out, `extra` are further ones.
-    """
-
-    def __init__(
-        self,
-        *,
-        uses_bwrap: bool = True,
-        without: Sequence[str] = (),
-        extra: Sequence[str] = (),
-        fds: tuple[int, ...] = (),
-    ) -> None:
-        self._uses_bwrap, self._fds, self._extra = uses_bwrap, fds, tuple(extra)
-        self._words = tuple(each for each in _BWRAP if each not in without)
+    def __init__(self, level: SandboxLevel = "L3", problem: str = "", fix: str = "") -> None:
+        self.level, self.problem, self.fix = level, problem, fix
+        self.measured = 0
+        self.prepared: list[SandboxSpec] = []
+        self.commands: list[SandboxCommand] = []
         self.destroyed: list[str] = []
 
-    @property
-    def name(self) -> str:
-        return "weak"
-
     async def prepare(self, spec: SandboxSpec) -> None:
-        assert spec.workspace.is_dir()
-        assert spec.tmp.is_dir()
+        self.prepared.append(spec)
+
+    def spawn(self, spec: SandboxSpec, command: SandboxCommand) -> SandboxLaunch:
+        assert spec in self.prepared
+        self.commands.append(command)
+        argv = ("/bin/sh", "-c", command.text)
+        return SandboxLaunch(argv, {"PATH": "/usr/bin:/bin", **(command.env or {})})
 
     def mounts(self, spec: SandboxSpec) -> tuple[Mount, ...]:
-        own = (Mount(spec.workspace, "/workspace", is_writable=True),)
-        return (*own, Mount(Path("/usr"), "/usr"))
+        return spec.mounts
 
     async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
-        raise AssertionError
+        self.measured += 1
+        return SandboxReport(self.name, self.level, problem=self.problem, fix=self.fix)
 
     async def destroy(self, name: str) -> None:
         self.destroyed.append(name)
 
-    def spawn(self, spec: SandboxSpec, command: SandboxCommand) -> SandboxLaunch:
-        workspace = str(spec.workspace)
-        if not self._uses_bwrap:
-            argv: tuple[str, ...] = (
-                "/bin/sh",
-                "-c",
-                f'cd "$1" && {{\n{command.text}\n}}',
-                "sh",
-                workspace,
-            )
-            return SandboxLaunch(argv, _ENV, fds=self._fds)
-        folders = ("--bind", workspace, "/workspace", "--bind", str(spec.tmp), "/tmp")
-        words = (shutil.which("bwrap") or "", *self._words, *folders, *self._extra)
-        argv = (*words, "--chdir", "/workspace", "/bin/sh", "-c", command.text)
-        return SandboxLaunch(argv, _ENV, fds=self._fds)
+
+class BrokenSandbox(FakeSandbox):
+    """Cannot be measured: its program is not installed."""
+
+    async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
+        raise SandboxError("bwrap is not installed", fix="apt-get install bubblewrap")
 
 
-async def run_directly(launch: SandboxLaunch, folder: Path, timeout_s: float) -> str:
-    """Run a launch without a supervisor, for a user who cannot execute the interpreter."""
-    process = await asyncio.create_subprocess_exec(
-        *launch.argv,
-        env=dict(launch.env),
-        cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        pass_fds=launch.fds,
-    )
-    async with asyncio.timeout(timeout_s):
-        output, _ = await process.communicate()
-    return output.decode(errors="replace")
+class SandboxHarness:
+    """A state directory, the workspace of an agent, and a manager of sandboxes."""
 
+    def __init__(
+        self,
+        tmp: Path,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        backend: FakeSandbox | None = None,
+        others: Sequence[Path] = (),
+    ) -> None:
+        self.state, self.workspace = tmp / "state", tmp / "workspace"
+        self.workspace.mkdir(exist_ok=True)
+        self.backend = backend or FakeSandbox()
+        self.now_ms = 1_000_000_000_000
+        sandbox = {"mode": "non-main", "scope": "session", **(settings or {})}
+        checked = check_config({"agents": {"defaults": {"sandbox": sandbox}}}).config
+        assert checked
+        self.config = checked
+        self.manager = SandboxManager(
+            lambda: self.config,
+            self.state,
+            get_workspaces=lambda: [self.workspace, *others],
+            get_now_ms=lambda: self.now_ms,
+            backends={"bubblewrap": self.backend},
+        )
 
-def is_root() -> bool:
-    return os.geteuid() == 0
+    def open(self, key: str = GROUP, access: WorkspaceAccess = FULL_ACCESS) -> SessionSandbox:
+        found = self.manager.open("main", key, self.workspace, access)
+        assert found
+        return found

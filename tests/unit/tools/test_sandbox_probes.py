@@ -15,7 +15,7 @@ from homarus.core.errors import SandboxError
 from homarus.tools.sandbox.base import ProbeResult, SandboxReport, SandboxSpec
 from homarus.tools.sandbox.probe_list import PROBES
 from homarus.tools.sandbox.probes import find_namespace_fix, judge, measure_sandbox
-from tests.unit.tools.sandbox_builders import WeakSandbox, is_root, require_bwrap, run_directly
+from tests.unit.tools.probe_builders import WeakSandbox, is_root, require_bwrap, run_directly
 
 LIMITS = {name for name, probe in PROBES.items() if probe.group == "limits"}
 # What bubblewrap alone, without a filter of system calls, does not hold against.
@@ -236,7 +236,7 @@ def test_bubblewrap_as_an_ordinary_user_fails_only_the_unfiltered(users_folder: 
 _MEASURE = """
 import asyncio, pathlib, sys
 from homarus.tools.sandbox.probes import measure_sandbox
-from tests.unit.tools.sandbox_builders import WeakSandbox
+from tests.unit.tools.probe_builders import WeakSandbox
 report = asyncio.run(measure_sandbox(WeakSandbox(), pathlib.Path(sys.argv[1])))
 print(report.level, report.problem, report.fix, sep="|")
 """

@@ -12,7 +12,6 @@ A rendering is extended, not repeated: a request in a long session costs what it
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final, Literal
 
 from homarus.agent.context.image_refs import NamedImages, name_of
@@ -25,7 +24,7 @@ from homarus.agent.context.tokens import (
     message_tokens,
 )
 from homarus.config.schema import ContextPruningConfig
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.message import Json, Message
 from homarus.core.session_keys import parse_agent_key, thread_parent
 from homarus.sessions.rejection import is_answer, leave_out_rejected
@@ -140,17 +139,19 @@ def _extend(
     settled = max(_settled_count(history), rendered.settled)
     new = _prepare(history[rendered.settled : settled], params, rendered.cuts)
     tail = _prepare(history[settled:], params, rendered.cuts)
-    estimate, measured = _measure(rendered, new, rendered.sent_guess, rendered.measured)
-    rendered = replace(
+    sent = (*rendered.sent, *new) if new else rendered.sent
+    sent_guess, measured = _measure(rendered, new, rendered.sent_guess, rendered.measured)
+    estimate, measured = _measure(rendered, tail, sent_guess, measured)
+    return replace(
         rendered,
+        messages=(*sent, *tail),
+        estimate=estimate,
+        measured=measured,
         settled=settled,
         last=history[settled - 1] if settled else None,
-        sent=(*rendered.sent, *new) if new else rendered.sent,
-        sent_guess=estimate,
-        measured=measured,
+        sent=sent,
+        sent_guess=sent_guess,
     )
-    estimate, measured = _measure(rendered, tail, estimate, measured)
-    return replace(rendered, messages=(*rendered.sent, *tail), estimate=estimate, measured=measured)
 
 
 def _settled_count(history: Sequence[Message]) -> int:

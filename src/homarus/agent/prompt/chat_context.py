@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final, Literal
 
@@ -12,7 +11,7 @@ from homarus.agent.prompt.injection import session_kind
 from homarus.config.agent_settings import agent_entry
 from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.message import Address, Inbound
 from homarus.core.session_keys import agent_id_of, chat_type_of, is_subagent, subagent_depth
 from homarus.policy.access import EVERYONE, is_named

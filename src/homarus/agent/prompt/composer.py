@@ -11,7 +11,6 @@ With hooks that may replace files:
 import os
 import platform
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -41,10 +40,10 @@ from homarus.agent.prompt.injection import (
     with_texts,
 )
 from homarus.agent.prompt.repo_root import find_repo_root
-from homarus.agent.prompt.report import PromptReport, ReportContext
+from homarus.agent.prompt.report import PromptReport, ReportContext, equals_ignoring_time
 from homarus.agent.prompt.workspace_files import WorkspaceFileReader
 from homarus.agent.reply.reply_parser import uses_final_tag
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.installation import find_docs
 from homarus.core.message import Json
 from homarus.core.session_keys import parse_agent_key
@@ -67,6 +66,7 @@ class _ComposedPrompt:
     prompt: Prompt
     limits: tuple[int, int]
     report: PromptReport | None = None
+    sizes: Mapping[str, Json] | None = None  # of the report, as session entries have them
 
 
 class PromptComposer:
@@ -177,11 +177,14 @@ class PromptComposer:
 
     def report_changes(self, context: ReportContext, data: Mapping[str, Json]) -> dict[str, Json]:
         """Return the change of a session's entry: the report of its prompt, if it differs."""
-        if context.session_key not in self._by_session:
+        composed = self._by_session.get(context.session_key)
+        if composed is None:
             return {}
-        report = self.report(context)
-        same = report.equals_ignoring_time(data.get("systemPromptReport"))
-        return {} if same else {"systemPromptReport": report.entry()}
+        if composed.sizes is None:
+            composed.sizes = self.report(context).sizes()
+        entry = {**context.entry(), **composed.sizes}
+        same = equals_ignoring_time(entry, data.get("systemPromptReport"))
+        return {} if same else {"systemPromptReport": entry}
 
 
 def _name(agent: Agent, files: Sequence[WorkspaceFile]) -> str:

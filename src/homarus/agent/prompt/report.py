@@ -67,6 +67,17 @@ class ReportContext:
     at_ms: int = 0
     source: str = "run"  # or "estimate", when no run made it
 
+    def entry(self) -> dict[str, Json]:
+        """Return what the report of a session's entry says of its session, model and time."""
+        return {
+            "source": self.source,
+            "generatedAt": self.at_ms,
+            "sessionId": self.session_id,
+            "sessionKey": self.session_key,
+            "provider": self.provider,
+            "model": self.model,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class PromptReport:
@@ -115,14 +126,11 @@ class PromptReport:
 
     def entry(self) -> dict[str, Json]:
         """Return the report for the session's entry: OpenClaw's keys only."""
-        context = self.context
+        return {**self.context.entry(), **self.sizes()}
+
+    def sizes(self) -> dict[str, Json]:
+        """Return what the entry says of the prompt, in whatever session it is used."""
         return {
-            "source": context.source,
-            "generatedAt": context.at_ms,
-            "sessionId": context.session_id,
-            "sessionKey": context.session_key,
-            "provider": context.provider,
-            "model": context.model,
             "workspaceDir": self.workspace,
             "bootstrapMaxChars": self.max_chars,
             "bootstrapTotalMaxChars": self.total_chars,
@@ -144,11 +152,12 @@ class PromptReport:
             },
         }
 
-    def equals_ignoring_time(self, stored: Json) -> bool:
-        """Return whether a stored report equals this one, apart from its time."""
-        if not isinstance(stored, Mapping):
-            return False
-        return {**self.entry(), "generatedAt": 0} == {**stored, "generatedAt": 0}
+
+def equals_ignoring_time(entry: Mapping[str, Json], stored: Json) -> bool:
+    """Return whether the report of a session's entry equals a stored one, apart from its time."""
+    if not isinstance(stored, Mapping):
+        return False
+    return {**entry, "generatedAt": 0} == {**stored, "generatedAt": 0}
 
 
 def _file_json(file: FileShare) -> dict[str, Json]:

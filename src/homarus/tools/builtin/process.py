@@ -192,9 +192,9 @@ async def _poll(table: "ProcessTable", job: "CommandJob", timeout_ms: int) -> To
     text = (await table.poll(job, timeout_ms / 1000)).rstrip("\n")
     ending = "Process still running."
     if (result := job.result) is not None:
-        from homarus.tools.exec.result_text import format_ending
+        from homarus.tools.exec.result_text import format_ending, format_refused_hosts
 
-        ending = format_ending(result)
+        ending = "\n\n".join(filter(None, (format_ending(result), format_refused_hosts(result))))
     details = _describe(job) | {"aggregated": job.running.output}
     return _output(f"{text or '(no new output)'}\n\n{ending}", details)
 

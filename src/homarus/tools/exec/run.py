@@ -32,7 +32,9 @@ from homarus.tools.exec.plan import ExecPlan, SimpleCommand
 from homarus.tools.exec.terminal import TerminalFilter
 
 if TYPE_CHECKING:
+    from homarus.net.allow_proxy import ProxyAccess
     from homarus.tools.sandbox.base import SandboxLaunch
+    from homarus.tools.sandbox.network import SandboxNetwork
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,8 @@ class CommandResult:
     """How a command ended; `exit_code` is None when it was killed before it could report one.
 
     `refusal` says which file of the plan was not the one that was decided on: the command was not
-    run from there on. `limit_reason` says which limit of its sandbox the command exceeded.
+    run from there on. `limit_reason` says which limit of its sandbox the command exceeded,
+    `accesses` which hosts it requested of the sandbox's proxy.
     """
 
     exit_code: int | None
@@ -62,6 +65,7 @@ class CommandResult:
     is_killed: bool = False
     timeout_s: float = 0.0
     limit_reason: str = ""
+    accesses: "tuple[ProxyAccess, ...]" = ()
 
     @property
     def is_success(self) -> bool:
@@ -167,10 +171,13 @@ class RunningCommand:
         try:
             async with asyncio.TaskGroup() as tasks:
                 pump = tasks.create_task(self._pump())
+                proxy = tasks.create_task(process.network.serve()) if process.network else None
                 status, timed_out = await self._wait_exit(encoded)
                 duration_ms = round(self.runtime_s * 1000)
                 if status is None:
                     process.kill()
+                if proxy:
+                    proxy.cancel()
                 # A process that escaped (not on Linux) may hold the pipe open for ever.
                 await asyncio.wait([pump], timeout=_DRAIN_S)
                 pump.cancel()
@@ -182,7 +189,8 @@ class RunningCommand:
             await process.end()
         code, refusal, limit_reason = status or (None, "", "")
         is_killed = self._killed and not timed_out
-        given = (refusal, is_killed, self._timeout_s, limit_reason)
+        accesses = process.network.accesses if process.network else ()
+        given = (refusal, is_killed, self._timeout_s, limit_reason, accesses)
         return CommandResult(code, timed_out, self.output, duration_ms, *given)
 
     def _mark_sent(self) -> None:
@@ -347,10 +355,11 @@ def plan_descriptors(plan: ExecPlan) -> tuple[int, ...]:
 
 
 class _SupervisedProcess:
-    """A supervisor process, our end of its control socket, its output and its input."""
+    """A supervisor process, our end of its control socket, its output, input and network."""
 
     def __init__(self, plan: ExecPlan) -> None:
         self.input: CommandInput | None = None
+        self.network: SandboxNetwork | None = None
         try:
             with ExitStack() as ours, ExitStack() as theirs:
                 self.control, control = socket.socketpair()
@@ -359,6 +368,9 @@ class _SupervisedProcess:
                 ours.callback(self._close_input)
                 open_streams = self._open_terminal if plan.pty else self._open_pipes
                 source, sink = open_streams(plan, ours, theirs)
+                if plan.launch and plan.launch.proxy >= 0:
+                    self.network = _open_network(plan.launch)
+                    ours.callback(self.network.close)
                 words = ["-I", "-S", "-X", "utf8", str(_SUPERVISOR), str(control.fileno())]
                 self._process = subprocess.Popen(  # noqa: S603 - what was decided
                     [sys.executable, *words],
@@ -410,6 +422,8 @@ class _SupervisedProcess:
         """End whatever still runs."""
         self.control.close()
         self._close_input()
+        if self.network:
+            self.network.close()
         await asyncio.to_thread(self._reap)
         self.output.close()
 
@@ -427,6 +441,12 @@ class _SupervisedProcess:
             self._process.wait(_ENDING_S)
         self.kill()
         self._process.wait()
+
+
+def _open_network(launch: "SandboxLaunch") -> "SandboxNetwork":
+    from homarus.tools.sandbox.network import SandboxNetwork  # few sandboxes have one
+
+    return SandboxNetwork(launch)
 
 
 def _open_text(text: str) -> int:

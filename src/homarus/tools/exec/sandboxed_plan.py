@@ -61,6 +61,7 @@ def _digest(launch: SandboxLaunch, folder: PlanFolder, *given: object) -> str:
         list(launch.disk_folders),
         launch.disk_bytes,
         launch.proxy >= 0,
+        sorted(launch.allowed_hosts),
     ]
     values = ["sandbox", rules, folder.path, folder.inode, *given]
     data = json.dumps(values, sort_keys=True, ensure_ascii=True)

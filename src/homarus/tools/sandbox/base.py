@@ -11,12 +11,15 @@ A backend is a module of this package with `create`; the config names it like th
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from homarus.core.errors import SandboxError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
 from homarus.plugins.backends import BackendKind
+
+if TYPE_CHECKING:
+    from homarus.net.guard import NetworkPolicy
 
 # L3: isolation and limits for the complete process tree hold. L2: isolation holds, limits hold for
 # single processes only. L1: only the files of others are out of reach. L0: nothing is certain.
@@ -68,8 +71,9 @@ class SandboxSpec:
 
     `name` is unique and made of `a-z0-9-`. `workspace` is seen as `workdir` and `tmp` as `/tmp`,
     both writable. `mounts` are further ones. Without `allowed_hosts` there is no network; with
-    them, only a proxy that connects to these hosts can be reached. `options` is the section of the
-    config that belongs to the backend.
+    them, only a proxy that connects to these hosts can be reached; `network_policy` is what the
+    network guard allows there besides the public internet, nothing when it is None. `options` is
+    the section of the config that belongs to the backend.
     """
 
     name: str
@@ -79,6 +83,7 @@ class SandboxSpec:
     mounts: tuple[Mount, ...] = ()
     limits: SandboxLimits = SandboxLimits()
     allowed_hosts: tuple[str, ...] = ()
+    network_policy: "NetworkPolicy | None" = None
     env: Mapping[str, str] | None = None  # in addition to the backend's own
     options: Mapping[str, object] | None = None
 
@@ -115,7 +120,8 @@ class SandboxLaunch:
     command does not inherit it. `identity` is `argv` without what is new for every launch
     (descriptors, names of containers), so that equal commands have equal digests.
     `proxy` is our end of a socket pair over which the sandbox sends the listening socket of its
-    proxy port; -1 without network. `close` closes the descriptors.
+    proxy port; -1 without network. The proxy connects to `allowed_hosts`, as far as
+    `network_policy` lets the network guard. `close` closes the descriptors.
     """
 
     argv: tuple[str, ...]
@@ -128,6 +134,8 @@ class SandboxLaunch:
     disk_folders: tuple[str, ...] = ()
     disk_bytes: int = 0
     proxy: int = -1
+    allowed_hosts: tuple[str, ...] = ()
+    network_policy: "NetworkPolicy | None" = None
     lock_fd: int = -1
     identity: tuple[str, ...] = ()
     terminates_inside: bool = False

@@ -92,9 +92,11 @@ class _InnerCommand:
     """What runs inside: the words, and what they need besides the sandbox's own.
 
     `fds` are inherited by the command; `proxy` is our end of the socket pair of its network.
+    `identity` are the words without descriptors.
     """
 
     argv: tuple[str, ...]
+    identity: tuple[str, ...]
     mounts: tuple[Mount, ...] = ()
     env: Mapping[str, str] | None = None
     fds: tuple[int, ...] = ()
@@ -141,14 +143,21 @@ class BubblewrapSandbox:
                 disk_folders=(str(spec.workspace), str(spec.tmp)) if limits.disk_bytes else (),
                 disk_bytes=limits.disk_bytes,
                 proxy=inner.proxy,
-                identity=(*options.identity, "--", *inner.argv),
+                allowed_hosts=spec.allowed_hosts,
+                network_policy=spec.network_policy,
+                identity=(*options.identity, "--", *inner.identity),
                 terminates_inside=True,
                 close=opened.pop_all().close,
             )
 
     def mounts(self, spec: SandboxSpec) -> tuple[Mount, ...]:
         """Return everything of this machine that is seen inside."""
-        return (*_system_mounts(), *_own_mounts(spec), *spec.mounts)
+        found = (*_system_mounts(), *_own_mounts(spec), *spec.mounts)
+        if not spec.allowed_hosts:
+            return found
+        from homarus.tools.sandbox.network import interpreter_mounts
+
+        return (*found, *interpreter_mounts())
 
     async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
         """Run the escape probes inside, and return the level that holds."""
@@ -221,18 +230,26 @@ class BubblewrapSandbox:
             argv = (_SHELL, "-c", before + 'exec "$@"', "sh", *argv)
         if _takes_terminal(command):
             argv = (*_TAKE_TERMINAL, *argv)
-        inner = _InnerCommand(argv)
+        inner = _InnerCommand(argv, argv)
         return self._wrap_network(inner, opened) if spec.allowed_hosts else inner
 
     def _wrap_network(self, inner: _InnerCommand, opened: ExitStack) -> _InnerCommand:
-        """Return the command behind a stage that opens the port of the proxy.
+        """Return the command behind a stage that opens the port of the proxy."""
+        from homarus.tools.sandbox.network import (  # few sandboxes have a network
+            interpreter_mounts,
+            open_proxy_pair,
+            wrap_command,
+        )
 
-        What the stage needs (its interpreter, a descriptor that it inherits, variables) is a part
-        of the value; descriptors are closed by `opened`.
-        """
-        raise SandboxError(
-            "commands in a bubblewrap sandbox have no network",
-            fix="remove sandbox.network.allow from the config",
+        ours, theirs = open_proxy_pair()
+        for fd in (ours, theirs):
+            opened.callback(os.close, fd)
+        return _InnerCommand(
+            wrap_command(inner.argv, theirs),
+            identity=inner.argv,
+            mounts=interpreter_mounts(),
+            fds=(theirs,),
+            proxy=ours,
         )
 
     def _options(

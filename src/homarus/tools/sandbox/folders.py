@@ -58,7 +58,7 @@ def make_sandbox_name(scope: SandboxScope, agent_id: str, session_key: str) -> s
     """Return the name of the sandbox that a session uses.
 
     >>> make_sandbox_name("session", "main", "agent:main:telegram:group:-100")
-    'main-telegram-group-100-79b5ba1a6d'
+    'main-telegram-group-100-a806dfe1ed'
     """
     owner = {"session": session_key, "agent": f"agent:{agent_id}"}.get(scope, "shared")
     readable = owner.removeprefix("agent:") if scope == "session" else owner

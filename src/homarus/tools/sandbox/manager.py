@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from homarus.config.agent_settings import agent_ids
+from homarus.config.network_policy import resolve_network_policy
 from homarus.config.schema import Config
 from homarus.core.errors import HomarusError, SandboxError, UnknownNameError, UserError
 from homarus.core.fast_dataclass import dataclass
@@ -90,7 +91,13 @@ class SandboxManager:
         self._measuring: dict[str, asyncio.Lock] = {}
         self._prepared: dict[str, tuple[str, SandboxSpec]] = {}  # by the sandbox's name
         self._services = SandboxServices(
-            state, self.get_backend, self.report, self._prepare, get_workspaces, get_now_ms
+            state,
+            self.get_backend,
+            self.report,
+            self._prepare,
+            get_workspaces,
+            get_now_ms,
+            lambda: resolve_network_policy(get_config().tools.web.fetch),
         )
 
     def open(
@@ -216,6 +223,9 @@ class SandboxManager:
 
     async def clean(self) -> None:
         """Remove what a crash left: folders, cgroups and containers without a live process."""
+        from homarus.tools.sandbox.cgroups import remove_leftovers
+
+        await asyncio.to_thread(remove_leftovers)
         await asyncio.to_thread(self._remove_trash)
         for folders, record in list(self._records()):
             if record.backend != "bubblewrap" and not folders.is_live():

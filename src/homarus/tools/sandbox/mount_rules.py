@@ -21,6 +21,7 @@ _SHARED_IN_STATE: Final = (
     "agents/*/workspace*",
     "sandboxes/[!.]*",
     "sandboxes/.data/*/tmp",
+    "sandboxes/.data/.scratch/*/probe-*",
 )
 _CREDENTIALS: Final = (
     ".ssh",

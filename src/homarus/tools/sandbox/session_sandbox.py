@@ -10,7 +10,9 @@ from typing import Final
 
 from homarus.core.errors import SandboxError, ToolDeniedError
 from homarus.core.fast_dataclass import dataclass
+from homarus.net.guard import NetworkPolicy
 from homarus.policy.sandbox_settings import AUTO_BACKEND, SandboxAccess, SandboxSettings
+from homarus.policy.unobeyed_settings import check_obeyed
 from homarus.policy.workspace_access import FULL_ACCESS, WorkspaceAccess
 from homarus.tools.pathname import check_text, format_path
 from homarus.tools.rooted_fs import RootedFs
@@ -34,7 +36,6 @@ from homarus.tools.sandbox.shown_files import (
 )
 
 TMP_DIR: Final = "/tmp"  # noqa: S108 - as it is called inside
-_RESERVED: Final = ("/", "/agent", "/bin", "/dev", "/etc", "/lib", "/proc", "/sys", "/tmp", "/usr")  # noqa: S108
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class SandboxServices:
     """What the sandboxes of sessions are given by their manager.
 
     `prepare` has a backend prepare a sandbox, once for the same rules. `get_workspaces` returns the
-    workspaces of all agents.
+    workspaces of all agents, `get_network_policy` what the network guard allows and blocks.
     """
 
     state: Path
@@ -51,6 +52,7 @@ class SandboxServices:
     prepare: Callable[[Sandbox, SandboxSpec], Awaitable[None]]
     get_workspaces: Callable[[], Sequence[Path]]
     get_now_ms: Callable[[], int]
+    get_network_policy: Callable[[], NetworkPolicy]
 
 
 def resolve_backend(settings: SandboxSettings) -> str:
@@ -193,7 +195,7 @@ class SessionSandbox:
         use. The launch holds a lock on the sandbox, which its `close` releases. Raises SandboxError
         when the sandbox cannot be had as the settings demand it.
         """
-        self._check_settings()
+        check_obeyed(self.settings, self.backend)
         report = await self._services.report(self.backend, container_options(self.settings))
         check_level(report, self.settings.level)
         backend = self._services.get_backend(self.backend)
@@ -247,6 +249,7 @@ class SessionSandbox:
             tuple(self._mounts()),
             resolve_limits(container),
             self.settings.allowed_hosts,
+            self._services.get_network_policy(),
             container.env,
             container_options(self.settings),
         )
@@ -271,23 +274,6 @@ class SessionSandbox:
             yield Mount(folder, str(folder))
         for file in find_media(conversation):
             yield Mount(file, str(file))
-
-    def _check_settings(self) -> None:
-        container, workdir = self.settings.container, self.workdir
-        if container.setup_command:
-            raise SandboxError(
-                "sandbox.docker.setupCommand is set, and a sandbox has no setup: every command"
-                " has a container of its own",
-                fix="build an image with what commands need, and name it in sandbox.docker.image",
-            )
-        is_plain = workdir.startswith("/") and os.path.normpath(workdir) == workdir
-        if not is_plain or any(
-            workdir == each or (each != "/" and _is_beneath(workdir, each)) for each in _RESERVED
-        ):
-            raise SandboxError(
-                f"sandbox.docker.workdir is {format_path(workdir)}, where no workspace can be",
-                fix=f"remove it, or set it to a folder of its own, as {WORKDIR}",
-            )
 
 
 def check_level(report: SandboxReport, min_level: str) -> None:
