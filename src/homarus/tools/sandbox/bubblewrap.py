@@ -33,6 +33,7 @@ from homarus.tools.sandbox.base import (
     SandboxLaunch,
     SandboxReport,
     SandboxSpec,
+    check_sandbox_name,
 )
 from homarus.tools.sandbox.cgroups import CgroupParents, find_parents, make_groups, remove_groups
 from homarus.tools.sandbox.mount_rules import check_target, find_state_dirs, open_mount
@@ -158,10 +159,10 @@ class BubblewrapSandbox:
 
         return (*found, *interpreter_mounts())
 
-    async def measure(self) -> SandboxReport:
+    async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
         """Run the escape probes inside, and return the level that holds."""
         probes = import_module("homarus.tools.sandbox.probes")
-        report: SandboxReport = await probes.measure_sandbox(self, self._scratch)
+        report: SandboxReport = await probes.measure_sandbox(self, self._scratch, options=options)
         return report
 
     async def destroy(self, name: str) -> None:
@@ -169,6 +170,7 @@ class BubblewrapSandbox:
         await asyncio.to_thread(remove_groups, name, self._parents)
 
     def _prepare(self, spec: SandboxSpec) -> None:
+        check_sandbox_name(spec.name)
         self._find_launcher()
         for folder in (spec.workspace, spec.tmp):
             _check_owner(folder)
