@@ -113,6 +113,27 @@ async def test_probe_that_did_not_report_counts_as_not_held(tmp_path: Path) -> N
     assert held == {"mount", "fork-bomb", "udp-loopback", "outside-write"}
 
 
+async def test_measure_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    async def stop(*_: object) -> str:
+        return ""
+
+    old, young = tmp_path / "probe-00000000", tmp_path / "probe-11111111"
+    for folder in (old, young):
+        (folder / "workspace").mkdir(0o700, parents=True)
+    os.utime(old, (1, 1))
+    await measure_sandbox(WeakSandbox(uses_bwrap=False), tmp_path, run=stop)
+    assert list(tmp_path.iterdir()) == [young]
+
+
+async def test_control_characters_of_a_launcher_are_escaped(tmp_path: Path) -> None:
+    async def fail(*_: object) -> str:
+        return "bwrap: \x1b]0;title\x07 failed"
+
+    report = await measure_sandbox(WeakSandbox(uses_bwrap=False), tmp_path, run=fail)
+    assert "failed" in report.problem
+    assert "\x1b" not in report.problem
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

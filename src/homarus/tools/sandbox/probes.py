@@ -15,6 +15,7 @@ import secrets
 import shutil
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -24,6 +25,7 @@ from typing import Final, TypeAlias
 from homarus.core.errors import HomarusError, SandboxError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.private_files import make_private_dir
+from homarus.core.text import escape_controls
 from homarus.tools.sandbox.base import (
     ProbeResult,
     Sandbox,
@@ -56,6 +58,7 @@ _NOT_STARTED: Final = (126, 127)  # what sh returns for a program that cannot be
 _EXECUTABLE_MODE: Final = 0o755
 _SOCKET_MODE: Final = 0o666  # a user of a container may be another one
 _PROBE_FOLDER: Final = "probe"
+_LEFTOVER_S: Final = 10 * TIMEOUT_S
 
 
 async def measure_sandbox(
@@ -78,6 +81,7 @@ async def measure_sandbox(
     results: list[ProbeResult] = []
     error: BaseException | None = None
     try:
+        await asyncio.to_thread(_remove_leftovers, scratch)
         make_private_dir(folder)
         with _make_bait(folder) as bait:
             measure = _Measure(sandbox, folder, bait, run or _run_supervised, options)
@@ -93,6 +97,14 @@ async def measure_sandbox(
         return _unusable(sandbox.name, error)
     order = list(PROBES)
     return judge(sandbox.name, sorted(results, key=lambda each: order.index(each.name)))
+
+
+def _remove_leftovers(scratch: Path) -> None:
+    """Remove the folders of measures that were killed; one that is under way is younger."""
+    for folder in scratch.glob(f"{_PROBE_FOLDER}-*"):
+        with suppress(OSError):
+            if time.time() - folder.lstat().st_mtime > _LEFTOVER_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def judge(backend: str, results: "list[ProbeResult]") -> SandboxReport:
@@ -214,7 +226,8 @@ def _not_started(output: str) -> SandboxError:
             f"the escape probes could not be executed inside (status {code})",
             fix="have the state directory on a file system that is not mounted with noexec",
         )
-    last = " ".join(output.split())[-_MAX_REASON_CHARS:] or "the command ended without output"
+    last = escape_controls(" ".join(output.split()))[-_MAX_REASON_CHARS:]
+    last = last or "the command ended without output"
     return SandboxError(f"no command could be run: {last}", fix=find_namespace_fix())
 
 
@@ -257,7 +270,7 @@ def _interpret(part: ProbePart, output: str) -> Iterator[ProbeResult]:
         else:
             code, seen = found
             has_held = probe.has_held(code) and code not in _NOT_STARTED
-            detail = seen or describe_code(code)
+            detail = escape_controls(seen) or describe_code(code)
             yield ProbeResult(name, has_held, _with_limit(detail, probe.limit))
 
 
