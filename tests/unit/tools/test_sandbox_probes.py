@@ -13,7 +13,7 @@ import pytest
 
 from homarus.core.errors import SandboxError
 from homarus.tools.sandbox import bubblewrap
-from homarus.tools.sandbox.base import ProbeResult, Sandbox, SandboxReport, SandboxSpec
+from homarus.tools.sandbox.base import EscapeProbeResult, Sandbox, SandboxReport, SandboxSpec
 from homarus.tools.sandbox.cgroups import find_parents
 from homarus.tools.sandbox.probe_list import PROBES
 from homarus.tools.sandbox.probes import find_namespace_fix, judge, measure_sandbox
@@ -35,8 +35,8 @@ DEPENDS_ON_KERNEL = {
 }
 
 
-def all_held(*failed: str) -> list[ProbeResult]:
-    return [ProbeResult(name, name not in failed) for name in PROBES]
+def all_held(*failed: str) -> list[EscapeProbeResult]:
+    return [EscapeProbeResult(name, name not in failed) for name in PROBES]
 
 
 def failed_in(report: SandboxReport) -> set[str]:
@@ -252,7 +252,7 @@ def as_ordinary_user(make: Callable[[Path], Sandbox], folder: Path) -> SandboxRe
     with os.fdopen(reader, "rb") as file:
         level, problem, rows = json.loads(file.read() or b'["L0", "the child failed", []]')
     os.waitpid(pid, 0)
-    probes = tuple(ProbeResult(*row) for row in rows)
+    probes = tuple(EscapeProbeResult(*row) for row in rows)
     return SandboxReport("weak", level, probes, problem)
 
 

@@ -27,7 +27,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.private_files import make_private_dir
 from homarus.core.text import escape_controls
 from homarus.tools.sandbox.base import (
-    ProbeResult,
+    EscapeProbeResult,
     Sandbox,
     SandboxCommand,
     SandboxLaunch,
@@ -78,7 +78,7 @@ async def measure_sandbox(
         problem = f"there are no escape probes for processors of the kind {os.uname().machine}"
         return SandboxReport(sandbox.name, "L0", (), problem, "use x86_64 or aarch64")
     folder = scratch / f"{_PROBE_FOLDER}-{secrets.token_hex(4)}"
-    results: list[ProbeResult] = []
+    results: list[EscapeProbeResult] = []
     error: BaseException | None = None
     try:
         await asyncio.to_thread(_remove_leftovers, scratch)
@@ -107,7 +107,7 @@ def _remove_leftovers(scratch: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def judge(backend: str, results: "list[ProbeResult]") -> SandboxReport:
+def judge(backend: str, results: "list[EscapeProbeResult]") -> SandboxReport:
     """Return the report: the level, and for one below L3 the reason and what helps."""
     failed = [each.name for each in results if not each.has_held]
     failed += [name for name in PROBES if name not in {each.name for each in results}]
@@ -165,7 +165,7 @@ class _Measure:
         self._options = options
         self._preparing = asyncio.Lock()
 
-    async def run_part(self, part: ProbePart) -> list[ProbeResult]:
+    async def run_part(self, part: ProbePart) -> list[EscapeProbeResult]:
         """Return the results of the probes of one part."""
         spec = self._make_spec(part)
         facts = self._bait.make_facts(spec.workspace, self._read_only_targets(spec))
@@ -255,7 +255,7 @@ _NAMESPACE_SETTINGS: Final = (
 _MAX_REASON_CHARS: Final = 300
 
 
-def _interpret(part: ProbePart, output: str) -> Iterator[ProbeResult]:
+def _interpret(part: ProbePart, output: str) -> Iterator[EscapeProbeResult]:
     """Yield what the lines of a part say about each of its probes."""
     lines = {name: (int(code), seen) for name, code, seen in _LINE.findall(output)}
     for name, probe in PROBES.items():
@@ -266,12 +266,14 @@ def _interpret(part: ProbePart, output: str) -> Iterator[ProbeResult]:
             # A bomb may take the shell that reports with it, after it was announced.
             was_ended = f"{name}-started" in lines
             detail = "the command was ended" if was_ended else "the probe did not report"
-            yield ProbeResult(name, has_held=was_ended, detail=_with_limit(detail, probe.limit))
+            yield EscapeProbeResult(
+                name, has_held=was_ended, detail=_with_limit(detail, probe.limit)
+            )
         else:
             code, seen = found
             has_held = probe.has_held(code) and code not in _NOT_STARTED
             detail = escape_controls(seen) or describe_code(code)
-            yield ProbeResult(name, has_held, _with_limit(detail, probe.limit))
+            yield EscapeProbeResult(name, has_held, _with_limit(detail, probe.limit))
 
 
 def _with_limit(detail: str, limit: str) -> str:
@@ -322,18 +324,18 @@ class _Bait:
         self.unix_socket.listen()
         (workspace / "link").symlink_to(self.folder / "state" / "secret")
 
-    def results(self) -> list[ProbeResult]:
+    def results(self) -> list[EscapeProbeResult]:
         """Return what is seen outside: datagrams that arrived, files that changed."""
         try:
             self.udp.recv(100, socket.MSG_DONTWAIT)
             has_held, detail = False, "a datagram arrived at a port of this machine"
         except OSError:
             has_held, detail = True, "no datagram arrived"
-        results = [ProbeResult("udp-loopback", has_held, detail)]
+        results = [EscapeProbeResult("udp-loopback", has_held, detail)]
         text = (self.folder / "state" / "secret").read_text(encoding="utf-8")
         is_same = text == self.token
         detail = "unchanged" if is_same else "a file outside was changed"
-        return [*results, ProbeResult("outside-write", is_same, detail)]
+        return [*results, EscapeProbeResult("outside-write", is_same, detail)]
 
 
 @contextmanager
