@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_session_without_sandbox_opens_none_and_creates_nothing(tmp_path: Path) 
 
 async def test_report_of_concurrent_callers_is_measured_once(tmp_path: Path) -> None:
     class SlowSandbox(FakeSandbox):
-        async def measure(self) -> SandboxReport:
+        async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
             await asyncio.sleep(0)
             return await super().measure()
 

@@ -32,6 +32,7 @@ from homarus.tools.sandbox.base import (
     SandboxLaunch,
     SandboxReport,
     SandboxSpec,
+    check_sandbox_name,
 )
 from homarus.tools.sandbox.cgroups import CgroupParents, find_parents, make_groups, remove_groups
 from homarus.tools.sandbox.mount_rules import (
@@ -162,17 +163,18 @@ class BubblewrapSandbox:
 
         return (*found, *interpreter_mounts())
 
-    async def measure(self) -> SandboxReport:
+    async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
         """Run the escape probes inside, and return the level that holds."""
         from homarus.tools.sandbox.probes import measure_sandbox
 
-        return await measure_sandbox(self, self._scratch)
+        return await measure_sandbox(self, self._scratch, options=options)
 
     async def destroy(self, name: str) -> None:
         """End what runs in the cgroups of a sandbox, and remove these."""
         await asyncio.to_thread(remove_groups, name, self._parents)
 
     def _prepare(self, spec: SandboxSpec) -> None:
+        check_sandbox_name(spec.name)
         self._find_launcher()
         for folder in (spec.workspace, spec.tmp):
             _check_owner(folder)

@@ -48,7 +48,7 @@ class SandboxServices:
 
     state: Path
     get_backend: Callable[[str], Sandbox]
-    report: Callable[[str], Awaitable[SandboxReport]]
+    report: Callable[[str, Mapping[str, object]], Awaitable[SandboxReport]]
     prepare: Callable[[Sandbox, SandboxSpec], Awaitable[None]]
     get_workspaces: Callable[[], Sequence[Path]]
     get_now_ms: Callable[[], int]
@@ -60,6 +60,12 @@ def resolve_backend(settings: SandboxSettings) -> str:
     if settings.backend != AUTO_BACKEND:
         return settings.backend
     return "oci" if settings.container.image else "bubblewrap"
+
+
+def container_options(settings: SandboxSettings) -> dict[str, object]:
+    """Return the keys of the section `docker` that are set, for a backend."""
+    container = settings.container
+    return {key: getattr(container, key) for key in sorted(container.model_fields_set)}
 
 
 class SessionSandbox:
@@ -190,7 +196,7 @@ class SessionSandbox:
         when the sandbox cannot be had as the settings demand it.
         """
         check_obeyed(self.settings, self.backend)
-        report = await self._services.report(self.backend)
+        report = await self._services.report(self.backend, container_options(self.settings))
         check_level(report, self.settings.level)
         backend = self._services.get_backend(self.backend)
         spec, lock = await asyncio.to_thread(self._acquire)
@@ -245,7 +251,7 @@ class SessionSandbox:
             self.settings.allowed_hosts,
             self._services.get_network_policy(),
             container.env,
-            {key: getattr(container, key) for key in sorted(container.model_fields_set)},
+            container_options(self.settings),
         )
 
     def _mounts(self) -> Iterator[Mount]:
