@@ -116,18 +116,20 @@ def open_stage(name: str, folder: Path, common: Path) -> SandboxStage:
     """
     if problem := _PROBLEMS.get(name, lambda: "")():
         pytest.skip(problem)
-    return SandboxStage(_backend(name, common), folder, OPTIONS.get(name, {}))
+    return SandboxStage(open_backend(name, common), folder, OPTIONS.get(name, {}))
 
 
 @cache
-def _backend(name: str, common: Path) -> Sandbox:
+def open_backend(name: str, common: Path) -> Sandbox:
+    """Return a backend with its scratch folder in `common`, the same one for each call."""
     scratch = common / f"sandbox-{name}"
     scratch.mkdir()
     return SANDBOXES.load(name).create(scratch)
 
 
 @cache
-def _bubblewrap_problem() -> str:
+def bubblewrap_problem() -> str:
+    """Return why bubblewrap makes no sandbox on this machine, "" if it does."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return "bwrap is not installed (apt-get install bubblewrap)"
@@ -150,7 +152,7 @@ def _container_problem() -> str:
 
 
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
-    "bubblewrap": _bubblewrap_problem,
+    "bubblewrap": bubblewrap_problem,
     "oci": _container_problem,
 }
 
