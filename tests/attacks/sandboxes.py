@@ -49,16 +49,19 @@ _LAUNCHERS: Mapping[str, str] = {
 
 @contextmanager
 def world() -> Iterator[Judge]:
-    """Give each case a folder of its own."""
+    """Give each case a folder of its own, and all the same backend."""
+    with tempfile.TemporaryDirectory() as common:
 
-    def judge(case: Case) -> str:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(os.path.realpath(name))
-            if "docker" in case:
-                return _judge_config(case)
-            return _judge_inside(folder, case) if "inside" in case else _judge_call(folder, case)
+        def judge(case: Case) -> str:
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(os.path.realpath(name))
+                if "docker" in case:
+                    return _judge_config(case)
+                if "inside" in case:
+                    return _judge_inside(Path(common), folder, case)
+                return _judge_call(folder, case)
 
-    yield judge
+        yield judge
 
 
 def _judge_config(case: Case) -> str:
@@ -151,7 +154,7 @@ async def _yes(_question: ApprovalQuestion) -> bool:
     return True
 
 
-def _judge_inside(folder: Path, case: Case) -> str:
+def _judge_inside(common: Path, folder: Path, case: Case) -> str:
     if problem := bubblewrap_problem():
         raise NotRunError(problem)
     home = folder / "home"
@@ -161,7 +164,7 @@ def _judge_inside(folder: Path, case: Case) -> str:
     other = home / "workspace-other" / "MEMORY.md"
     for path in (secret, other):
         path.write_text("canary")
-    stage = SandboxStage(open_backend("bubblewrap", folder), folder)
+    stage = SandboxStage(open_backend("bubblewrap", common), folder)
     text = case["inside"].format(secret=secret, other=other, pid=os.getpid(), home=home)
     with mock.patch.dict(os.environ, {"HOMARUS_CANARY": "canary"}):
         result = asyncio.run(stage.run(f"{text} && echo {_ESCAPED}"))
