@@ -222,6 +222,7 @@ class App:
             get_processes=self.processes,
             audit=self.audit,
             open_sandbox=self._open_sandbox,
+            find_sandbox_report=self.sandboxes.find_report,
         )
 
     def _config(self) -> Config:
@@ -350,7 +351,9 @@ class App:
             get_approvals=self.approvals,
             approval_ports=self.approval_ports,
             audit=self.audit,
+            open_sandbox=self._open_sandbox,
             set_config_watcher=self._set_config_watcher,
+            find_sandbox_report=self.sandboxes.find_report,
         )
 
     def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from homarus.agent.agent import Agent, make_agent
 from homarus.agent.agent_registry import AgentRegistry
@@ -13,14 +13,20 @@ from homarus.config.model_refs import parse_model_ref
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
-from homarus.core.errors import ToolError, UnknownNameError
+from homarus.core.errors import ToolDeniedError, ToolError, UnknownNameError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Inbound, InboundMetadata, Json, RunOptions, ToolCall
 from homarus.core.session_keys import agent_id_of, channel_of, chat_type_of
 from homarus.core.text import closest_names
 from homarus.policy.access import is_listed, is_named
 from homarus.policy.decision import decide_tool_call
-from homarus.policy.sandbox_settings import is_sandboxed
+from homarus.policy.exec_settings import HOSTS
+from homarus.policy.sandbox_settings import (
+    ExecPlace,
+    is_sandboxed,
+    resolve_exec_place,
+    resolve_sandbox,
+)
 from homarus.policy.taint import call_effects
 from homarus.policy.tool_call import CallerFacts, ToolCallFacts, ToolDecision, ToolDeclaration
 from homarus.policy.tool_policy import declaration_keys
@@ -54,12 +60,16 @@ class PolicyQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PolicyExplanation:
-    """The decision about a call, for whom it holds, and what could not be found out."""
+    """The decision about a call, for whom it holds, and what could not be found out.
+
+    `place` is where a command would run; "" for other tools, and for one that runs nowhere.
+    """
 
     tool: ToolDeclaration
     decision: ToolDecision
     caller: CallerFacts
     notes: tuple[str, ...] = ()
+    place: ExecPlace | Literal[""] = ""
 
 
 async def explain_tool_call(
@@ -90,7 +100,14 @@ async def explain_tool_call(
     chat = chat.check_groups(registry.all_tools(agent.id).known_groups)
     call = ToolCallFacts(tool, question.args or {})
     call = replace(call, effects=call_effects(call))
-    if question.args is not None:
+    place: ExecPlace | Literal[""] = ""
+    if tool.name == "exec":
+        place, note = _find_place(config, caller, question)
+        notes += [note] if note else []
+    if place == "sandbox":  # not prepared: that would measure the sandbox, and make it
+        level = resolve_sandbox(config, agent_id).level
+        call = replace(call, effects=call.effects | {"exec"}, sandbox_level=level)
+    elif question.args is not None:
         try:
             access = chat.file_access(agent.rules)
             sandbox = _open_sandbox(config, paths, agent, question, access)
@@ -98,7 +115,35 @@ async def explain_tool_call(
         except ToolError as exc:
             notes.append(f"the call was not prepared: {exc}")
     decision = decide_tool_call(call, caller, agent.rules.for_chat(chat.rules))
-    return PolicyExplanation(tool, decision, caller, tuple(notes))
+    return PolicyExplanation(tool, decision, caller, tuple(notes), place)
+
+
+def _find_place(
+    config: Config, caller: CallerFacts, question: PolicyQuestion
+) -> tuple[ExecPlace | Literal[""], str]:
+    """Return where a command would run, and what there is to say about it."""
+    args = question.args or {}
+    host, node, elevated = args.get("host"), args.get("node"), args.get("elevated")
+    try:
+        place = resolve_exec_place(
+            config,
+            caller,
+            host=next((each for each in HOSTS if each == host), None),
+            node=node if isinstance(node, str) else None,
+            elevated=elevated if isinstance(elevated, bool) else None,
+        )
+    except ToolDeniedError as exc:
+        return "", f"it runs nowhere: {exc}"
+    if place == "sandbox":
+        found = resolve_sandbox(config, caller.agent_id)
+        whose = "shared sandbox" if found.scope == "shared" else f"sandbox of the {found.scope}"
+        return place, (
+            f"it runs in the {whose}, if level {found.level} or higher is measured there;"
+            " `homarus sandbox explain` shows more"
+        )
+    if caller.is_sandboxed:
+        return place, "it runs on this machine, outside the sandbox, because it is elevated"
+    return place, ""
 
 
 async def _prepare(

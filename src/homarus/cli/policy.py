@@ -159,6 +159,8 @@ def _to_json(found: "PolicyExplanation") -> dict[str, Any]:
         "isOwner": caller.is_owner,
         "model": f"{caller.provider}/{caller.model}" if caller.provider else None,
         "elevated": caller.elevated,
+        "isSandboxed": caller.is_sandboxed,
+        "place": found.place or None,
         "exec": {
             "security": settings.security,
             "ask": settings.ask,

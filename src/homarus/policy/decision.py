@@ -28,6 +28,7 @@ from homarus.policy.tool_policy import (
 )
 
 NO_RULES: Final = PolicyRules()
+EXEC_TOOL: Final = "exec"
 
 
 def decide_tool_call(
@@ -139,8 +140,23 @@ def _requested_elevated(call: ToolCallFacts) -> bool | None:
     return requested if isinstance(requested, bool) else None
 
 
+def _may_not_leave_sandbox(call: ToolCallFacts, caller: CallerFacts) -> bool:
+    """Return whether a command was prepared to run outside its sandbox, and is not elevated.
+
+    Input for a command that left the sandbox needs a sender who may have elevated commands.
+    """
+    if not caller.is_sandboxed or call.exec is None or call.sandbox_level:
+        return False
+    requested = _requested_elevated(call) if call.tool.name == EXEC_TOOL else True
+    return elevated_level(caller, requested=requested) == "off"
+
+
 def _judge_elevated(call: ToolCallFacts, caller: CallerFacts) -> LayerVerdict:
     layer, requested = "elevated", _requested_elevated(call)
+    if _may_not_leave_sandbox(call, caller):
+        # It was when the call was prepared: a sender joined since, or a setting changed.
+        reason = "the command would run outside the sandbox, and it is not elevated"
+        return LayerVerdict(layer, "deny", reason)
     if not is_command(call) or (caller.elevated == "off" and not requested):
         return LayerVerdict(layer, None, "the call is not elevated")
     if not caller.is_elevated_allowed:

@@ -54,7 +54,7 @@ SANDBOX_DENY: Final = (
     "googlechat", "slack", "signal", "imessage",
 )  # fmt: skip
 _SANDBOX_DEFAULT: Final = "the default tools of sandboxes"
-_SANDBOX_KEY: Final = "tools.sandbox.tools"
+SANDBOX_KEY: Final = "tools.sandbox.tools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +220,9 @@ def sandbox_rules(
     empty `allow` allows all tools. `alsoAllow` extends what is allowed, and takes its entries from
     the default list of denied tools. A list that names tools of plugins alone does the same.
     """
-    sections = [(_SANDBOX_KEY, common.sandbox.tools)]
+    sections = [(SANDBOX_KEY, common.sandbox.tools)]
     if own is not None:
-        sections.insert(0, (f"the agent's {_SANDBOX_KEY}", own.sandbox.tools))
+        sections.insert(0, (f"the agent's {SANDBOX_KEY}", own.sandbox.tools))
     added = _find_list(sections, "also_allow")
     allow = _find_list(sections, "allow") or (_SANDBOX_DEFAULT, SANDBOX_ALLOW)
     if allow[1] and names_only_plugins(allow[1], plugins):

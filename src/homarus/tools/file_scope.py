@@ -63,21 +63,20 @@ class SingleFileAccess:
 
 def folder_to_read(ctx: "ToolContext", path: str) -> tuple[RootedFs, str]:
     """Return the folder that a path is read from, and what its paths start with in results."""
-    plain, added = _outside(ctx, path), tuple[Path, ...]()
+    plain = _outside(ctx, path)
     if not plain:
         return ctx.files, ""
-    if ctx.sandbox:
-        if agent_files := ctx.sandbox.agent_files(path, ctx.access):
-            return agent_files
-        added = ctx.sandbox.find_read_only()
-    for root in (*([ctx.docs] if ctx.docs else ()), *ctx.scope.read_only, *added):
-        if f"{path}/".startswith(f"{root}/"):
-            # Installers link the files of a package to those of their cache.
-            return RootedFs(root, links=False, hard_links=True), f"{root}/"
+    if ctx.sandbox and (found := ctx.sandbox.agent_files(path, ctx.access)):
+        return found
+    if root := _find_read_only(ctx, path):
+        # Installers link the files of a package to those of their cache.
+        return RootedFs(root, links=False, hard_links=True), f"{root}/"
     if plain in ctx.access.get_media():
         folder, name = os.path.split(plain)
         one = SingleFileAccess(name)
         return RootedFs(Path(folder), links=False, access=one), f"{folder}/"
+    if ctx.sandbox and (found := ctx.sandbox.tmp_files(path)):
+        return found
     machine = _machine(ctx, plain)
     return (machine, "/") if machine else (ctx.files, "")
 
@@ -85,7 +84,17 @@ def folder_to_read(ctx: "ToolContext", path: str) -> tuple[RootedFs, str]:
 def folder_to_write(ctx: "ToolContext", path: str) -> RootedFs:
     """Return the folder that a path is written in."""
     plain = _outside(ctx, path)
+    if plain and ctx.sandbox and not _find_read_only(ctx, path):
+        found = ctx.sandbox.tmp_files(path)
+        return found[0] if found else ctx.files
     return (_machine(ctx, plain) if plain else None) or ctx.files
+
+
+def _find_read_only(ctx: "ToolContext", path: str) -> Path | None:
+    """Return the folder of those that are only read that a path is in."""
+    added = ctx.sandbox.find_read_only() if ctx.sandbox else ()
+    roots = (*([ctx.docs] if ctx.docs else ()), *ctx.scope.read_only, *added)
+    return next((root for root in roots if f"{path}/".startswith(f"{root}/")), None)
 
 
 def _outside(ctx: "ToolContext", path: str) -> str:

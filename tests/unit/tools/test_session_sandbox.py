@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from homarus.agent.context.image_refs import workspace_reader
 from homarus.core.errors import SandboxError, ToolDeniedError, ToolError
 from homarus.policy.workspace_access import FULL_ACCESS, WorkspaceAccess, session_access
+from homarus.tools.attachments import AttachmentStore, attach_from_sandbox
 from homarus.tools.builtin.files import edit, read, write
 from homarus.tools.builtin.search import find, grep, ls
 from homarus.tools.effects import write_effects
@@ -16,6 +18,7 @@ from homarus.tools.tool import ToolContext, ToolOutput
 from tests.unit.tools.sandbox_builders import GROUP, SandboxHarness
 
 GROUP_ACCESS = session_access(GROUP)
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
 
 
 def context(sandbox: SessionSandbox, access: WorkspaceAccess = FULL_ACCESS) -> ToolContext:
@@ -208,7 +211,7 @@ async def test_file_tools_work_on_the_files_of_the_sandbox(tmp_path: Path) -> No
     for path in hidden:
         with pytest.raises(ToolError):
             await call(read, ctx, path=path)
-    for path in (str(harness.workspace / "x"), "/agent/x", "/workspace/../x"):
+    for path in ("/var/x", "/agent/x", "/workspace/../x", "/tmp/../x"):
         with pytest.raises(ToolError):
             await call(write, ctx, path=path, content="")
 
@@ -265,6 +268,57 @@ async def test_file_tools_read_the_read_only_folders(tmp_path: Path) -> None:
     assert await call(read, ctx, path=str(extra / "a.txt")) == "from the machine"
     with pytest.raises(ToolDeniedError):
         await call(write, ctx, path=str(extra / "a.txt"), content="x")
+
+
+async def test_file_tools_reach_the_tmp_of_commands(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path)
+    ctx, canary = context(harness.open()), f"/tmp/{tmp_path.name}-canary/x"
+    await call(write, ctx, path=canary, content="inside")
+    spec = harness.open().make_spec()
+    assert (spec.tmp / canary.removeprefix("/tmp/")).read_text() == "inside"
+    assert await call(read, ctx, path=canary) == "inside" and not Path(canary).exists()
+    assert await call(ls, ctx, path="/tmp") != "(empty folder)"
+
+
+async def test_attachments_are_those_of_the_sandbox(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, {"workspaceAccess": "ro"})
+    (harness.workspace / "MEMORY.md").write_text("secret")
+    (harness.workspace / "shared.txt").write_text("shared")
+    sandbox = harness.open(access=GROUP_ACCESS)
+    sandbox.make_workspace()
+    (sandbox.workspace / "MEMORY.md").write_text("made inside")
+    (sandbox.workspace / "link").symlink_to(harness.workspace / "MEMORY.md")
+    attach = AttachmentStore(tmp_path / "media")
+    names = [
+        "/workspace/MEMORY.md",
+        "/agent/shared.txt",
+        "/agent/MEMORY.md",
+        "shared.txt",
+        "link",
+        "/etc/hostname",
+        str(harness.workspace / "shared.txt"),
+        str(tmp_path / "media" / "inbound" / "x"),
+    ]
+    found = await attach_from_sandbox(attach, names, sandbox, GROUP_ACCESS)
+    texts = [Path(each.path).read_text() if each.path else "" for each in found]
+    assert texts == ["made inside", "shared", "", "", "", "", "", ""]
+    assert all(each.problem for each in found[2:])
+    many = await attach_from_sandbox(attach, ["shared.txt"] * 12, sandbox, GROUP_ACCESS)
+    assert [each.problem for each in many[10:]] == ["too many files at once"] * 2
+    silent = replace(GROUP_ACCESS, can_attach=False)
+    (refused,) = await attach_from_sandbox(attach, names[:1], sandbox, silent)
+    assert "may not be read" in refused.problem
+
+
+async def test_images_that_messages_name_are_those_of_the_sandbox(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, {"workspaceAccess": "ro"})
+    sandbox = harness.open()
+    sandbox.make_workspace()
+    (sandbox.workspace / "in.png").write_bytes(PNG)
+    (harness.workspace / "out.png").write_bytes(PNG)
+    read_one = workspace_reader(harness.workspace, FULL_ACCESS, sandbox)
+    assert read_one("in.png") and read_one("/workspace/in.png") and read_one("/agent/out.png")
+    assert read_one("out.png") is None and read_one(str(harness.workspace / "out.png")) is None
 
 
 async def test_use_by_file_tools_is_recorded(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ MAX_TIMEOUT_S = 86_400.0
 MAX_COMMAND_CHARS = 20_000
 MIN_YIELD_MS, MAX_YIELD_MS = 10, 120_000
 _OPEN_INPUT: Final = "input: open; the agent can type into the command while it runs"
+_OUTSIDE: Final = "place: on this machine, outside the sandbox of the conversation (elevated)"
 _SANDBOXED: Final = "place: in the sandbox of the conversation (level {level}), not on this machine"
 
 
@@ -221,6 +222,7 @@ def _prepare_plan(
         question = judged.make_question()
         wire = {**question.wire, "security": settings.security, "ask": settings.ask}
         lines = [_SANDBOXED.format(level=sandbox_level)] if sandbox_level else []
+        lines += [_OUTSIDE] if ctx.caller.is_sandboxed and not sandbox_level else []
         lines += [_OPEN_INPUT] if plan.pty or plan.background else []
         return replace(question, wire=wire, detail="\n".join([*lines, question.detail]))
 

@@ -10,6 +10,7 @@ from homarus.policy.sandbox_settings import is_sandboxed
 from homarus.policy.workspace_access import WorkspaceAccess
 
 if TYPE_CHECKING:
+    from homarus.tools.sandbox.base import SandboxReport
     from homarus.tools.sandbox.manager import SandboxManager
     from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
@@ -44,6 +45,10 @@ class SandboxLoader:
                 get_now_ms=self._get_now_ms,
             )
         return self._manager
+
+    def find_report(self, backend: str) -> "SandboxReport | None":
+        """Return the last report about a backend, None where it was not measured yet."""
+        return self._manager.find_report(backend) if self._manager else None
 
     @property
     def _has_sandboxes(self) -> bool:

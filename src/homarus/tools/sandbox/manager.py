@@ -88,6 +88,7 @@ class SandboxManager:
         self._get_config, self._state = get_config, state
         self._backends: dict[str, Sandbox] = dict(backends or {})
         self._reports: dict[str, SandboxReport] = {}
+        self._last_reports: dict[str, SandboxReport] = {}  # also those that are measured again
         self._measuring: dict[str, asyncio.Lock] = {}
         self._prepared: dict[str, tuple[str, SandboxSpec]] = {}  # by the sandbox's name
         self._services = SandboxServices(
@@ -156,6 +157,7 @@ class SandboxManager:
             if key not in self._reports:
                 made = self.get_backend(backend)
                 report = await (made.measure(options) if options else made.measure())
+                self._last_reports[backend] = report
                 if report.level == "L0":
                     return report
                 self._reports[key] = report
@@ -168,6 +170,10 @@ class SandboxManager:
             if resolve_backend(settings) == backend:
                 return container_options(settings)
         return {}
+
+    def find_report(self, backend: str) -> SandboxReport | None:
+        """Return the last report about a backend, None where it was not measured yet."""
+        return self._last_reports.get(backend)
 
     async def _prepare(self, backend: Sandbox, spec: SandboxSpec) -> None:
         """Have a backend prepare a sandbox, unless it has done so for the same rules."""

@@ -138,6 +138,13 @@ class SessionSandbox:
         files = RootedFs(self.agent_workspace, access=access, names=(Path(AGENT_DIR),))
         return files, f"{AGENT_DIR}/"
 
+    def tmp_files(self, path: str) -> tuple[RootedFs, str] | None:
+        """Return the `/tmp` of commands, and how its paths start, for a path in it; else None."""
+        if not _is_beneath(path, TMP_DIR) or self.is_inside(path):
+            return None
+        self.make_workspace()
+        return RootedFs(self._folders.tmp, names=(Path(TMP_DIR),)), f"{TMP_DIR}/"
+
     def is_inside(self, path: str) -> bool:
         """Return whether an absolute path is one of the workspace, as it is called inside."""
         return _is_beneath(path, self.workdir)
@@ -152,12 +159,15 @@ class SessionSandbox:
         """Return a file to be sent by its name in a folder, the folder, and the access to it."""
         if self.agent_files(name, access):
             return _relative(name, AGENT_DIR), self.agent_workspace, access
+        # The files of the sandbox's own folders: no name among them is protected.
+        own = replace(access, audiences=None, can_write_prompts=True)
+        if self.tmp_files(name):
+            return _relative(name, TMP_DIR), self._folders.tmp, own
         name = self.to_relative(name)
         if self.access == "rw":
             return name, self.workspace, access
         self.make_workspace()
-        # The files are the sandbox's own: no name among them is protected.
-        return name, self.workspace, replace(access, audiences=None, can_write_prompts=True)
+        return name, self.workspace, own
 
     def make_workspace(self) -> None:
         """Create the sandbox's own workspace, and record its use. Raises SandboxError."""
