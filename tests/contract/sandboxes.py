@@ -139,7 +139,8 @@ def bubblewrap_problem() -> str:
 
 
 @cache
-def _container_problem() -> str:
+def container_problem() -> str:
+    """Install podman and make the image; return why no container starts, "" if one does."""
     debian(podman="podman", runc="runc", busybox="busybox-static")
     podman = _podman()
     if _call(*podman, "image", "inspect", IMAGE).returncode:
@@ -153,7 +154,7 @@ def _container_problem() -> str:
 
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
     "bubblewrap": bubblewrap_problem,
-    "oci": _container_problem,
+    "oci": container_problem,
 }
 
 
