@@ -15,6 +15,7 @@ from homarus.core.errors import UserError
 from homarus.policy.decision import decide_tool_call
 from homarus.policy.exec_settings import resolve_exec_settings
 from homarus.policy.restrictions import check_run_allowed, check_start_allowed
+from homarus.policy.sandbox_settings import resolve_exec_place
 from homarus.policy.tool_call import CallerFacts, ExecEvaluation, ToolCallFacts, ToolDeclaration
 from homarus.tools.catalog import builtin_tools, find_declaration
 from tests.attacks.cases import Case, Judge
@@ -41,11 +42,13 @@ def _is_allowed(case: Case, config: Config) -> bool:
         if tried == "start":
             check_start_allowed(config)
             return True
-        check_run_allowed(config, "main", key, builtin_tools().known_groups)
+        check_run_allowed(config, "main", builtin_tools().known_groups)
     except UserError:
         return False
     if tried == "run":
         return True
+    if tried == "command on this machine":
+        return resolve_exec_place(config, CallerFacts("main", key)) == "gateway"
     if tried == "command":
         approvals = [case.get("approvals", {})]
         found = resolve_exec_settings(config, approvals, "main", {}, is_owner=True)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from homarus.agent.agent import make_agent
+from homarus.agent.prompt.chat_context import make_caller
 from homarus.config.agent_settings import resolve_agent_settings
 from homarus.config.approvals_file import read_approvals
 from homarus.config.check import check_config, unimplemented_keys
@@ -26,6 +27,7 @@ from homarus.policy.restrictions import (
     check_run_allowed,
     check_start_allowed,
 )
+from homarus.policy.sandbox_settings import resolve_exec_place
 from homarus.policy.tool_call import CallerFacts, ExecEvaluation, ToolCallFacts
 from homarus.process import serve
 from homarus.tools.catalog import builtin_tools
@@ -148,7 +150,7 @@ async def test_subagent_session_obeys_tools_of_subagents(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("agents", "key", "refused"),
+    ("agents", "key", "sandboxed"),
     [
         ({"defaults": {"sandbox": {"mode": "all", "workspaceAccess": "none"}}}, MAIN, True),
         ({"defaults": {"sandbox": {"mode": "non-main"}}}, MAIN, False),
@@ -165,29 +167,42 @@ async def test_subagent_session_obeys_tools_of_subagents(tmp_path: Path) -> None
         ({"defaults": {"sandbox": {"mode": "off", "workspaceAccess": "none"}}}, GROUP, False),
     ],
 )
-def test_run_that_needs_a_sandbox_is_refused(
-    agents: dict[str, Any], key: str, *, refused: bool
+def test_session_with_sandbox_mode_has_sandboxed_caller(
+    agents: dict[str, Any], key: str, *, sandboxed: bool
 ) -> None:
     found = config({"agents": agents})
-    if not refused:
-        check_run_allowed(found, "main", key, GROUPS)
-        return
-    with pytest.raises(UserError, match=r"must run in a sandbox.*this version has none"):
-        check_run_allowed(found, "main", key, GROUPS)
+    check_run_allowed(found, "main", GROUPS)
+    assert make_caller(found, key, ()).is_sandboxed == sandboxed
+    place = resolve_exec_place(found, CallerFacts("main", key))
+    assert place == ("sandbox" if sandboxed else "gateway")
+
+
+async def test_sandboxed_session_is_offered_tools_of_sandboxes(tmp_path: Path) -> None:
+    tree = {
+        "agents": {"defaults": {"model": "mock/mock-1", "sandbox": {"mode": "non-main"}}},
+        "tools": {"sandbox": {"tools": {"alsoAllow": ["memory_get"], "deny": ["write"]}}},
+    }
+    async with run(tmp_path, answer("a"), answer("b"), config=tree) as it:
+        await it.send("hi", "r1", "agent:main:web:direct:1")
+        await it.send("hi", "r2", "main")
+        inside, main = ({tool.name for tool in each.tools} for each in it.model.requests)
+    assert {"exec", "read", "edit", "grep", "memory_get"} <= inside
+    assert not {"memory_search", "memory_write", "message", "write"} & inside
+    assert {"memory_search", "write", "exec"} <= main
 
 
 async def test_refused_run_reports_reason_and_calls_no_model(tmp_path: Path) -> None:
-    agents = {"agents": {"defaults": {"model": "mock/mock-1", "sandbox": {"mode": "all"}}}}
-    async with run(tmp_path, answer("never"), config=agents) as it:
+    tools = {"tools": {"deny": ["group:file"]}}
+    async with run(tmp_path, answer("never"), config=tools) as it:
         await it.send("hi")
         (last,) = it.gateway.chats("run-1")
-        assert last["state"] == "error" and "sandbox" in last["errorMessage"]
+        assert last["state"] == "error" and "no such group" in last["errorMessage"]
         assert not it.model.requests
         await it.send("/status", "run-2")
         assert it.gateway.chats("run-2")[-1]["state"] == "final"
 
 
-@pytest.mark.parametrize("where", ["tools", "own", "provider", "subagents"])
+@pytest.mark.parametrize("where", ["tools", "own", "provider", "subagents", "sandbox"])
 def test_denied_group_that_does_not_exist_refuses_runs(where: str) -> None:
     deny = {"deny": ["group:file"]}
     trees: dict[str, dict[str, Any]] = {
@@ -195,9 +210,10 @@ def test_denied_group_that_does_not_exist_refuses_runs(where: str) -> None:
         "own": {"agents": {"list": [{"id": "main", "tools": deny}]}},
         "provider": {"tools": {"byProvider": {"mock": deny}}},
         "subagents": {"tools": {"subagents": {"tools": deny}}},
+        "sandbox": {"tools": {"sandbox": {"tools": deny}}},
     }
     with pytest.raises(UserError, match="no such group of tools"):
-        check_run_allowed(config(trees[where]), "main", MAIN, GROUPS)
+        check_run_allowed(config(trees[where]), "main", GROUPS)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +255,7 @@ def test_start_is_allowed_without_such_settings() -> None:
         "plugins": {"deny": ["x"]},
     }
     check_start_allowed(config(onboarded))
-    check_run_allowed(config(onboarded), "main", GROUP, GROUPS)
+    check_run_allowed(config(onboarded), "main", GROUPS)
 
 
 @pytest.mark.parametrize(

@@ -2,31 +2,43 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from homarus.agent.agent import Agent, make_agent
 from homarus.agent.agent_registry import AgentRegistry
 from homarus.agent.caller import resolve_command_caller
 from homarus.agent.prompt.chat_context import key_chat_context
-from homarus.config.agent_settings import resolve_agent_settings
+from homarus.config.agent_settings import agent_workspaces, resolve_agent_settings
 from homarus.config.model_refs import parse_model_ref
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
-from homarus.core.errors import ToolError, UnknownNameError
+from homarus.core.errors import ToolDeniedError, ToolError, UnknownNameError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Inbound, InboundMetadata, Json, RunOptions, ToolCall
 from homarus.core.session_keys import agent_id_of, channel_of, chat_type_of
 from homarus.core.text import closest_names
 from homarus.policy.access import is_listed, is_named
 from homarus.policy.decision import decide_tool_call
+from homarus.policy.exec_settings import HOSTS
+from homarus.policy.sandbox_settings import (
+    ExecPlace,
+    is_sandboxed,
+    resolve_exec_place,
+    resolve_sandbox,
+)
 from homarus.policy.taint import call_effects
 from homarus.policy.tool_call import CallerFacts, ToolCallFacts, ToolDecision, ToolDeclaration
 from homarus.policy.tool_policy import declaration_keys
+from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.sessions.last_route import last_address
 from homarus.tools.catalog import find_declaration, known_declarations
 from homarus.tools.exec.exec_rules import read_exec_rules
 from homarus.tools.execute import prepare_call
 from homarus.tools.tool import ToolContext
+
+if TYPE_CHECKING:
+    from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +60,16 @@ class PolicyQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PolicyExplanation:
-    """The decision about a call, for whom it holds, and what could not be found out."""
+    """The decision about a call, for whom it holds, and what could not be found out.
+
+    `place` is where a command would run; "" for other tools, and for one that runs nowhere.
+    """
 
     tool: ToolDeclaration
     decision: ToolDecision
     caller: CallerFacts
     notes: tuple[str, ...] = ()
+    place: ExecPlace | Literal[""] = ""
 
 
 async def explain_tool_call(
@@ -84,27 +100,86 @@ async def explain_tool_call(
     chat = chat.check_groups(registry.all_tools(agent.id).known_groups)
     call = ToolCallFacts(tool, question.args or {})
     call = replace(call, effects=call_effects(call))
-    if question.args is not None:
+    place: ExecPlace | Literal[""] = ""
+    if tool.name == "exec":
+        place, note = _find_place(config, caller, question)
+        notes += [note] if note else []
+    if place == "sandbox":  # not prepared: that would measure the sandbox, and make it
+        level = resolve_sandbox(config, agent_id).level
+        call = replace(call, effects=call.effects | {"exec"}, sandbox_level=level)
+    elif question.args is not None:
         try:
-            call = await _prepare(registry, agent, caller, question)
+            access = chat.file_access(agent.rules)
+            sandbox = _open_sandbox(config, paths, agent, question, access)
+            call = await _prepare(registry, agent, caller, question, sandbox)
         except ToolError as exc:
             notes.append(f"the call was not prepared: {exc}")
     decision = decide_tool_call(call, caller, agent.rules.for_chat(chat.rules))
-    return PolicyExplanation(tool, decision, caller, tuple(notes))
+    return PolicyExplanation(tool, decision, caller, tuple(notes), place)
+
+
+def _find_place(
+    config: Config, caller: CallerFacts, question: PolicyQuestion
+) -> tuple[ExecPlace | Literal[""], str]:
+    """Return where a command would run, and what there is to say about it."""
+    args = question.args or {}
+    host, node, elevated = args.get("host"), args.get("node"), args.get("elevated")
+    try:
+        place = resolve_exec_place(
+            config,
+            caller,
+            host=next((each for each in HOSTS if each == host), None),
+            node=node if isinstance(node, str) else None,
+            elevated=elevated if isinstance(elevated, bool) else None,
+        )
+    except ToolDeniedError as exc:
+        return "", f"it runs nowhere: {exc}"
+    if place == "sandbox":
+        found = resolve_sandbox(config, caller.agent_id)
+        whose = "shared sandbox" if found.scope == "shared" else f"sandbox of the {found.scope}"
+        return place, (
+            f"it runs in the {whose}, if level {found.level} or higher is measured there;"
+            " `homarus sandbox explain` shows more"
+        )
+    if caller.is_sandboxed:
+        return place, "it runs on this machine, outside the sandbox, because it is elevated"
+    return place, ""
 
 
 async def _prepare(
-    registry: AgentRegistry, agent: Agent, caller: CallerFacts, question: PolicyQuestion
+    registry: AgentRegistry,
+    agent: Agent,
+    caller: CallerFacts,
+    question: PolicyQuestion,
+    sandbox: "SessionSandbox | None",
 ) -> ToolCallFacts:
     """Return what the preparation of a call finds out about it. Nothing is run."""
     tool, args = registry.all_tools(agent.id).get(question.tool), question.args or {}
     context = ToolContext(
-        question.session_key, agent.id, agent.workspace, get_caller=lambda: caller
+        question.session_key,
+        agent.id,
+        agent.workspace,
+        get_caller=lambda: caller,
+        sandbox=sandbox,
     )
     call = ToolCall("explain", tool.name, args)
     prepared = await prepare_call(tool, context, call, tool.parse(args))
     prepared.close()
     return prepared.facts
+
+
+def _open_sandbox(
+    config: Config, paths: Paths, agent: Agent, question: PolicyQuestion, access: WorkspaceAccess
+) -> "SessionSandbox | None":
+    """Return the sandbox that a command of the session would run in."""
+    if not is_sandboxed(config, agent.id, question.session_key):
+        return None
+    from homarus.tools.sandbox.manager import SandboxManager
+
+    manager = SandboxManager(
+        lambda: config, paths.state, get_workspaces=lambda: agent_workspaces(config, paths)
+    )
+    return manager.open(agent.id, question.session_key, agent.workspace, access, docs=agent.docs)
 
 
 def _address(question: PolicyQuestion) -> Address:

@@ -380,7 +380,7 @@ class Run:
         services, inbound = self._services, merge_messages(self._records, self._text)
         agent, options = services.get_agent(agent_id_of(self.key)), inbound.options
         all_tools = services.get_tools(agent.id)  # the first call imports them: before the deadline
-        check_run_allowed(services.get_config(), agent.id, self.key, all_tools.known_groups)
+        check_run_allowed(services.get_config(), agent.id, all_tools.known_groups)
         if self._scope and not self._is_stopped:
             timeout_s = options.timeout_s or agent.timeout_s
             self._scope.reschedule(asyncio.get_running_loop().time() + timeout_s)
@@ -464,7 +464,13 @@ class Run:
         """Resolve the files of a reply, by the access that the chat has when it is sent."""
         messenger, access = self._services.messenger, self._chat.file_access(agent.rules)
         access = replace(access, can_fetch=False)  # a fetch is a tool call: it has been decided
-        return await messenger.attach(names, agent.workspace, access) if messenger else ()
+        if messenger is None:
+            return ()
+        if sandbox := self._services.open_sandbox(agent, self.key, access):
+            from homarus.tools.attachments import attach_from_sandbox
+
+            return await attach_from_sandbox(messenger.attach, names, sandbox, access)
+        return await messenger.attach(names, agent.workspace, access)
 
     async def _resume(self, session: Session) -> frozenset[str] | None:
         """Resume an earlier attempt; return the tool calls it started that have no result.
@@ -555,6 +561,7 @@ class Run:
             taint=self._taint,
             audit_log=services.audit,
             resolve_caller=partial(self._resolve_caller, inbound.options),
+            open_sandbox=partial(services.open_sandbox, agent, self.key),
         )
 
     def _resolve_caller(self, options: RunOptions, caller: CallerFacts) -> CallerFacts:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from homarus.agent.agent import Agent
+from homarus.agent.context.image_refs import Read, workspace_reader
 from homarus.agent.context.model_context import ModelContext
 from homarus.agent.context.render import turn_limit
 from homarus.agent.prompt.chat_context import ChatContext
@@ -103,5 +104,11 @@ async def make_model_context(
         cache=services.rendered,
         now_ms=services.clock.now_ms,
         max_turns=turn_limit(services.get_config().channels, session.key),
-        get_access=partial(chat.file_access, agent.rules),
+        get_reader=partial(_image_reader, services, session.key, agent, chat),
     )
+
+
+def _image_reader(services: RunServices, key: str, agent: Agent, chat: ChatContext) -> Read:
+    """Return the reader for images that messages name, in the files that tools see."""
+    access = chat.file_access(agent.rules)
+    return workspace_reader(agent.workspace, access, services.open_sandbox(agent, key, access))

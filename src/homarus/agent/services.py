@@ -22,6 +22,7 @@ from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json
 from homarus.core.watchdog import GRACE_S, Watchdog
 from homarus.plugins.hook_runner import Hooks
+from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.providers.base import Provider
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelSelection
@@ -35,6 +36,7 @@ from homarus.tools.tool import Messenger
 if TYPE_CHECKING:  # imported by the first approval, and by the first run that answers a chat
     from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
+    from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
 ConnectModel: TypeAlias = Callable[[ModelSelection], Awaitable[tuple[Provider, ModelInfo]]]
 # Pops the messages that steer the active run of a session.
@@ -50,12 +52,18 @@ StartLiveReply: TypeAlias = Callable[
 StartTask: TypeAlias = Callable[[Coroutine[None, None, None]], object]
 # Receives the ids of messages whose outcome could not be stored, so that they are run again.
 OnUnsettled: TypeAlias = Callable[[Sequence[str]], None]
+# (agent, session key, access to files) → the session's sandbox, None for a session without one
+OpenSandbox: TypeAlias = "Callable[[Agent, str, WorkspaceAccess], SessionSandbox | None]"
 
 
 def _no_live_reply(
     _inbounds: Sequence[Inbound], _run: str, _get_preview: Callable[[], str], _interval_s: float
 ) -> LiveReplyHandle | None:
     return None
+
+
+def no_sandbox(_agent: Agent, _key: str, _access: WorkspaceAccess) -> None:
+    """Return that a session has no sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,7 @@ class RunServices:
     continued by a message. A run that ignores its cancellation is abandoned after `grace_s`.
     `is_shutting_down` says whether the program ends in order, so that a cancelled run is no crash.
     `start_task` starts work that no run waits for. `read_exec_rules` reads the approvals files.
+    `open_sandbox` returns the sandbox of a session; nothing is created by that.
     """
 
     sessions: SessionRepository
@@ -96,6 +105,7 @@ class RunServices:
     is_fresh: Callable[[Session, Inbound], bool] = lambda _session, _inbound: True
     is_shutting_down: Callable[[], bool] = lambda: False
     grace_s: float = GRACE_S
+    open_sandbox: OpenSandbox = no_sandbox
     audit: AuditLog = field(default_factory=AuditLog)
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

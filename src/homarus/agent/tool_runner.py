@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from homarus.agent.agent import Agent
-from homarus.agent.call_audit import CallAudit
+from homarus.agent.call_audit import CallAudit, describe_place
 from homarus.agent.context.image_scaling import fit_result
 from homarus.agent.loop_detection import LoopDetector
 from homarus.agent.prompt.chat_context import ChatContext
@@ -21,6 +21,7 @@ from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import HookContext, Refusal
 from homarus.policy.decision import decide_tool_call, is_command
 from homarus.policy.tool_call import CallerFacts, ToolCallFacts, ToolDecision
+from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.sessions.transcript import interrupted_result
 from homarus.store.audit import AuditLog
 from homarus.tools.execute import execute_tool_call as call_tool
@@ -29,6 +30,7 @@ from homarus.tools.tool import Messenger, SessionReader, Tool, ToolContext
 
 if TYPE_CHECKING:  # imported by the first tool call
     from homarus.agent.run_approvals import RunApprovals
+    from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class ToolRunner:
     again. `get_chat` returns the settings of the chat: other senders who steer the run narrow them.
     `resolve_caller` adds the settings for commands to who makes a call; `taint` is the untrusted
     content that the run has read. `get_approvals` returns what asks a person about calls.
+    `open_sandbox` returns the session's sandbox, as far as an access to files allows it.
     """
 
     agent: Agent
@@ -59,6 +62,7 @@ class ToolRunner:
     resolve_caller: Callable[[CallerFacts], CallerFacts] = lambda caller: caller
     taint: RunTaint = field(default_factory=RunTaint)
     audit_log: AuditLog = field(default_factory=AuditLog)
+    open_sandbox: "Callable[[WorkspaceAccess], SessionSandbox | None]" = lambda _access: None
 
     @property
     def _audit(self) -> CallAudit:
@@ -89,7 +93,7 @@ class ToolRunner:
         return self.resolve_caller(self.get_chat().caller)
 
     async def _execute(self, call: ToolCall) -> ToolResult:
-        audit, started = self._audit, list[tuple[str, int]]()
+        audit, started, place = self._audit, list[tuple[str, int]](), ""
         approvals = self.get_approvals()
 
         async def begin(tool: Tool) -> None:
@@ -100,14 +104,19 @@ class ToolRunner:
                 await self.journal.mark_call_started(call.id, approval)
 
         async def decide(facts: ToolCallFacts) -> ToolDecision:
+            nonlocal place
             chat = self.get_chat()  # senders may have joined since the call was prepared
             caller = self._get_caller() if is_command(facts) else chat.caller
             if taint := self.taint.sources:
                 caller = replace(caller, taint=taint)
             decision = decide_tool_call(facts, caller, self.agent.rules.for_chat(chat.rules))
-            audit.record_decision(call, facts.tool.name, decision, taint=taint, facts=facts)
+            place = describe_place(facts, caller)
+            audit.record_decision(
+                call, facts.tool.name, decision, taint=taint, facts=facts, place=place
+            )
             return decision
 
+        access = self.get_chat().file_access(self.agent.rules)
         context = ToolContext(
             self.where.session_key,
             self.agent.id,
@@ -119,14 +128,15 @@ class ToolRunner:
             call_id=call.id,
             messenger=self.messenger,
             sessions=self.sessions,
-            run_access=self.get_chat().file_access(self.agent.rules),
+            run_access=access,
             docs=self.agent.docs,
             scope=self.agent.file_scope,
             session_name=self.session_name,
             get_caller=self._get_caller,
             approvals=approvals,
+            sandbox=self.open_sandbox(access),
         )
         result = await call_tool(self.tools, context, call, decide, begin=begin)
         for name, started_ms in started:
-            audit.record_execution(call, name, result, self.now_ms() - started_ms)
+            audit.record_execution(call, name, result, self.now_ms() - started_ms, place)
         return result

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -175,16 +175,21 @@ def format_entry(entry: AuditEntry) -> str:
     about = " ".join(part for part in (entry.tool, entry.session or entry.agent) if part)
     match entry.kind:
         case "decision":
-            text = f"{data.get('action')} by {data.get('rule')}: {data.get('reason')}"
+            text = f"{data.get('action')} by {data.get('rule')}{_place(data)}: {data.get('reason')}"
         case "execution":
             ended = f", exit {data['exitCode']}" if "exitCode" in data else ""
             digest = str(data.get("digest", ""))[:12]
-            text = f"{data.get('outcome')} in {data.get('durationMs')} ms{ended} ({digest})"
+            taken = f"in {data.get('durationMs')} ms{ended}{_place(data)}"
+            text = f"{data.get('outcome')} {taken} ({digest})"
         case _:
             named = {key: value for key, value in data.items() if key not in {"hash", "request"}}
             text = "; ".join(f"{key} {_shown(value)}" for key, value in named.items())
     line = escape_invisible(one_line(f"{about}  {text}".strip(), _MAX_REASON_CHARS))
     return f"{lead} {line}"
+
+
+def _place(data: Mapping[str, Json]) -> str:
+    return f", {data['place']}" if data.get("place") else ""
 
 
 def _shown(value: Json) -> str:

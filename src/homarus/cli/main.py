@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "memory": ("memory", "Search, read and write an agent's memory; manage its index."),
         "prompt": ("prompt", "Show the system prompt of a session, or its parts."),
         "policy": ("policy", "Explain which tool calls are allowed, asked about or denied."),
+        "sandbox": ("sandbox", "Measure, explain, list and recreate the sandboxes of commands."),
         "approvals": (
             "approvals",
             "Answer questions about tool calls; edit the rules for commands.",

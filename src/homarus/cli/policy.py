@@ -61,12 +61,12 @@ def explain_command(
 
     paths, loaded = load_own_config()
     config = loaded.config
-    key = _resolve_key(config, session_key, agent)
+    key = resolve_session_key(config, session_key, agent)
     channel, name = _parse_sender(sender, key)
     question = PolicyQuestion(
         tool,
         key,
-        asyncio.run(_read_entry(paths, key)),
+        asyncio.run(read_session_entry(paths, key)),
         channel,
         name,
         model or "",
@@ -76,7 +76,8 @@ def explain_command(
     click.echo(json.dumps(_to_json(found), ensure_ascii=False) if as_json else _to_text(found))
 
 
-def _resolve_key(config: Config, session_key: str | None, agent: str | None) -> str:
+def resolve_session_key(config: Config, session_key: str | None, agent: str | None) -> str:
+    """Return the key of a session; without one, that of the main session of the agent."""
     owner = known_agent(config, agent) if agent else default_agent_id(config)
     return canonical_key(session_key, owner, agents=agent_ids(config))
 
@@ -107,7 +108,7 @@ def _parse_args(raw: str | None) -> dict[str, Json] | None:
     return args
 
 
-async def _read_entry(paths: Paths, key: str) -> dict[str, Json]:
+async def read_session_entry(paths: Paths, key: str) -> dict[str, Json]:
     """Return what is stored about a session; nothing where there is no store yet."""
     from homarus.store.sqlite import open_store
 
@@ -158,6 +159,8 @@ def _to_json(found: "PolicyExplanation") -> dict[str, Any]:
         "isOwner": caller.is_owner,
         "model": f"{caller.provider}/{caller.model}" if caller.provider else None,
         "elevated": caller.elevated,
+        "isSandboxed": caller.is_sandboxed,
+        "place": found.place or None,
         "exec": {
             "security": settings.security,
             "ask": settings.ask,

@@ -69,6 +69,11 @@ def default_agent_id(config: Config) -> str:
     return next(marked, agent_ids(config)[0])
 
 
+def agent_workspaces(config: Config, paths: Paths) -> list[Path]:
+    """Return the workspaces of all agents."""
+    return [resolve_agent_settings(config, paths, each).workspace for each in agent_ids(config)]
+
+
 def resolve_agent_settings(config: Config, paths: Paths, agent_id: str) -> AgentSettings:
     """Return the settings of one agent. Raises UnknownNameError with the closest ids."""
     known = agent_ids(config)

@@ -103,3 +103,6 @@ PROVIDER_APIS: Final = BackendNames(
     ("github-copilot",),
     head_bytes=8192,
 )
+SANDBOX_NAMES: Final = BackendNames(
+    "homarus.tools.sandbox", "homarus.sandboxes", _DEFINED % "create", ("auto",)
+)

@@ -9,7 +9,6 @@ a start, a run or a command (policy/restrictions.py).
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-_SANDBOX: Final = "it applies inside a sandbox, and runs that need one are refused"
 _EXEC: Final = "commands run on this machine alone, and there is no apply_patch"
 _LOOK: Final = "it changes how something looks or is found, not what is allowed"
 
@@ -20,16 +19,18 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.defaults.imageModel": "images go to the model of the conversation",
     "agents.defaults.models.<key>.streaming": _LOOK,
     **{
-        f"agents.{each}.sandbox.{key}": _SANDBOX
+        f"agents.{each}.sandbox.{key}": reason
         for each in ("defaults", "list[]")
-        for key in ("browser", "sessionToolsVisibility")
+        for key, reason in (
+            ("browser", "there is no browser tool, in a sandbox or outside"),
+            ("sessionToolsVisibility", "there are no tools for other sessions"),
+        )
     },
     "agents.defaults.subagents": "agents start no sub-agents",
     "agents.list[].heartbeat": "there is no heartbeat",
     "agents.list[].skills": "no skills are loaded",
     "agents.list[].subagents": "agents start no sub-agents",
     "agents.list[].tools.exec": _EXEC,
-    "agents.list[].tools.sandbox": _SANDBOX,
     "audio": "audio is not transcribed",
     "browser": "there is no browser tool",
     "canvasHost": "there is no canvas",
@@ -60,7 +61,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "tools.links": "links are not opened",
     "tools.media": "files are not described by other models",
     "tools.message.broadcast": "one message goes to one chat",
-    "tools.sandbox": _SANDBOX,
     "tools.sessions": "there are no tools for other sessions",
     "tools.web": "there are no tools that search or read the web",
     "ui": _LOOK,

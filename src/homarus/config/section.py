@@ -51,6 +51,10 @@ Ids: TypeAlias = Annotated[
 HostNames: TypeAlias = Annotated[
     StrTuple, AfterValidator(lambda hosts: _host_names(hosts) if hosts else ())
 ]
+# Like HostNames, and each may have a port: "example.org:8443".
+HostPorts: TypeAlias = Annotated[
+    StrTuple, AfterValidator(lambda hosts: _host_ports(hosts) if hosts else ())
+]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Usd: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -64,6 +68,19 @@ def _host_names(hosts: tuple[str, ...]) -> tuple[str, ...]:
     except BlockedUrlError as exc:
         message = f"{exc.message.partition(' is not fetched')[0]} is not a host name or an address"
         raise PydanticCustomError("host", "{message}", {"message": message}) from None
+
+
+def _host_ports(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return hosts as URLs have them, with the port where there is one; a URL is refused."""
+    from homarus.net.host_allowlist import parse_allowed_host  # only for configs that have such
+
+    for host in hosts:
+        try:
+            parse_allowed_host(host)
+        except BlockedUrlError:
+            message = f"{host} is not a host name or an address, with or without a port"
+            raise PydanticCustomError("host", "{message}", {"message": message}) from None
+    return tuple(str(parse_allowed_host(host)) for host in hosts)
 
 
 def _id_text(value: Any) -> Any:

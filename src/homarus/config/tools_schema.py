@@ -125,6 +125,15 @@ class ToolProfileConfig(ToolFilterConfig):
     profile: Literal["minimal", "coding", "messaging", "full"] | None = None
 
 
+class SandboxToolsConfig(ConfigSection):
+    """The tools in sessions that have a sandbox, in addition to the other filters.
+
+    Without `allow` there is a default list, which `alsoAllow` extends.
+    """
+
+    tools: ToolFilterConfig = ToolFilterConfig.model_construct()
+
+
 class ToolsConfig(ToolProfileConfig):
     """The tools that may be used, for all models or by provider or model."""
 
@@ -133,6 +142,7 @@ class ToolsConfig(ToolProfileConfig):
     elevated: ElevatedConfig = ElevatedConfig.model_construct()
     fs: FileToolsConfig = FileToolsConfig.model_construct()
     loop_detection: LoopDetectionConfig = LoopDetectionConfig.model_construct()
+    sandbox: SandboxToolsConfig = SandboxToolsConfig.model_construct()
 
 
 class AgentToolsConfig(ToolsConfig):

@@ -9,6 +9,7 @@ from homarus.agent.agent import Agent
 from homarus.agent.approval_ports import ApprovalPorts
 from homarus.agent.prompt.preview import PreviewServices
 from homarus.agent.run import RunOutcome
+from homarus.agent.services import OpenSandbox, no_sandbox
 from homarus.channels.base import ServeWebhook, SupportsWebhook
 from homarus.config.load import LoadedConfig
 from homarus.config.paths import Paths
@@ -24,6 +25,7 @@ from homarus.sessions.session import SessionRepository
 from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
+from homarus.tools.sandbox.sandbox_status import FindReport, no_report
 from homarus.tools.tool import Messenger
 
 if TYPE_CHECKING:
@@ -102,7 +104,9 @@ class GatewayServices:
     get_approvals: "Callable[[], ApprovalService]"
     approval_ports: ApprovalPorts
     audit: AuditLog = field(default_factory=AuditLog)
+    open_sandbox: OpenSandbox = no_sandbox
     set_config_watcher: "Callable[[ConfigWatcher], None]" = lambda _watcher: None
+    find_sandbox_report: FindReport = no_report
 
     @property
     def loaded(self) -> LoadedConfig:

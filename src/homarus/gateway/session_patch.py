@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Json
-from homarus.core.session_keys import is_subagent
+from homarus.core.session_keys import agent_id_of, is_subagent
 from homarus.core.text import one_line
 from homarus.gateway.method import MethodCall
 from homarus.gateway.session_rows import resolve_session_defaults
+from homarus.policy.sandbox_settings import is_sandboxed
 from homarus.sessions.session import Session, parse_session_label
 from homarus.sessions.session_settings import check_exec_setting, check_thinking, to_stored_value
 
@@ -42,8 +43,11 @@ async def parse_patch(
         elif value is None:
             fields[name] = None
         else:
-            check_exec_setting(name, to_stored_value(name, value))
             fields[name] = to_stored_value(name, value)
+            has_sandbox = is_sandboxed(
+                call.services.loaded.config, agent_id_of(session.key), session.key
+            )
+            check_exec_setting(name, fields[name], is_sandboxed=has_sandbox)
     if fields.get("thinkingLevel") == "xhigh":
         check_thinking("xhigh", await _model_after(call, session, fields))
     return fields

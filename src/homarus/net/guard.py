@@ -120,13 +120,21 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
 
 
 async def check_target(
-    url: str, policy: NetworkPolicy = PUBLIC_ONLY, resolve: Resolve = resolve_host
+    url: str,
+    policy: NetworkPolicy = PUBLIC_ONLY,
+    resolve: Resolve = resolve_host,
+    *,
+    is_port_allowed: bool = False,
 ) -> CheckedTarget:
-    """Return where a URL leads. Raises BlockedUrlError, or FetchError for an unknown name."""
+    """Return where a URL leads. Raises BlockedUrlError, or FetchError for an unknown name.
+
+    With `is_port_allowed` the port is one that the owner named: it need not be one of web servers.
+    """
     parts, host, port = parse_url(url)
     if policy.is_blocked(host):
         raise BlockedUrlError(f"{host} is blocked by {POLICY_KEY}.blockedHostnames")
-    _check_port(port)
+    if not is_port_allowed:
+        _check_port(port)
     if (literal := _find_literal(host)) is not None:
         if host not in policy.allowed_hosts:
             _check_address(literal, host, policy)
@@ -187,9 +195,14 @@ def _split_authority(url: str, authority: str, default_port: int) -> tuple[str, 
     else:
         name, _, digits = authority.partition(":")
         host = _parse_name(url, name)
-    if digits and not (digits.isascii() and digits.isdigit() and 0 < int(digits) < 65_536):
+    if digits and not is_port_number(digits):
         raise _invalid(url, "its port is not a number from 1 to 65535")
     return host, int(digits) if digits else default_port
+
+
+def is_port_number(digits: str) -> bool:
+    """Return whether text is a port number; a very long one is not converted, which would fail."""
+    return len(digits) < 20 and digits.isascii() and digits.isdigit() and 0 < int(digits) < 65_536
 
 
 def _parse_ipv6(url: str, text: str) -> str:

@@ -90,12 +90,12 @@ class HttpClient:
         self._host = host if host.isascii() else host.encode("idna").decode("ascii")
         self._connect_s, self._idle_s = connect_s, idle_s
         self._tries_in_parallel = tries_in_parallel  # the addresses of a host, by both families
-        self._proxy = _split_proxy(proxy) if proxy else None
+        self._proxy = split_proxy(proxy) if proxy else None
         self._addresses = tuple(addresses)
         self._is_forwarded = self._proxy is not None and self._scheme == "http" and not addresses
         self._own = [
             ("Host", _host_header(self._host, url.port, url.scheme)),
-            *_basic(url, "Authorization"),
+            *basic_credentials(url, "Authorization"),
         ]
         self._idle: list[HttpConnection] = []
         self._connections: set[HttpConnection] = set()
@@ -159,7 +159,8 @@ class HttpClient:
         headers_by_name |= {name.lower(): (name, value) for name, value in self._own}
         if self._proxy is not None and self._is_forwarded:
             headers_by_name |= {
-                name: (name, value) for name, value in _basic(self._proxy, _PROXY_KEY)
+                name: (name, value)
+                for name, value in basic_credentials(self._proxy, PROXY_CREDENTIALS)
             }
         return [(name.encode(), value.encode()) for name, value in headers_by_name.values()]
 
@@ -220,7 +221,7 @@ class HttpClient:
             return connection
         host = self._addresses[0] if self._addresses else self._host
         target = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
-        headers = [("Host", target), *_basic(proxy, _PROXY_KEY)]
+        headers = [("Host", target), *basic_credentials(proxy, PROXY_CREDENTIALS)]
         try:
             encoded = [(name.encode(), value.encode()) for name, value in headers]
             response = await connection.send_request("CONNECT", target, encoded, b"")
@@ -233,10 +234,10 @@ class HttpClient:
         return connection
 
 
-_PROXY_KEY = "Proxy-Authorization"
+PROXY_CREDENTIALS = "Proxy-Authorization"
 
 
-def _split_proxy(proxy: str) -> SplitResult:
+def split_proxy(proxy: str) -> SplitResult:
     """Split the URL of a proxy; an invalid one gives a result without a host."""
     try:
         parts = urlsplit(proxy)
@@ -251,7 +252,7 @@ def _host_header(host: str, port: int | None, scheme: str) -> str:
     return name if port in {None, _PORTS[scheme]} else f"{name}:{port}"
 
 
-def _basic(url: SplitResult, header: str) -> list[tuple[str, str]]:
+def basic_credentials(url: SplitResult, header: str) -> list[tuple[str, str]]:
     """Return the user name and password of a URL as a header for basic authentication."""
     if not (url.username or url.password):
         return []

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from homarus.policy.approvals import is_allowed_by_fallback
+from homarus.policy.sandbox_settings import elevated_level
 from homarus.policy.taint import taint_verdict
 from homarus.policy.tool_call import (
+    ISOLATED_LEVEL,
     CallerFacts,
     LayerVerdict,
     ToolCallFacts,
@@ -26,6 +28,7 @@ from homarus.policy.tool_policy import (
 )
 
 NO_RULES: Final = PolicyRules()
+EXEC_TOOL: Final = "exec"
 
 
 def decide_tool_call(
@@ -132,52 +135,84 @@ def is_command(call: ToolCallFacts) -> bool:
     return call.exec is not None or "exec" in call.effects
 
 
-def _is_elevated(call: ToolCallFacts, caller: CallerFacts) -> bool:
-    return caller.elevated != "off" or call.args.get("elevated") is True
+def _requested_elevated(call: ToolCallFacts) -> bool | None:
+    requested = call.args.get("elevated")
+    return requested if isinstance(requested, bool) else None
+
+
+def _may_not_leave_sandbox(call: ToolCallFacts, caller: CallerFacts) -> bool:
+    """Return whether a command was prepared to run outside its sandbox, and is not elevated.
+
+    Input for a command that left the sandbox needs a sender who may have elevated commands.
+    """
+    if not caller.is_sandboxed or call.exec is None or call.sandbox_level:
+        return False
+    requested = _requested_elevated(call) if call.tool.name == EXEC_TOOL else True
+    return elevated_level(caller, requested=requested) == "off"
 
 
 def _judge_elevated(call: ToolCallFacts, caller: CallerFacts) -> LayerVerdict:
-    layer = "elevated"
-    if not is_command(call) or not _is_elevated(call, caller):
+    layer, requested = "elevated", _requested_elevated(call)
+    if _may_not_leave_sandbox(call, caller):
+        # It was when the call was prepared: a sender joined since, or a setting changed.
+        reason = "the command would run outside the sandbox, and it is not elevated"
+        return LayerVerdict(layer, "deny", reason)
+    if not is_command(call) or (caller.elevated == "off" and not requested):
         return LayerVerdict(layer, None, "the call is not elevated")
     if not caller.is_elevated_allowed:
-        if call.args.get("elevated") is True:
+        if requested:
             reason = "tools.elevated does not allow elevated commands for this sender"
             return LayerVerdict(layer, "deny", reason)
         return LayerVerdict(layer, None, "tools.elevated does not name the sender: not elevated")
-    if caller.elevated == "full":
-        return LayerVerdict(layer, "allow", "elevated is full: commands need no approval")
-    return LayerVerdict(layer, None, f"elevated is {caller.elevated}: commands need approval")
+    level = elevated_level(caller, requested=requested)
+    if level == "off" or call.sandbox_level:
+        return LayerVerdict(layer, None, "the call itself is not to be elevated")
+    outside = ", outside the sandbox" if caller.is_sandboxed else ""
+    if level == "full":
+        reason = f"elevated is full: commands need no approval{outside}"
+        return LayerVerdict(layer, "allow", reason)
+    return LayerVerdict(layer, None, f"elevated is {level}: commands need approval{outside}")
 
 
 def _judge_session(tool: ToolDeclaration, caller: CallerFacts, rules: PolicyRules) -> LayerVerdict:
     """Return the verdict for the kind of session: of a sub-agent, or in a sandbox."""
     layer = "sandbox/sub-agent"
-    if caller.depth <= 0:
-        where = "the session has a sandbox" if caller.is_sandboxed else "no sandbox, no sub-agent"
-        return LayerVerdict(layer, None, where)
-    lists = tuple(_subagent_rules(caller.depth, rules))
+    lists = tuple(_session_rules(caller, rules))
+    if not lists:
+        return LayerVerdict(layer, None, "no sandbox, no sub-agent")
     denied = _judge_deny(tool, lists, layer)
     return denied if denied.action else _judge_allow(tool, lists, layer)
 
 
-def _subagent_rules(depth: int, rules: PolicyRules) -> Iterator[ToolRules]:
-    yield ToolRules(deny=subagent_deny(depth, rules.max_spawn_depth), origin="sub-agents")
-    yield rules.subagents
+def _session_rules(caller: CallerFacts, rules: PolicyRules) -> Iterator[ToolRules]:
+    if caller.is_sandboxed:
+        yield from rules.sandbox
+    if caller.depth > 0:
+        denied = subagent_deny(caller.depth, rules.max_spawn_depth)
+        yield ToolRules(deny=denied, origin="sub-agents")
+        yield rules.subagents
 
 
 def _judge_exec(call: ToolCallFacts, caller: CallerFacts) -> LayerVerdict:
-    """Return the verdict about a command: deny, full, safe bins, allowlist, ask off, ask."""
+    """Return the verdict about a command: deny, full, sandbox, safe bins, allowlist, ask off, ask.
+
+    A command in a sandbox is not asked about: it cannot change this machine. One that is measured
+    to isolate less than the files, processes and the network is judged as if there were none.
+    """
     layer, settings, found = "exec", caller.exec, call.exec
     if not is_command(call):
         return LayerVerdict(layer, None, "the call runs no command")
     if settings.security == "deny":
         reason = "exec denied: commands are switched off (security is deny)"
         return LayerVerdict(layer, "deny", reason)
-    if caller.elevated == "full" and caller.is_elevated_allowed:
+    level = elevated_level(caller, requested=_requested_elevated(call))
+    if level == "full" and not call.sandbox_level:
         return LayerVerdict(layer, "allow", "elevated is full: commands need no approval")
     if settings.ask == "always":
         return LayerVerdict(layer, "ask", "every command needs approval (ask is always)")
+    if call.sandbox_level >= ISOLATED_LEVEL:
+        reason = f"the command runs in a sandbox of level {call.sandbox_level}"
+        return LayerVerdict(layer, "allow", reason)
     if settings.security == "full":
         return LayerVerdict(layer, "allow", "every command may run (security is full)")
     if found and found.is_satisfied:

@@ -14,7 +14,6 @@ from homarus.config.schema import Config
 from homarus.config.tools_schema import ToolFilterConfig, ToolsConfig
 from homarus.core.errors import ConfigError, UserError
 from homarus.core.text import closest_names
-from homarus.policy.sandbox_settings import is_sandboxed, sandbox_mode
 from homarus.policy.tool_policy import GROUP_PREFIX, normalize_tool_name
 
 _OWNER: Final = "only the owner of this machine can change it"
@@ -37,20 +36,12 @@ def start_refusals(config: Config) -> Iterator[ConfigError]:
         )
 
 
-def check_run_allowed(
-    config: Config, agent_id: str, session_key: str, groups: Collection[str]
-) -> None:
-    """Raise UserError when a setting forbids runs of this session as this version would do them.
+def check_run_allowed(config: Config, agent_id: str, groups: Collection[str]) -> None:
+    """Raise UserError when a setting forbids runs of an agent as this version would do them.
 
-    `groups` are the groups that tools say they belong to, as `group:fs`.
+    `groups` are the groups that tools say they belong to, as `group:fs`. A session whose sandbox
+    cannot be had runs: commands and file tools are refused when they are used.
     """
-    if is_sandboxed(config, agent_id, session_key):
-        mode = sandbox_mode(config, agent_id)
-        raise UserError(
-            f"this conversation must run in a sandbox (sandbox.mode is {mode}),"
-            " and this version has none",
-            fix=f"sandbox.mode off runs it without one; {_OWNER}",
-        )
     for refusal in tool_list_refusals(config, agent_id, groups):
         raise refusal
 
@@ -59,10 +50,12 @@ def tool_lists(config: Config, agent_id: str) -> Iterator[tuple[str, ToolFilterC
     """Yield the lists of tools that hold for an agent, with where they are in the config."""
     yield "tools", config.tools
     yield "tools.subagents.tools", config.tools.subagents.tools
+    yield "tools.sandbox.tools", config.tools.sandbox.tools
     yield from _provider_lists("tools", config.tools)
     if own := agent_entry(config, agent_id).tools:
         place = f"tools of agent {agent_id}"
         yield place, own
+        yield f"tools.sandbox.tools of agent {agent_id}", own.sandbox.tools
         yield from _provider_lists(place, own)
         if own.policy:
             yield f"tools.policy of agent {agent_id}", own.policy

@@ -1,4 +1,8 @@
-"""The settings of sandboxes that hold for an agent, and which sessions have one. Pure."""
+"""The settings of sandboxes that hold for an agent, and which sessions have one. Pure.
+
+`resolve_exec_place` decides where a command runs: in the sandbox of its session, or on the machine
+of the gateway. A command of a session with a sandbox leaves it only as an elevated one.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -6,12 +10,16 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from homarus.config.agent_settings import agent_entry
 from homarus.config.sandbox_schema import ContainerConfig, SandboxConfig
 from homarus.config.schema import Config
+from homarus.core.errors import ToolDeniedError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.session_keys import main_key
+from homarus.policy.exec_settings import ElevatedLevel, ExecHost, config_exec_settings
+from homarus.policy.tool_call import CallerFacts
 
 SandboxMode: TypeAlias = Literal["off", "non-main", "all"]
 SandboxScope: TypeAlias = Literal["session", "agent", "shared"]
 SandboxAccess: TypeAlias = Literal["none", "ro", "rw"]
+ExecPlace: TypeAlias = Literal["sandbox", "gateway"]
 
 _V = TypeVar("_V")
 AUTO_BACKEND: Final = "auto"
@@ -49,10 +57,8 @@ def resolve_sandbox(config: Config, agent_id: str) -> SandboxSettings:
         "session" if first(own.per_session, common.per_session) else "agent"
     )
     container = {**dict(_set_keys(common.docker)), **dict(_set_keys(own.docker))}
-    idle, age = (
-        first(getattr(own.prune, key), getattr(common.prune, key))
-        for key in ("idle_hours", "max_age_days")
-    )
+    idle = first(own.prune.idle_hours, common.prune.idle_hours)
+    age = first(own.prune.max_age_days, common.prune.max_age_days)
     return SandboxSettings(
         mode=first(own.mode, common.mode) or "off",
         scope=first(own.scope, common.scope) or default_scope,
@@ -78,6 +84,76 @@ def sandbox_mode(config: Config, agent_id: str) -> SandboxMode:
     """Return which sessions of an agent have a sandbox."""
     modes = (agent_entry(config, agent_id).sandbox.mode, config.agents.defaults.sandbox.mode)
     return _first(*modes) or "off"
+
+
+def elevated_level(caller: CallerFacts, *, requested: bool | None) -> ElevatedLevel:
+    """Return the level at which a command is elevated; `requested` is what the call itself says.
+
+    A call with `elevated: false` is never elevated, one with `true` at least `on`, and a sender
+    whom `tools.elevated` does not name has no elevated commands.
+    """
+    if not caller.is_elevated_allowed or requested is False:
+        return "off"
+    return "on" if requested and caller.elevated == "off" else caller.elevated
+
+
+def resolve_exec_place(
+    config: Config,
+    caller: CallerFacts,
+    *,
+    host: ExecHost | None = None,
+    node: str | None = None,
+    elevated: bool | None = None,
+) -> ExecPlace:
+    """Return where a command runs: in the session's sandbox, or on the machine of the gateway.
+
+    `host`, `node` and `elevated` are those of the call. Settings that want a command in a sandbox
+    that the session does not have, or on a node, are obeyed by refusing it: raises ToolDeniedError.
+    """
+    wanted = (host, caller.exec.host, config_exec_settings(config, caller.agent_id).host)
+    if node or "node" in wanted:
+        has_own = node or host == "node"
+        raise ToolDeniedError(
+            "exec denied: this version runs no commands on nodes",
+            fix="call it without host and node" if has_own else _fix_host(wanted[2]),
+        )
+    has_sandbox = caller.is_sandboxed or is_sandboxed(config, caller.agent_id, caller.session_key)
+    if has_sandbox and elevated and not caller.is_elevated_allowed:
+        raise ToolDeniedError(
+            "exec denied: tools.elevated does not allow this sender commands outside the sandbox",
+            fix="call it without elevated: it then runs in the sandbox",
+        )
+    if host != "sandbox" and elevated_level(caller, requested=elevated) != "off":
+        return "gateway"
+    if not has_sandbox:
+        if "sandbox" not in wanted:
+            return "gateway"
+        own = host == "sandbox"
+        raise ToolDeniedError(
+            f"exec denied: {'the call' if own else 'the config or the session'} wants the command"
+            " in a sandbox, and this conversation has none (sandbox.mode is"
+            f" {sandbox_mode(config, caller.agent_id)})",
+            fix="call it without host" if own else _fix_host(wanted[2]),
+        )
+    if host == "gateway":
+        raise ToolDeniedError(
+            "exec denied: commands of this conversation run in a sandbox, host gateway included",
+            fix=(
+                "call it without host; elevated: true runs it outside, with approval"
+                if caller.is_elevated_allowed
+                else "call it without host: it then runs in the sandbox"
+            ),
+        )
+    return "sandbox"
+
+
+def _fix_host(config_host: ExecHost) -> str:
+    if config_host == "gateway":  # the session wants another one
+        return "continue without commands; the owner can send `/exec host=gateway`"
+    return (
+        "continue without commands; only the owner can change tools.exec.host or sandbox.mode"
+        " in the config"
+    )
 
 
 def _network(own: SandboxConfig, common: SandboxConfig) -> tuple[str, ...]:

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from homarus.core.message import Inbound, InboundMetadata
-from homarus.policy.tool_call import CallerFacts, Effect, LayerVerdict, TaintSource, ToolCallFacts
+from homarus.policy.tool_call import (
+    ISOLATED_LEVEL,
+    CallerFacts,
+    Effect,
+    LayerVerdict,
+    TaintSource,
+    ToolCallFacts,
+)
 
 LAYER: Final = "taint"
 TAINT_RULES: Final[Mapping[Effect, str]] = {
@@ -59,7 +66,7 @@ def taint_verdict(call: ToolCallFacts, caller: CallerFacts) -> LayerVerdict:
     if not caller.taint:
         return LayerVerdict(LAYER, None, "the run has read nothing untrusted")
     effects = call_effects(call)
-    if call.sandbox_level >= "L2":
+    if call.sandbox_level >= ISOLATED_LEVEL:
         effects -= {"exec"}
     reasons = [TAINT_RULES[effect] for effect in TAINT_RULES if effect in effects]
     read = describe_taint(caller.taint)

@@ -11,6 +11,7 @@ from homarus.policy.exec_settings import ExecSettings
 ToolAction: TypeAlias = Literal["allow", "ask", "deny"]
 # What a call would change outside the conversation. Rules about untrusted content name these.
 Effect: TypeAlias = Literal["exec", "send", "identity", "config", "schedule"]
+ISOLATED_LEVEL: Final = "L2"  # of sandboxes: from here on a command cannot change this machine
 BUILTIN: Final = "builtin"  # the source of the program's own tools
 
 

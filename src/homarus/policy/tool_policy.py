@@ -42,6 +42,19 @@ SUBAGENT_DENY: Final = (
     "memory_get", "sessions_send",
 )  # fmt: skip
 LEAF_DENY: Final = ("sessions_list", "sessions_history", "sessions_spawn")
+# The tools in a sandbox by OpenClaw's default. Those that search files are ours in addition: they
+# see what `read` sees. The names of channels stand for the tools of plugins for them.
+SANDBOX_ALLOW: Final = (
+    "exec", "process", "read", "write", "edit", "apply_patch", "ls", "find", "grep", "image",
+    "sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "subagents",
+    "session_status",
+)  # fmt: skip
+SANDBOX_DENY: Final = (
+    "browser", "canvas", "nodes", "cron", "gateway", "telegram", "whatsapp", "discord", "irc",
+    "googlechat", "slack", "signal", "imessage",
+)  # fmt: skip
+_SANDBOX_DEFAULT: Final = "the default tools of sandboxes"
+SANDBOX_KEY: Final = "tools.sandbox.tools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,13 @@ class ToolRules:
     origin: str = field(default="", compare=False)
 
 
+# For sessions with a sandbox: what may be used there, and what may not.
+DEFAULT_SANDBOX_RULES: Final = (
+    ToolRules(deny=SANDBOX_DENY, origin=_SANDBOX_DEFAULT),
+    ToolRules(allow=SANDBOX_ALLOW, origin=_SANDBOX_DEFAULT),
+)
+
+
 def _no_model_rules(_provider: str, _model: str) -> tuple[ToolRules, ...]:
     return ()
 
@@ -65,7 +85,8 @@ def _no_model_rules(_provider: str, _model: str) -> tuple[ToolRules, ...]:
 class PolicyRules:
     """All rules about the tools of one agent; `chat` are those of the chat that is answered.
 
-    `get_model_rules` returns the rules of `byProvider` for a provider and a model.
+    `get_model_rules` returns the rules of `byProvider` for a provider and a model. `sandbox` holds
+    in sessions that have one.
     """
 
     profile: ToolRules | None = None
@@ -74,6 +95,7 @@ class PolicyRules:
     subagents: ToolRules = ToolRules()
     max_spawn_depth: int = 1
     chat: tuple[ToolRules, ...] = ()
+    sandbox: tuple[ToolRules, ...] = DEFAULT_SANDBOX_RULES
 
     def for_chat(self, rules: tuple[ToolRules, ...]) -> "PolicyRules":
         """Return the rules of the agent with those of a chat."""
@@ -185,7 +207,46 @@ def make_policy_rules(
         lists=tuple(each for each in lists if each != ToolRules()),
         get_model_rules=get_model_rules,
         subagents=filter_rules(subagents or ToolFilterConfig(), "tools.subagents.tools"),
+        sandbox=sandbox_rules(common, own, plugins),
     )
+
+
+def sandbox_rules(
+    common: ToolsConfig, own: ToolsConfig | None = None, plugins: frozenset[str] = frozenset()
+) -> tuple[ToolRules, ...]:
+    """Return the rules for sessions that have a sandbox.
+
+    Each list is the agent's own where it has one, else that of all agents, else the default; an
+    empty `allow` allows all tools. `alsoAllow` extends what is allowed, and takes its entries from
+    the default list of denied tools. A list that names tools of plugins alone does the same.
+    """
+    sections = [(SANDBOX_KEY, common.sandbox.tools)]
+    if own is not None:
+        sections.insert(0, (f"the agent's {SANDBOX_KEY}", own.sandbox.tools))
+    added = _find_list(sections, "also_allow")
+    allow = _find_list(sections, "allow") or (_SANDBOX_DEFAULT, SANDBOX_ALLOW)
+    if allow[1] and names_only_plugins(allow[1], plugins):
+        added, allow = allow, (_SANDBOX_DEFAULT, SANDBOX_ALLOW)
+    deny = _find_list(sections, "deny")
+    if deny is None:
+        extra = {normalize_tool_name(each) for each in added[1]} if added else set[str]()
+        deny = (_SANDBOX_DEFAULT, tuple(each for each in SANDBOX_DENY if each not in extra))
+    allowed = ToolRules(allow=allow[1], origin=allow[0])
+    if added:
+        allowed = merge_also_allow(allowed, added[1])
+        allowed = replace(allowed, origin=f"{allow[0]}, extended by {added[0]}")
+    return (ToolRules(deny=deny[1], origin=deny[0]), allowed)
+
+
+def _find_list(
+    sections: Sequence[tuple[str, ToolFilterConfig]], name: str
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return the first list of a name that is set, with where it is in the config."""
+    for origin, section in sections:
+        entries = getattr(section, name) if name in section.model_fields_set else None
+        if entries is not None:
+            return origin, tuple(entries)
+    return None
 
 
 def _named_sections(

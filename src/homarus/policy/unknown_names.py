@@ -10,6 +10,8 @@ from homarus.policy.restrictions import tool_lists
 from homarus.policy.tool_call import BUILTIN, ToolDeclaration
 from homarus.policy.tool_policy import (
     ALL_PLUGINS,
+    SANDBOX_DENY,
+    SANDBOX_KEY,
     declaration_keys,
     find_match,
     names_only_plugins,
@@ -67,16 +69,20 @@ def unknown_name_warnings(
     keys = list(dict.fromkeys(key for tool in tools for key in declaration_keys(tool)))
     plugins = frozenset(key for tool in tools if tool.source != BUILTIN for key in _names(tool))
     for path, name, entries in lists:
+        is_of_sandboxes = path.startswith(SANDBOX_KEY)
         for entry in dict.fromkeys(entries):
             normal = normalize_tool_name(entry)
+            if is_of_sandboxes and normal in SANDBOX_DENY:
+                continue  # OpenClaw's default, with the names of channels
             if normal == ALL_PLUGINS or any(find_match(tool, (entry,)) for tool in tools):
                 continue
             close = closest_names(normal, keys)
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
             yield f"{path}.{name}: {one_line(entry, 60)!r} is no tool and no group{hint}"
         if name == "allow" and names_only_plugins(entries, plugins):
+            effect = "extends the default list" if is_of_sandboxes else "restricts nothing"
             yield (
-                f"{path}.allow names tools of plugins alone, so it restricts nothing;"
+                f"{path}.allow names tools of plugins alone, so it {effect};"
                 " alsoAllow adds tools, allow with the other tools restricts them"
             )
 

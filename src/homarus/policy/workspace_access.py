@@ -105,6 +105,10 @@ class WorkspaceAccess:
             return True
         return _is_common(parts) or _audience_of(parts) in self.audiences
 
+    def shows_completely(self, name: str) -> bool:
+        """Return whether an entry of the root is there for it with everything in it."""
+        return self.audiences is None or not _is_private(fold_name(name))
+
     def can_write(self, parts: Sequence[str]) -> bool:
         """Return whether it may create or replace this file."""
         if not self.shows(parts):

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -97,7 +97,10 @@ def over_budget(sizes: Sequence[tuple[str, int, float]], budget: int) -> tuple[s
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceServices:
-    """What session maintenance uses; `is_busy` tells whether a session has or awaits a run."""
+    """What session maintenance uses; `is_busy` tells whether a session has or awaits a run.
+
+    `prune_sandboxes` removes the sandboxes that are unused or old at a time in milliseconds.
+    """
 
     get_config: Callable[[], schema.Config]
     paths: Paths
@@ -106,6 +109,7 @@ class MaintenanceServices:
     clock: Clock
     lanes: Lanes
     is_busy: Callable[[str], bool]
+    prune_sandboxes: Callable[[int], Awaitable[None]] | None = None
 
 
 class SessionMaintenance:
@@ -140,6 +144,8 @@ class SessionMaintenance:
         rules = retention_rules(config.session.maintenance)
         for agent in agent_ids(config):
             await self._maintain_agent(agent, rules)
+        if prune_sandboxes := self._services.prune_sandboxes:
+            await prune_sandboxes(now_ms)
 
     async def _maintain_agent(self, agent: str, rules: RetentionRules) -> None:
         records = await self._services.store.sessions(agent=agent, bare=True)

@@ -40,12 +40,17 @@ def to_stored_value(name: str, value: Json) -> Json:
     return value
 
 
-def check_exec_setting(name: str, value: Json) -> None:
-    """Raise UserError for a setting of commands that this version cannot obey."""
+def check_exec_setting(name: str, value: Json, *, is_sandboxed: bool) -> None:
+    """Raise UserError for a setting of commands that cannot be obeyed in a session.
+
+    `is_sandboxed`: the session has a sandbox.
+    """
     if value is None:
         return
     if (name, value) == ("execHost", "sandbox"):
-        reason = "this version has no sandbox: commands would not run at all"
+        if is_sandboxed:
+            return
+        reason = "this conversation has no sandbox (sandbox.mode): commands would not run at all"
     elif name == "execNode" or (name, value) == ("execHost", "node"):
         reason = "this version runs no commands on nodes"
     else:

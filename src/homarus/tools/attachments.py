@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 from uuid import uuid4
 
 from homarus.core.errors import ToolError
@@ -28,6 +28,9 @@ from homarus.policy.workspace_access import FULL_ACCESS, WorkspaceAccess
 from homarus.tools.pathname import format_path
 from homarus.tools.rooted_fs import RootedFs
 
+if TYPE_CHECKING:
+    from homarus.tools.sandbox.session_sandbox import SessionSandbox
+
 MAX_BYTES: Final = 100_000_000
 MAX_FILES: Final = 10
 KEEP_S: Final = 7 * 86_400  # an outbox record expires after a day; a person may have it retried
@@ -35,6 +38,10 @@ _PIECE_BYTES: Final = 1 << 20
 _VAGUE: Final = frozenset({"", "application/zip"})  # many formats are archives
 _DRAWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
+# Resolves files by their names in a folder, as `Messenger.attach` does.
+AttachFiles: TypeAlias = Callable[
+    [Sequence[str], Path, WorkspaceAccess], Awaitable[tuple[Media, ...]]
+]
 # Returns the content of a URL and a name for it. Raises ToolError.
 FetchFile: TypeAlias = Callable[[str], Awaitable[tuple[bytes, str]]]
 
@@ -128,6 +135,27 @@ class AttachmentStore:
             with suppress(OSError):
                 if entry.stat().st_mtime < oldest_s:
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+async def attach_from_sandbox(
+    attach: AttachFiles,
+    names: Sequence[str],
+    sandbox: "SessionSandbox",
+    access: WorkspaceAccess,
+) -> tuple[Media, ...]:
+    """Resolve files by the paths that commands in a sandbox see."""
+    found = list[Media]()
+    for name in names[:MAX_FILES]:
+        place = (name, sandbox.workspace, access)
+        if not is_web_url(name):
+            try:
+                place = await asyncio.to_thread(sandbox.attachment_place, name, access)
+            except ToolError as exc:
+                found.append(_lost(name, exc.message))
+                continue
+        plain, folder, allowed = place
+        found += await attach([plain], folder, allowed)
+    return (*found, *(_lost(name, "too many files at once") for name in names[MAX_FILES:]))
 
 
 def is_web_url(name: str) -> bool:

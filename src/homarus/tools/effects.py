@@ -19,8 +19,12 @@ async def write_effects(
 
     A prompt file, a skill or a hook is the agent's identity. A file outside the workspace counts as
     configuration: it may be that of the program, of a shell, or a list of keys. Links are followed,
-    so a name in the workspace cannot hide either.
+    so a name in the workspace cannot hide either. The files of a sandbox are no part of the agent.
     """
+    if ctx.sandbox and path:
+        if ctx.sandbox.access != "rw":
+            return _NONE
+        path = ctx.sandbox.to_relative(path)
     return await asyncio.to_thread(_find, ctx.workspace, path) if path else _NONE
 
 

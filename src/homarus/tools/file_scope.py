@@ -4,7 +4,8 @@ The workspace is the default. What the prompt points at is read-only next to it:
 sent to the conversation, and whole folders such as the program's documentation. Where the config
 has `tools.fs.workspaceOnly: false`, the owner's conversations reach every other path too, except
 the program's own state, the workspaces of other agents, and the kernel's file systems. Every folder
-is a RootedFs: nothing is decided on a path that is resolved again later.
+is a RootedFs: nothing is decided on a path that is resolved again later. In a session with a
+sandbox, the paths are those that its commands see, and no other path of the machine is reached.
 """
 
 import os
@@ -62,30 +63,48 @@ class SingleFileAccess:
 
 def folder_to_read(ctx: "ToolContext", path: str) -> tuple[RootedFs, str]:
     """Return the folder that a path is read from, and what its paths start with in results."""
-    plain = _outside(ctx.workspace, path)
+    plain = _outside(ctx, path)
     if not plain:
         return ctx.files, ""
-    for root in (*([ctx.docs] if ctx.docs else ()), *ctx.scope.read_only):
-        if f"{path}/".startswith(f"{root}/"):
-            # Installers link the files of a package to those of their cache.
-            return RootedFs(root, links=False, hard_links=True), f"{root}/"
+    if ctx.sandbox and (found := ctx.sandbox.agent_files(path, ctx.access)):
+        return found
+    if root := _find_read_only(ctx, path):
+        # Installers link the files of a package to those of their cache.
+        return RootedFs(root, links=False, hard_links=True), f"{root}/"
     if plain in ctx.access.get_media():
         folder, name = os.path.split(plain)
         one = SingleFileAccess(name)
         return RootedFs(Path(folder), links=False, access=one), f"{folder}/"
+    if ctx.sandbox and (found := ctx.sandbox.tmp_files(path)):
+        return found
     machine = _machine(ctx, plain)
     return (machine, "/") if machine else (ctx.files, "")
 
 
 def folder_to_write(ctx: "ToolContext", path: str) -> RootedFs:
     """Return the folder that a path is written in."""
-    plain = _outside(ctx.workspace, path)
+    plain = _outside(ctx, path)
+    if plain and ctx.sandbox and not _find_read_only(ctx, path):
+        found = ctx.sandbox.tmp_files(path)
+        return found[0] if found else ctx.files
     return (_machine(ctx, plain) if plain else None) or ctx.files
 
 
-def _outside(workspace: Path, path: str) -> str:
+def _find_read_only(ctx: "ToolContext", path: str) -> Path | None:
+    """Return the folder of those that are only read that a path is in."""
+    added = ctx.sandbox.find_read_only() if ctx.sandbox else ()
+    roots = (*([ctx.docs] if ctx.docs else ()), *ctx.scope.read_only, *added)
+    return next((root for root in roots if f"{path}/".startswith(f"{root}/")), None)
+
+
+def _outside(ctx: "ToolContext", path: str) -> str:
     """Return an absolute path outside the workspace as text; "" for one in it."""
     check_text(path)
+    workspace = ctx.workspace
+    if ctx.sandbox:
+        if ctx.sandbox.is_inside(path):
+            return ""
+        workspace = ctx.sandbox.workspace
     whole = f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
     if not whole.startswith("/"):
         return ""
@@ -97,7 +116,7 @@ def _outside(workspace: Path, path: str) -> str:
 
 
 def _machine(ctx: "ToolContext", plain: str) -> RootedFs | None:
-    protected = ctx.scope.protected
+    protected = None if ctx.sandbox else ctx.scope.protected
     if protected is None or not ctx.access.is_owner:
         return None
     spellings = {each for path in protected for each in (path, Path(os.path.realpath(path)))}

@@ -92,7 +92,8 @@ class _ResolvedPath:
 class RootedFs:
     """The files and directories beneath one root.
 
-    Without `links`, no link is followed. With `hard_links`, files may have a second name.
+    Without `links`, no link is followed. With `hard_links`, files may have a second name. `names`
+    are other absolute paths that mean the root, as in a sandbox where it is `/workspace`.
     """
 
     def __init__(
@@ -103,8 +104,9 @@ class RootedFs:
         links: bool = True,
         hard_links: bool = False,
         access: FileAccess = FULL_ACCESS,
+        names: tuple[Path, ...] = (),
     ) -> None:
-        self.root = root
+        self.root, self._names = root, names
         self._open_root, self._links, self._hard_links = open_root, links, hard_links
         self._access = _AccessCheck(root, access)
 
@@ -202,7 +204,8 @@ class RootedFs:
     @contextmanager
     def _resolve(self, path: str, *, writing: bool = False) -> Iterator[_ResolvedPath]:
         home = Path.home() if path.startswith("~") else self.root
-        parts = split_path(path, (self.root, Path(os.path.realpath(self.root))), home)
+        roots = (self.root, Path(os.path.realpath(self.root)), *self._names)
+        parts = split_path(path, roots, home)
         with ExitStack() as closing:
             steps = _PathWalk(
                 self._open(), closing, path, self._access, writing=writing, links=self._links
@@ -258,14 +261,14 @@ class _AccessCheck:
     def _canonical(self, parts: Sequence[str]) -> Sequence[str]:
         """Return the protected name of a file that a link with that name leads to."""
         if self._links is None:
-            self._links = _protected_links(self._root)
+            self._links = protected_links(self._root)
         for target, name in self._links.items():
             if tuple(map(fold_name, parts[: len(target)])) == target:
                 return (name, *parts[len(target) :])
         return parts
 
 
-def _protected_links(root: Path) -> dict[tuple[str, ...], str]:
+def protected_links(root: Path) -> dict[tuple[str, ...], str]:
     """Return the targets in the workspace of links with protected names: folded parts → name."""
     found: dict[tuple[str, ...], str] = {}
     real = os.path.realpath(root)

@@ -51,6 +51,7 @@ from homarus.store.base import SessionRecord
 
 if TYPE_CHECKING:
     from homarus.tools.rooted_fs import RootedFs
+    from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
 
 TIMEOUT_S = 120.0
@@ -146,7 +147,8 @@ class ToolContext:
     `here` is the chat that is answered, `message_id` the message in it. `messenger` is None where
     no chat can be reached. `run_access` is what the senders of the run's messages may do with the
     workspace; without it, the session key decides. `docs` is the folder of the program's
-    documentation, None where it may not be read. `session_name` is for headings.
+    documentation, None where it may not be read. `session_name` is for headings. `sandbox` is that
+    of the session, None for one without: file tools work on its files.
     """
 
     session_key: str
@@ -165,6 +167,7 @@ class ToolContext:
     approvals: Approvals = NoApprovals()
     scope: FileScope = WORKSPACE_SCOPE
     get_caller: Callable[[], CallerFacts] | None = None
+    sandbox: "SessionSandbox | None" = None
 
     @property
     def caller(self) -> CallerFacts:
@@ -177,10 +180,27 @@ class ToolContext:
 
     @property
     def files(self) -> "RootedFs":
-        """The workspace, as far as this conversation may read and write it."""
+        """The workspace, as far as this conversation may read and write it; the sandbox's own."""
+        return self.sandbox.files(self.access) if self.sandbox else self.machine_files
+
+    @property
+    def machine_files(self) -> "RootedFs":
+        """The agent's workspace, also in a session with a sandbox: for commands outside it."""
         from homarus.tools.rooted_fs import RootedFs
 
         return RootedFs(self.workspace, access=self.access)
+
+    async def attach(self, names: Sequence[str]) -> tuple[Media, ...]:
+        """Resolve files to be sent by their names, as far as the conversation may read them."""
+        if self.messenger is None:
+            return ()
+        if self.sandbox:
+            from homarus.tools.attachments import attach_from_sandbox
+
+            return await attach_from_sandbox(
+                self.messenger.attach, names, self.sandbox, self.access
+            )
+        return await self.messenger.attach(names, self.workspace, self.access)
 
     def folder_to_read(self, path: str) -> "tuple[RootedFs, str]":
         """Return the folder that a path is read from, and what its paths start with in results.

@@ -29,9 +29,12 @@ class Known:
         return ModelInfo("mock", "big")
 
 
-def extract(text: str, authority: Any = "owner", **more: Any) -> ParsedDirectives:
+def extract(
+    text: str, authority: Any = "owner", config: Config = CONFIG, **more: Any
+) -> ParsedDirectives:
     inbound = Inbound("1", Address("test", "1"), "ann", text, authority=authority, **more)
-    return extract_directives(inbound, parse_command(text), CONFIG, cast("ModelRouter", Known()))
+    models = cast("ModelRouter", Known())
+    return extract_directives(inbound, parse_command(text), config, models, "agent:main:main")
 
 
 def test_directives_in_text_become_run_options() -> None:
@@ -140,3 +143,11 @@ def test_exec_directive_needs_owner() -> None:
 def test_exec_directive_that_cannot_be_obeyed_is_refused(text: str) -> None:
     with pytest.raises(UserError):
         extract(text)
+
+
+def test_exec_host_sandbox_is_accepted_in_session_with_sandbox() -> None:
+    sandboxed = Config.model_validate({"agents": {"defaults": {"sandbox": {"mode": "all"}}}})
+    found = extract("ls /exec host=sandbox", config=sandboxed)
+    assert found.options.exec_host == "sandbox"
+    with pytest.raises(UserError, match="this conversation has no sandbox"):
+        extract("ls /exec host=sandbox")

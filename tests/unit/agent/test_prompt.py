@@ -109,6 +109,10 @@ def test_prompt_of_each_session_kind_equals_golden(kind: str) -> None:
 
 def test_prompt_of_sandboxed_agent_equals_golden() -> None:
     golden("sandboxed", prompt(sandbox=SandboxInfo("/workspace", "ro", elevated=True)))
+    isolated = prompt(sandbox=SandboxInfo("/workspace", "none", hosts=("pypi.org", "*.debian.org")))
+    assert "the files under Project Context are not in it." in isolated
+    assert "Commands reach these hosts, through a proxy: pypi.org, *.debian.org." in isolated
+    assert "Your folder is /workspace." in isolated and "/home/user" not in isolated
 
 
 @pytest.mark.parametrize("window", [4_096, 8_192])

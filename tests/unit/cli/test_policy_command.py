@@ -119,3 +119,38 @@ def test_explain_unclear_question_is_refused(args: tuple[str, ...]) -> None:
 def test_explain_unknown_tool_suggests_the_closest() -> None:
     error = run("exce").exception
     assert isinstance(error, UnknownNameError) and "exec" in error.fix
+
+
+def sandboxed(home: Path, **tools: Any) -> None:
+    agents = {"defaults": {"model": {"primary": "mock/m"}, "sandbox": {"mode": "non-main"}}}
+    tree = {**CONFIG, "agents": agents, "tools": {**CONFIG["tools"], **tools}}
+    (home / ".openclaw/openclaw.json").write_text(json.dumps(tree))
+
+
+def test_explain_of_sandboxed_session_shows_layer_and_place(home: Path) -> None:
+    key = "agent:main:telegram:direct:7"
+    sandboxed(home, sandbox={"tools": {"deny": ["write"], "alsoAllow": ["memory_get"]}})
+    found = explain("write", "--session", key)
+    assert (found["action"], found["layer"]) == ("deny", "sandbox/sub-agent")
+    assert found["reason"] == "write is denied by 'write' of tools.sandbox.tools"
+    assert found["isSandboxed"] and found["place"] is None
+    found = explain("memory_search", "--session", key)
+    assert "the default tools of sandboxes, extended by tools.sandbox.tools" in found["reason"]
+    assert explain("memory_get", "--session", key)["action"] == "allow"
+    found = explain("exec", "--session", key, "--args", '{"command": "echo $(id)"}')
+    assert (found["action"], found["layer"], found["place"]) == ("allow", "exec", "sandbox")
+    assert "sandbox of level L2" in found["reason"]
+    assert "in the sandbox of the agent, if level L2" in found["notes"][0]
+    assert explain("exec")["place"] == "gateway" and not explain("exec")["isSandboxed"]
+
+
+def test_explain_of_elevated_command_says_that_it_leaves_the_sandbox(home: Path) -> None:
+    key, sender = "agent:main:telegram:direct:7", ("--sender", "telegram:7")
+    sandboxed(home)
+    args = ("exec", "--session", key, "--args", '{"command": "touch x", "elevated": true}')
+    found = explain(*args, *sender)
+    assert (found["action"], found["place"]) == ("ask", "gateway")
+    assert "outside the sandbox" in found["notes"][0]
+    found = explain(*args, "--sender", "telegram:8")
+    assert (found["action"], found["place"]) == ("deny", None)
+    assert "runs nowhere" in found["notes"][0]

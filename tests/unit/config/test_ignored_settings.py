@@ -62,6 +62,7 @@ READ_BY_NAME: Final = {
 }
 # Fields that are no settings, that a validator decides on, or that are read all at once.
 NOT_READ_ALONE: Final = {
+    "ContainerConfig.cap_drop": "every sandbox drops all capabilities, and a container these too",
     "Config.schema_": "for editors",
     "Config.meta": "a record of the last write; its fields are read by name",
     "Config.wizard": "a record of OpenClaw's setup",

@@ -6,13 +6,14 @@ from homarus.config.json_schema import config_json_schema
 NAMES = """
 AgentDefaults AgentEntry Agents AllTools ApprovalForwarding ApprovalTarget Approvals Auth
 AuthProfile Binding BindingMatch BlockChunk
-BlockCoalesce Broadcast Commands Compaction Compat ContextPruning ControlUi Cooldowns Cost
+BlockCoalesce Broadcast Commands Compaction Compat Container ContextPruning ControlUi Cooldowns Cost
 CrossContext Detectors Elevated Endpoint Endpoints Env Exec FileTools Gateway GatewayAuth GroupChat
 HardClear Http HumanDelay Identity InboundWait Logging LoginClient LoopDetection Maintenance
 Marker MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry Models Peer ProviderEntry
-ProviderModel Queue QueueByChannel RateLimit Reload Remote Reset ResetByType Sandbox SecretSource
+ProviderModel Queue QueueByChannel RateLimit Reload Remote Reset ResetByType Sandbox
+SandboxNetwork SandboxPrune SandboxTools SecretSource
 SendMatch SendPolicy SendRule Session ShellEnv SoftTrim Spend SsrfPolicy SubagentTools Tls
-ToolFilter ToolNames ToolProfile Tools TrustedProxy WebFetch WebTools
+ToolFilter ToolNames ToolProfile Tools TrustedProxy Ulimit WebFetch WebTools
 """
 
 
@@ -22,7 +23,7 @@ def test_config_schema_definitions_keep_published_names() -> None:
     assert list(definitions) == NAMES.split()
     assert schema["title"] == "Config"
     titles = {name: each["title"] for name, each in definitions.items() if "title" in each}
-    assert titles == {name: name for name in NAMES.split() if name != "ModelChoice"}
+    assert titles == {name: name for name in NAMES.split() if name not in {"ModelChoice", "Ulimit"}}
 
 
 def test_config_schema_references_resolve() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from homarus.store.base import TranscriptEntry, TranscriptHeader
 from homarus.testing.fakes import Hang
 from homarus.testing.memory_store import MemoryStore
 from tests.unit.gateway.app_harness import CONFIG, answer, run
+from tests.unit.tools.sandbox_builders import SandboxHarness
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 20).decode()
 
@@ -499,6 +501,25 @@ async def test_chat_message_get_returns_images_of_user_and_agent(tmp_path: Path)
         for path in ("/etc/passwd", "other.png"):  # no image of the workspace; not in the message
             refused = await it.ask("chat.message.get", {**found, "media": path})
             assert refused == {"ok": False, "unavailableReason": "not_visible"}
+
+
+async def test_chat_message_get_reads_images_of_the_sessions_sandbox(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("MEDIA: /workspace/chart.png")) as it:
+        boxes = SandboxHarness(tmp_path, {"mode": "all"})
+        it.services = replace(
+            it.services,
+            open_sandbox=lambda agent, key, access: boxes.manager.open(
+                agent.id, key, agent.workspace, access
+            ),
+        )
+        sandbox = boxes.open("agent:main:main")
+        sandbox.make_workspace()
+        (sandbox.workspace / "chart.png").write_bytes(base64.b64decode(PNG))
+        await it.send("see")
+        (reply,) = (await it.ask("chat.history", sessionKey="main", maxChars=500))["messages"][1:]
+        found = {"sessionKey": "main", "messageId": reply["__openclaw"]["id"]}
+        got = await it.ask("chat.message.get", {**found, "media": "/workspace/chart.png"})
+        assert got["image"]["data"] == PNG
 
 
 MARKED = "<think>plan</think>[[reply_to:7]] Look:\n[Tool Call: x]\nMEDIA:./a.png\nBye."

@@ -197,7 +197,7 @@ async def test_sessions_patch_applies_rules_of_settings(tmp_path: Path) -> None:
         ({"thinkingLevel": "hardest"}, "invalid thinkingLevel"),
         ({"thinkingLevel": "xhigh"}, "xhigh is not supported by mock/mock-1"),
         ({"execHost": "moon"}, "invalid execHost"),
-        ({"execHost": "sandbox"}, "has no sandbox"),
+        ({"execHost": "sandbox"}, "conversation has no sandbox"),
         ({"execHost": "node"}, "no commands on nodes"),
         ({"execNode": "laptop"}, "no commands on nodes"),
         ({"execSecurity": "none"}, "invalid execSecurity"),

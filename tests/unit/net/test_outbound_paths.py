@@ -15,6 +15,8 @@ OPENS: Final = re.compile(
 KNOWN: Final = {
     "net/http_client.py": "the client itself, for the host that its caller gives",
     "net/guarded_fetch.py": "the guard: only to addresses that it has checked",
+    "net/guarded_stream.py": "the guard: only to addresses that it has checked",
+    "net/allow_proxy.py": "nothing: it reads from a connection that it has accepted",
     "providers/endpoint.py": "model services of the config",
     "providers/default_model.py": "model servers on this machine",
     "providers/oauth.py": "logins of model services",

@@ -170,6 +170,104 @@ def test_decision_of_elevated_command(
     assert (found.action, found.layer) == (action, layer)
 
 
+SANDBOXED = replace(OWNER, is_sandboxed=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "action"),
+    [
+        (ExecSettings("allowlist", "off"), "L2", "allow"),
+        (ExecSettings("allowlist", "on-miss"), "L3", "allow"),
+        (ExecSettings("full", "off"), "L3", "allow"),
+        (ExecSettings("deny", "off"), "L3", "deny"),
+        (ExecSettings("allowlist", "always"), "L3", "ask"),
+        (ExecSettings("allowlist", "on-miss"), "L1", "ask"),
+        (ExecSettings("allowlist", "off"), "L1", "deny"),
+    ],
+)
+def test_decision_of_command_in_sandbox_by_level(
+    settings: ExecSettings, level: str, action: str
+) -> None:
+    facts = ToolCallFacts(EXEC, {}, frozenset({"exec"}), MISSED, sandbox_level=level)
+    found = decide_tool_call(facts, replace(SANDBOXED, exec=settings))
+    assert (found.action, found.layer) == (action, "exec")
+
+
+def test_decision_of_command_in_sandbox_obeys_verdict_of_tool() -> None:
+    asks = LayerVerdict("tool", "ask", "the call itself asks for approval")
+    facts = ToolCallFacts(EXEC, effects=frozenset({"exec"}), own_verdict=asks, sandbox_level="L3")
+    assert decide_tool_call(facts, SANDBOXED).layer == "tool"
+
+
+@pytest.mark.parametrize(
+    ("elevated", "args", "level", "action", "layer"),
+    [
+        ("on", {}, "", "ask", "exec"),
+        ("ask", {}, "", "ask", "exec"),
+        ("full", {}, "", "allow", "exec"),
+        ("off", {"elevated": True}, "", "ask", "exec"),
+        ("full", {"elevated": False}, "L2", "allow", "exec"),
+        ("full", {"elevated": False}, "L1", "ask", "exec"),
+        ("full", {"elevated": False}, "", "deny", "elevated"),
+    ],
+)
+def test_decision_of_elevated_command_of_sandboxed_session(
+    elevated: Any, args: dict[str, Any], level: str, action: str, layer: str
+) -> None:
+    caller = replace(SANDBOXED, elevated=elevated, is_elevated_allowed=True)
+    facts = ToolCallFacts(EXEC, args, frozenset({"exec"}), MISSED, sandbox_level=level)
+    found = decide_tool_call(facts, caller)
+    assert (found.action, found.layer) == (action, layer)
+    verdict = next(each for each in found.verdicts if each.layer == "elevated")
+    assert ("outside the sandbox" in verdict.reason) == (level == "")
+
+
+def test_decision_of_command_outside_sandbox_that_is_not_elevated_is_deny() -> None:
+    everything = replace(SANDBOXED, exec=ExecSettings("full", "off"))
+    facts = ToolCallFacts(EXEC, {}, frozenset({"exec"}), SATISFIED)
+    for caller in (everything, replace(everything, elevated="full")):  # the sender may not
+        found = decide_tool_call(facts, caller)
+        assert (found.action, found.layer) == ("deny", "elevated")
+    assert decide_tool_call(facts, replace(everything, is_sandboxed=False)).action == "allow"
+
+
+@pytest.mark.parametrize(("is_allowed", "action"), [(True, "allow"), (False, "deny")])
+def test_decision_of_input_for_elevated_command_needs_permission(
+    is_allowed: bool, action: str
+) -> None:
+    facts = ToolCallFacts(ToolDeclaration("process"), {}, frozenset({"exec"}), SATISFIED)
+    caller = replace(SANDBOXED, is_elevated_allowed=is_allowed)
+    assert decide_tool_call(facts, caller).action == action
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        ("exec", "allow"), ("read", "allow"), ("apply_patch", "allow"), ("grep", "allow"),
+        ("sessions_spawn", "allow"), ("memory_get", "deny"), ("web_fetch", "deny"),
+        ("browser", "deny"), ("message", "deny"), ("telegram", "deny"),
+    ],
+)  # fmt: skip
+def test_decision_sandboxed_session_has_default_tools(name: str, inside: str) -> None:
+    tool = ToolDeclaration(name)
+    call = ToolCallFacts(tool)
+    assert decide_tool_call(call, OWNER).action == "allow"
+    found = decide_tool_call(call, SANDBOXED)
+    assert found.action == inside
+    if inside == "deny":
+        assert found.layer == "sandbox/sub-agent"
+        assert "the default tools of sandboxes" in found.reason
+    assert is_tool_offered(tool, SANDBOXED, PolicyRules()) == (inside == "allow")
+
+
+def test_decision_sandboxed_subagent_has_rules_of_both() -> None:
+    child = replace(SANDBOXED, depth=1)
+    assert decide(ToolDeclaration("session_status"), SANDBOXED).action == "allow"
+    assert decide(ToolDeclaration("session_status"), child).action == "deny"
+    assert decide(ToolDeclaration("web_fetch"), child).action == "deny"
+    assert decide(READ, child).action == "allow"
+
+
 def test_decision_tainted_run_asks_under_full_and_for_listed_commands() -> None:
     for settings in (ExecSettings("full", "off"), ExecSettings("allowlist", "off")):
         found = judge_command(SATISFIED, exec=settings, taint=TAINTED)

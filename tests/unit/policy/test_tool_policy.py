@@ -2,8 +2,9 @@
 
 import pytest
 
-from homarus.config.tools_schema import GlobalToolsConfig
-from homarus.policy.tool_call import ToolDeclaration
+from homarus.config.tools_schema import AgentToolsConfig, GlobalToolsConfig
+from homarus.policy.decision import decide_tool_call
+from homarus.policy.tool_call import CallerFacts, ToolCallFacts, ToolDeclaration
 from homarus.policy.tool_policy import (
     PROFILES,
     PolicyRules,
@@ -13,6 +14,7 @@ from homarus.policy.tool_policy import (
     find_match,
     make_policy_rules,
     normalize_tool_name,
+    sandbox_rules,
     subagent_deny,
 )
 
@@ -92,3 +94,67 @@ def test_name_with_wide_or_invisible_characters_is_denied(name: str) -> None:
     assert normalize_tool_name(name) == "exec"
     assert find_match(EXEC, (name,)) == "exec"
     assert normalize_tool_name("ехес") != "exec"  # other letters are another name
+
+
+MESSAGE = ToolDeclaration("message", ("messaging",), ("dm_send",))
+CRON = ToolDeclaration("cron", ("automation",))
+
+
+def sandbox_allows(
+    tool: ToolDeclaration, common: object, own: object = None, plugins: frozenset[str] = frozenset()
+) -> bool:
+    """Return whether a session with a sandbox may use a tool, by the lists of the config."""
+    tools = GlobalToolsConfig.model_validate({"sandbox": {"tools": common}})
+    mine = AgentToolsConfig.model_validate({"sandbox": {"tools": own}}) if own else None
+    found = make_policy_rules(tools, mine, plugins)
+    caller = CallerFacts("main", "agent:main:x", is_sandboxed=True)
+    return decide_tool_call(ToolCallFacts(tool), caller, found).action == "allow"
+
+
+@pytest.mark.parametrize(
+    ("tool", "common", "own", "allowed"),
+    [
+        (EXEC, {}, None, True),
+        (MESSAGE, {}, None, False),
+        (MESSAGE, {"alsoAllow": ["dm_send"]}, None, True),
+        (MESSAGE, {"alsoAllow": ["group:messaging"]}, None, True),
+        (MESSAGE, {"alsoAllow": ["message"]}, {"alsoAllow": []}, False),
+        (EXEC, {"alsoAllow": ["message"]}, None, True),
+        (CRON, {"alsoAllow": ["cron"]}, None, True),  # it is on the default list of denied ones
+        (CRON, {"alsoAllow": ["cron"], "deny": ["cron"]}, None, False),
+        (CRON, {"allow": []}, None, False),
+        (MESSAGE, {"allow": []}, None, True),
+        (MESSAGE, {"allow": None}, None, False),
+        (EXEC, {"allow": ["read"]}, None, False),
+        (EXEC, {"allow": ["read"]}, {"allow": ["bash"]}, True),
+        (EXEC, {"allow": ["exec"]}, {"allow": ["read"]}, False),
+        (EXEC, {"allow": ["read"]}, {"alsoAllow": ["exec"]}, True),
+        (EXEC, {"deny": ["bash"]}, None, False),
+        (EXEC, {"deny": ["group:runtime"]}, None, False),
+        (EXEC, {"deny": ["exec"]}, {"deny": []}, True),
+        (CRON, {"allow": ["cron"], "deny": []}, None, True),
+    ],
+)
+def test_sandbox_rules_of_config(
+    tool: ToolDeclaration, common: object, own: object, *, allowed: bool
+) -> None:
+    assert sandbox_allows(tool, common, own) == allowed
+
+
+def test_sandbox_allow_list_of_plugin_tools_extends_the_default() -> None:
+    plugins, tool = frozenset({"llm-task"}), ToolDeclaration("llm-task", source="llm-task")
+    lists = {"allow": ["llm-task"]}
+    assert sandbox_allows(tool, lists, plugins=plugins)
+    assert sandbox_allows(EXEC, lists, plugins=plugins)
+    assert not sandbox_allows(MESSAGE, lists, plugins=plugins)
+
+
+def test_sandbox_rules_name_where_they_are_set() -> None:
+    common = GlobalToolsConfig.model_validate({"sandbox": {"tools": {"deny": ["write"]}}})
+    own = AgentToolsConfig.model_validate({"sandbox": {"tools": {"allow": ["read"]}}})
+    deny, allow = sandbox_rules(common, own)
+    assert (deny.origin, deny.deny) == ("tools.sandbox.tools", ("write",))
+    assert (allow.origin, allow.allow) == ("the agent's tools.sandbox.tools", ("read",))
+    assert {each.origin for each in sandbox_rules(GlobalToolsConfig())} == {
+        "the default tools of sandboxes"
+    }

@@ -1,56 +1,19 @@
 """Commands of a session that belongs in a sandbox never run on the host instead."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from homarus.config.check import check_config
 from homarus.core.message import ToolCall
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.testing.approvals import AskingApprovals
-from homarus.tools.builtin.exec import unsandboxed_scope
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ToolContext
 from tests.unit.tools.exec_builders import make_exec_tool
 
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-100"
-
-
-@pytest.mark.parametrize(
-    ("tree", "expected"),
-    [
-        ({}, "all"),
-        ({"agents": {"defaults": {"sandbox": {"mode": "off"}}}}, "all"),
-        ({"agents": {"defaults": {"sandbox": {"mode": "all", "scope": "agent"}}}}, "none"),
-        ({"agents": {"defaults": {"sandbox": {"mode": "non-main"}}}}, "main"),
-        ({"agents": {"list": [{"id": "Main", "sandbox": {"mode": "all"}}]}}, "none"),
-        (
-            {
-                "agents": {
-                    "defaults": {"sandbox": {"mode": "all"}},
-                    "list": [{"id": "main", "sandbox": {"mode": "off"}}],
-                }
-            },
-            "all",
-        ),
-        ({"tools": {"exec": {"host": "sandbox"}}}, "none"),
-        ({"tools": {"exec": {"host": "node"}}}, "none"),
-        ({"tools": {"exec": {"host": "gateway"}}}, "all"),
-        (
-            {
-                "tools": {"exec": {"host": "sandbox"}},
-                "agents": {"list": [{"id": "main", "tools": {"exec": {"timeoutSec": 5}}}]},
-            },
-            "none",
-        ),
-    ],
-)
-def test_unsandboxed_scope_by_config(tree: Any, expected: str) -> None:
-    config = check_config(tree).config
-    assert config and unsandboxed_scope(config, "main") == expected
 
 
 @pytest.mark.parametrize(

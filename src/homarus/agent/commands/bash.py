@@ -74,7 +74,7 @@ async def bash(context: AgentCommandContext) -> CommandReply:
 
 async def _execute(context: AgentCommandContext, text: str) -> ToolResult:
     """Run the text as a call of the `exec` tool."""
-    from homarus.agent.call_audit import CallAudit
+    from homarus.agent.call_audit import CallAudit, describe_place
     from homarus.agent.caller import resolve_command_caller
     from homarus.agent.prompt.chat_context import session_chat_context
     from homarus.policy.decision import decide_tool_call
@@ -95,11 +95,14 @@ async def _execute(context: AgentCommandContext, text: str) -> ToolResult:
         return resolve_command_caller(*given)
 
     audit = CallAudit(services.audit, context.where, services.clock.now_ms)
-    started = list[int]()
+    started, place = list[int](), ""
 
     async def decide(facts: "ToolCallFacts") -> "ToolDecision":
-        decision = decide_tool_call(facts, get_caller(), agent.rules.for_chat(chat.rules))
-        audit.record_decision(call, facts.tool.name, decision, facts=facts)
+        nonlocal place
+        caller = get_caller()
+        decision = decide_tool_call(facts, caller, agent.rules.for_chat(chat.rules))
+        place = describe_place(facts, caller)
+        audit.record_decision(call, facts.tool.name, decision, facts=facts, place=place)
         return decision
 
     async def begin(_tool: "Tool") -> None:
@@ -121,6 +124,7 @@ async def _execute(context: AgentCommandContext, text: str) -> ToolResult:
         raise UserError(allowed.reason)
     if allowed.args != args:
         raise UserError("a plugin changed the command: it is not the one that was typed")
+    access = chat.file_access(agent.rules)
     tool_context = ToolContext(
         context.key,
         agent.id,
@@ -130,15 +134,16 @@ async def _execute(context: AgentCommandContext, text: str) -> ToolResult:
         run_id=inbound.id,
         call_id=call.id,
         approvals=TypedApproval(f"{inbound.address.channel}:{inbound.sender}", record_approval),
-        run_access=chat.file_access(agent.rules),
+        run_access=access,
         get_caller=get_caller,
+        sandbox=services.open_sandbox(agent, context.key, access),
     )
     result = await execute_tool_call(
         tools, tool_context, call, decide, begin=begin, max_chars=_MAX_CHARS
     )
     duration_ms = services.clock.now_ms() - (started or [services.clock.now_ms()])[0]
     if started:
-        audit.record_execution(call, "exec", result, duration_ms)
+        audit.record_execution(call, "exec", result, duration_ms, place)
     await services.audit.write()
     await services.hooks.after_tool_call(context.where, call, result, duration_ms)
     return result

@@ -7,6 +7,7 @@ from homarus.agent.agent import Agent
 from homarus.agent.context.compaction import CompactionResult
 from homarus.agent.prompt.preview import PromptPreview
 from homarus.agent.run import RunOutcome
+from homarus.agent.services import OpenSandbox, no_sandbox
 from homarus.config.json5_document import KeyPath
 from homarus.config.schema import Config
 from homarus.core.bus import Bus
@@ -28,6 +29,7 @@ from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
 from homarus.tools.registry import ToolRegistry
+from homarus.tools.sandbox.sandbox_status import FindReport, no_report
 
 if TYPE_CHECKING:  # imported by the first command
     from homarus.agent.approval_prompts import ChatPrompts
@@ -118,6 +120,8 @@ class CommandServices:
     get_tools: Callable[[str], ToolRegistry]
     get_processes: "Callable[[], ProcessTable]"
     audit: AuditLog
+    open_sandbox: OpenSandbox = no_sandbox
+    find_sandbox_report: FindReport = no_report
 
 
 @dataclass(frozen=True, slots=True)

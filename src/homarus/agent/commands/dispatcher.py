@@ -127,7 +127,7 @@ class CommandDispatcher:
         self, key: str, record: InboxRecord, inbound: Inbound, parsed: ParsedCommand | None
     ) -> InterpretedMessage[RunOutcome]:
         try:
-            found = self._extract(inbound, parsed)
+            found = self._extract(key, inbound, parsed)
             self._check_elevated(key, inbound, found)
         except UserError as exc:
             return self._as_command(key, record, inbound, partial(_fail, exc))
@@ -172,9 +172,11 @@ class CommandDispatcher:
             return None  # a sentence may start with an exclamation mark
         return ParsedCommand(BY_NAME["bash"], body[1:].strip())
 
-    def _extract(self, inbound: Inbound, parsed: ParsedCommand | None = None) -> ParsedDirectives:
+    def _extract(
+        self, key: str, inbound: Inbound, parsed: ParsedCommand | None = None
+    ) -> ParsedDirectives:
         config, models = self._services.get_config(), self._services.get_models()
-        return extract_directives(inbound, parsed, config, models)
+        return extract_directives(inbound, parsed, config, models, key)
 
     def _check_elevated(self, key: str, inbound: Inbound, found: ParsedDirectives) -> None:
         """Raise UserError for an inline `/elevated` of a sender who may not have it."""
@@ -227,7 +229,7 @@ class CommandDispatcher:
         if chosen:
             _, fields = await model_commands.choose_model(context, chosen)
             await session.update(**fields)
-        found = self._extract(replace(context.inbound, text=text))
+        found = self._extract(context.key, replace(context.inbound, text=text))
         if found.text or context.inbound.images:
             return replace(context.inbound, text=found.text, options=found.options)
         model = model_commands.describe_model(session, await context.default_model())

@@ -11,12 +11,15 @@ from homarus.core.session_keys import agent_id_of
 from homarus.core.text import one_line
 from homarus.plugins.commands import CommandReply, command
 from homarus.policy.exec_settings import ExecSettings, resolve_elevated, resolve_exec_settings
+from homarus.policy.sandbox_settings import is_sandboxed
 from homarus.sessions.directives import extract_exec
 from homarus.sessions.session_settings import CHOICES, LEVELS, to_stored_value
 
 _RESET_WORDS: Final = frozenset({"default", "reset", "clear"})
 EXEC_FIELDS: Final = ("execHost", "execSecurity", "execAsk", "execNode")
-_OPTIONS: Final = "host=gateway security=deny|allowlist|full ask=off|on-miss|always, or reset"
+_OPTIONS: Final = (
+    "host=gateway|sandbox security=deny|allowlist|full ask=off|on-miss|always, or reset"
+)
 _LEVEL_EFFECTS: Final = {
     "off": "commands are judged by the settings of /exec",
     "on": "commands run on this machine, judged by the settings of /exec",
@@ -40,7 +43,7 @@ async def exec_(context: AgentCommandContext) -> CommandReply:
             raise UserError(
                 f"/exec does not understand {one_line(rest, 40)!r}", fix=f"use {_OPTIONS}"
             )
-        fields |= exec_fields(setting)
+        fields |= exec_fields(setting, context.config, context.key)
     entry = {**await context.entry(), **fields}
     return CommandReply(_describe(context, entry), fields)
 
@@ -97,6 +100,10 @@ def _describe(context: AgentCommandContext, entry: Mapping[str, Json]) -> str:
         if isinstance(entry.get(name), str)
     ]
     lines.append(f"Set for this conversation: {' '.join(stored) or 'nothing'}.")
+    if is_sandboxed(context.config, agent_id_of(context.key), context.key):
+        level, _ = resolve_sender_level(context, entry)
+        outside = "on this machine" if level != "off" else "in the sandbox of this conversation"
+        lines.append(f"Commands run {outside} (elevated: {level}).")
     for name, value in (("execSecurity", found.security), ("execAsk", found.ask)):
         if entry.get(name) in CHOICES[name] and entry[name] != value:
             wanted = f"{name.removeprefix('exec').lower()}={entry[name]}"

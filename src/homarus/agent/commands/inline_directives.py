@@ -13,7 +13,9 @@ from homarus.config.schema import Config
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound, RunOptions
+from homarus.core.session_keys import agent_id_of
 from homarus.core.text import one_line
+from homarus.policy.sandbox_settings import is_sandboxed
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions import queue_policy
 from homarus.sessions.directives import (
@@ -46,7 +48,11 @@ class ParsedDirectives:
 
 
 def extract_directives(
-    inbound: Inbound, parsed: ParsedCommand | None, config: Config, models: ModelRouter
+    inbound: Inbound,
+    parsed: ParsedCommand | None,
+    config: Config,
+    models: ModelRouter,
+    session_key: str,
 ) -> ParsedDirectives:
     """Extract the directives of a message; `parsed` is the command that the complete message is.
 
@@ -75,13 +81,19 @@ def extract_directives(
         return ParsedDirectives("", ((name, parsed.args),))  # a mistyped mode is no message
     return ParsedDirectives(
         found.text,
-        options=_run_options(inbound.options, found, models),
+        options=_run_options(inbound.options, found, models, config, session_key),
         queue=queue_policy.check_queue_directive(found.queue) if found.queue else None,
         shows_status=found.status,
     )
 
 
-def _run_options(requested: RunOptions, found: Directives, models: ModelRouter) -> RunOptions:
+def _run_options(
+    requested: RunOptions,
+    found: Directives,
+    models: ModelRouter,
+    config: Config,
+    session_key: str,
+) -> RunOptions:
     """Return the run options of a message."""
     model = requested.model
     if found.model and found.model.profile:
@@ -89,7 +101,7 @@ def _run_options(requested: RunOptions, found: Directives, models: ModelRouter) 
         raise UserError("a credential is chosen for the whole conversation", fix=fix)
     if found.model and found.model.name:
         model = models.check_typed(found.model.name).ref
-    commands = exec_fields(found.exec) if found.exec else {}
+    commands = exec_fields(found.exec, config, session_key) if found.exec else {}
     if found.elevated and found.elevated.value is None and found.elevated.raw:
         raise UserError(
             f"/elevated does not understand {one_line(found.elevated.raw, 40)!r}",
@@ -108,7 +120,7 @@ def _run_options(requested: RunOptions, found: Directives, models: ModelRouter) 
     )
 
 
-def exec_fields(setting: ExecDirective) -> dict[str, str]:
+def exec_fields(setting: ExecDirective, config: Config, session_key: str) -> dict[str, str]:
     """Return the fields of a session's entry for `/exec`. Raises UserError for any other word."""
     given = {
         "execHost": setting.host,
@@ -127,7 +139,8 @@ def exec_fields(setting: ExecDirective) -> dict[str, str]:
                 f"/exec does not understand {option}={one_line(one.raw, 40)}",
                 fix=f"{option} is one of {words}" if words else "",
             )
-        check_exec_setting(name, one.value)
+        has_sandbox = is_sandboxed(config, agent_id_of(session_key), session_key)
+        check_exec_setting(name, one.value, is_sandboxed=has_sandbox)
         fields[name] = one.value
     return fields
 

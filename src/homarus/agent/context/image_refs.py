@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
 from homarus.agent.context.image_scaling import fit_parts
@@ -21,6 +21,9 @@ from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.sessions.transcript import summary_in
 from homarus.tools.builtin.files import read_image
 from homarus.tools.rooted_fs import RootedFs
+
+if TYPE_CHECKING:
+    from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
 MAX_PATHS = 8  # of one message
 MAX_RESTORED = 8  # of all older messages together, the newest
@@ -45,12 +48,21 @@ NamedImages: TypeAlias = Mapping[
 ]  # by a message's time, text
 
 
-def workspace_reader(workspace: Path, access: WorkspaceAccess) -> Read:
-    """Return a reader for images of one folder only, as far as the conversation may read them."""
-    beneath = RootedFs(workspace, access=access)
+def workspace_reader(
+    workspace: Path, access: WorkspaceAccess, sandbox: "SessionSandbox | None" = None
+) -> Read:
+    """Return a reader for images of one folder only, as far as the conversation may read them.
+
+    In a session with a sandbox it is the folder that its commands see.
+    """
 
     def read(path: str) -> Image | None:
         try:
+            if sandbox:
+                found = sandbox.agent_files(path, access)
+                beneath = found[0] if found else sandbox.files(access)
+            else:
+                beneath = RootedFs(workspace, access=access)
             return read_image(beneath, path) if access.can_attach else None
         except (ToolError, OSError):
             return None  # outside the workspace, missing or too large: the text stays as it is

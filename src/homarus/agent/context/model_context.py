@@ -19,9 +19,9 @@ from homarus.agent.context.compaction import (
     token_budget,
 )
 from homarus.agent.context.image_refs import (
+    Read,
     attach_named_images,
     load_named_images,
-    workspace_reader,
 )
 from homarus.agent.context.image_scaling import fit_message, has_images
 from homarus.agent.context.pruning import is_pruned_provider
@@ -35,7 +35,6 @@ from homarus.agent.context.render import (
 from homarus.agent.context.tokens import fixed_tokens
 from homarus.core.errors import ContextOverflowError, UserError
 from homarus.core.message import Message, user_message
-from homarus.policy.workspace_access import NO_ACCESS, WorkspaceAccess
 from homarus.providers.base import ModelRequest, Provider, ThinkLevel, ToolSpec
 from homarus.providers.catalog import ModelInfo
 from homarus.sessions.rejection import indexed_without_rejected
@@ -90,12 +89,12 @@ class ModelContext:
         cache: RenderedContextCache,
         now_ms: Callable[[], int],
         max_turns: int = 0,
-        get_access: Callable[[], WorkspaceAccess] = lambda: NO_ACCESS,
+        get_reader: Callable[[], Read] = lambda: lambda _path: None,
     ) -> None:
         self.session, self.agent, self.model = session, agent, model
         self._provider, self.thinking, self.api = provider, thinking, provider.api
         self.system, self.tools = system, tools
-        self._cache, self._now_ms, self._get_access = cache, now_ms, get_access
+        self._cache, self._now_ms, self._get_reader = cache, now_ms, get_reader
         self._rendered = cache.get(session.session_id)
         pruning = agent.pruning if is_pruned_provider(agent.pruning, model.provider) else None
         fixed = cache.estimate_fixed(system, tools)
@@ -120,7 +119,7 @@ class ModelContext:
         return await asyncio.to_thread(fit_message, question, self.agent.image_max_px)
 
     async def _attach_named(self, question: Message) -> Message:
-        read = workspace_reader(self.agent.workspace, self._get_access())
+        read = self._get_reader()
         if self._params.images is None:
             history = tuple(self.session.messages)
             images = await asyncio.to_thread(

@@ -6,8 +6,9 @@ from functools import lru_cache, partial
 from typing import Final, Literal
 
 from homarus.agent.prompt.chat_surface import NO_SURFACE, ChatSurface, resolve_surface
-from homarus.agent.prompt.facts import Citations
+from homarus.agent.prompt.facts import Citations, SandboxInfo
 from homarus.agent.prompt.injection import session_kind
+from homarus.config.agent_settings import agent_entry
 from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
 from homarus.core.fast_dataclass import dataclass, replace
@@ -15,6 +16,7 @@ from homarus.core.message import Address, Inbound
 from homarus.core.session_keys import agent_id_of, chat_type_of, is_subagent, subagent_depth
 from homarus.policy.access import EVERYONE, is_named
 from homarus.policy.decision import decide_tool_call, is_tool_offered
+from homarus.policy.sandbox_settings import is_sandboxed, resolve_sandbox
 from homarus.policy.tool_call import CallerFacts, ToolCallFacts
 from homarus.policy.tool_policy import PolicyRules, ToolRules, refuse_unknown_groups
 from homarus.policy.workspace_access import NO_ACCESS, WorkspaceAccess, session_access
@@ -27,7 +29,8 @@ from homarus.tools.registry import ToolRegistry
 class ChatContext:
     """The settings of one chat. Its `rules` come on top of the agent's: all must allow a tool.
 
-    `caller` is who calls tools there: the senders of the messages, and the model.
+    `caller` is who calls tools there: the senders of the messages, and the model. `sandbox` is what
+    the prompt says about the sandbox of the session.
     """
 
     prompt_text: str = ""
@@ -37,6 +40,7 @@ class ChatContext:
     access: WorkspaceAccess = NO_ACCESS
     surface: ChatSurface = NO_SURFACE
     caller: CallerFacts = CallerFacts("", "")
+    sandbox: SandboxInfo | None = None
 
     def with_model(self, provider: str, model: str) -> "ChatContext":
         """Return the chat in which this model calls tools."""
@@ -224,8 +228,28 @@ def key_chat_context(
         access=access,
         surface=surface,
         caller=make_caller(config, key, inbounds, channel=address.channel),
+        sandbox=find_sandbox_info(config, key, access),
     )
     return with_memory(chat, config, key, address.channel, group=group)
+
+
+def find_sandbox_info(config: Config, key: str, access: WorkspaceAccess) -> SandboxInfo | None:
+    """Return what the prompt says about the sandbox of a session; None for one without.
+
+    It is the same for all senders of a chat, so that the prompt does not change between them.
+    """
+    agent_id = agent_id_of(key)
+    if not is_sandboxed(config, agent_id, key):
+        return None
+    settings, own = resolve_sandbox(config, agent_id), agent_entry(config, agent_id).tools
+    sections = [config.tools.elevated, *([own.elevated] if own else ())]
+    can_leave = all(section.enabled for section in sections)
+    return SandboxInfo(
+        settings.container.workdir or "/workspace",
+        "ro" if settings.access == "rw" and not access.is_full else settings.access,
+        elevated=can_leave and any(config.tools.elevated.allow_from.values()),
+        hosts=settings.allowed_hosts,
+    )
 
 
 def _session_media(session: Session, inbounds: Sequence[Inbound]) -> frozenset[str]:
@@ -252,6 +276,7 @@ def make_caller(
         next(iter(channels)) if len(channels) == 1 else channel if not channels else "",
         next(iter(senders)) if len(senders) == 1 else "",
         is_owner=all(_has_owner_authority(config, one) for one in inbounds),
+        is_sandboxed=is_sandboxed(config, agent_id_of(key), key),
         depth=subagent_depth(key),
     )
 

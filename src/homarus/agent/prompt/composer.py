@@ -133,7 +133,8 @@ class PromptComposer:
             citations=chat.citations,
             aliases=agent.aliases,
             notes=_notes(agent, kind, found, names, chat),
-            docs=self._docs if "exec" in names or (agent.docs and "read" in names) else "",
+            docs=self._docs if _can_read_docs(agent, names, chat) else "",
+            sandbox=chat.sandbox,
             owners=surface.owners,
             timezone=agent.timezone,
             reasoning_tags=uses_final_tag(model.provider),
@@ -209,16 +210,25 @@ def _notes(
 
     The reminder to commit is for the first conversations, which change most of the files.
     """
+    if chat.sandbox and chat.sandbox.access != "rw":
+        return ()  # its folder is another one
     is_new = any(file.name == RITUAL and not file.missing for file in files)
     should_commit = is_new and "exec" in tools and os.path.lexists(f"{agent.workspace}/.git")
     is_read_only = not is_private(kind) and not chat.access.can_write_prompts
-    is_open = agent.file_scope.protected is not None and chat.access.is_owner
+    is_open = agent.file_scope.protected is not None and chat.access.is_owner and not chat.sandbox
     notes = (
         _COMMIT if should_commit else "",
         _READ_ONLY if is_read_only and tools & {"write", "edit"} else "",
         _WHOLE_MACHINE if is_open and tools & {"read", "write"} else "",
     )
     return tuple(note for note in notes if note)
+
+
+def _can_read_docs(agent: Agent, tools: Set[str], chat: ChatContext) -> bool:
+    """Return whether the agent can read the program's documentation, by a tool or a command."""
+    if agent.docs and tools & {"read", "exec"}:
+        return True
+    return "exec" in tools and chat.sandbox is None
 
 
 def _thinking(agent: Agent, model: ModelInfo, entry: Mapping[str, Json]) -> str:

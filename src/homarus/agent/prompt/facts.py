@@ -21,12 +21,19 @@ class SkillBlock:
 
 @dataclass(frozen=True, slots=True)
 class SandboxInfo:
-    """The sandbox that commands run in."""
+    """The sandbox of the session.
+
+    `access` is what is there of the agent's workspace: with `rw` it is the folder itself, with
+    `ro` it is at `agent_dir`. `elevated`: commands may leave the sandbox for some senders. `hosts`
+    are those that commands can connect to.
+    """
 
     workdir: str
     access: Literal["none", "ro", "rw"] = "rw"
     elevated: bool = False
     browser: bool = False
+    hosts: tuple[str, ...] = ()
+    agent_dir: str = "/agent"
 
 
 @dataclass(frozen=True, slots=True)

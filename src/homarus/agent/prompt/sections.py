@@ -23,6 +23,7 @@ TOOL_ORDER: Final = (
 )  # fmt: skip
 _MAX_SUMMARY = 120
 _MAX_OWNERS = 20
+_MAX_HOSTS = 20
 _MAX_HINTS = 5
 _WRITE_DOWN = ("Write down with memory_write what should outlast this conversation.",)
 
@@ -128,14 +129,14 @@ def _model_aliases(facts: PromptFacts) -> str:
 
 
 def _workspace(facts: PromptFacts) -> str:
-    folder = one_line(facts.workspace, 500)
     if facts.sandbox:
         inside = one_line(facts.sandbox.workdir, 200)
         text = (
-            f"Your folder is {folder}; file tools take paths relative to it. Commands run in a "
-            f"sandbox and see it as {inside}: use relative paths, which mean the same in both."
+            f"Your folder is {inside}. Paths are relative to it, and commands run there, in a "
+            "sandbox; file tools work on the same files."
         )
     else:
+        folder = one_line(facts.workspace, 500)
         text = f"Your folder is {folder}. Paths are relative to it, and commands run there."
     return _section("Workspace", text, *(one_line(note, 300) for note in facts.notes))
 
@@ -155,16 +156,25 @@ def _sandbox(facts: PromptFacts) -> str:
     box = facts.sandbox
     if box is None:
         return ""
+    agent_dir = one_line(box.agent_dir, 200)
+    own = "Your folder is the sandbox's own, and starts empty: "
     access = {
-        "none": "Your folder is not in it: what commands make there is not seen by file tools.",
-        "ro": "Your folder is there to read, not to change.",
-        "rw": "Your folder is there to read and to change.",
+        "none": f"{own}the files under Project Context are not in it.",
+        "ro": f"{own}the files under Project Context and others of yours are in {agent_dir}, to "
+        "read only.",
+        "rw": "Your folder is in it, to read and to change.",
     }
     lines = [f"Commands run in a sandbox, apart from this machine. {access[box.access]}"]
+    if box.hosts:
+        named = ", ".join(one_line(host, 100) for host in box.hosts[:_MAX_HOSTS])
+        more = f" and {len(box.hosts) - _MAX_HOSTS} more" if len(box.hosts) > _MAX_HOSTS else ""
+        lines.append(f"Commands reach these hosts, through a proxy: {named}{more}.")
+    else:
+        lines.append("Commands have no network.")
     if box.browser:
         lines.append("It has a browser of its own.")
     lines.append(
-        "A command may ask to run on the machine itself; a person decides."
+        "A command may ask to run on the machine itself (elevated); a person decides."
         if box.elevated
         else "Nothing runs on the machine itself: when a task needs that, say so."
     )

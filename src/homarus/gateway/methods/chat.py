@@ -220,15 +220,13 @@ async def get_message(call: MethodCall, params: ChatMessageGetParams) -> Json:
 
 
 def _read_media(call: MethodCall, key: str, path: str) -> Image | None:
-    """Return an image of the agent's workspace; None when it cannot be shown."""
-    from homarus.core.errors import ToolError
-    from homarus.tools.builtin.files import read_image
-    from homarus.tools.rooted_fs import RootedFs
+    """Return an image of the files that the session's tools see; None for any other file."""
+    from homarus.agent.context.image_refs import workspace_reader
+    from homarus.policy.workspace_access import FULL_ACCESS, session_access
 
-    try:
-        return read_image(RootedFs(call.services.agent(agent_id_of(key)).workspace), path)
-    except (OSError, ToolError):
-        return None
+    agent = call.services.agent(agent_id_of(key))
+    sandbox = call.services.open_sandbox(agent, key, session_access(key))
+    return workspace_reader(agent.workspace, FULL_ACCESS, sandbox)(path)
 
 
 async def _thinking(call: MethodCall, key: str, data: Mapping[str, Json]) -> str:

@@ -7,21 +7,18 @@ it there.
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
 
-from homarus.config.agent_settings import agent_entry
-from homarus.config.schema import Config
 from homarus.config.tools_schema import ExecConfig
-from homarus.core.errors import ToolDeniedError, ToolError
+from homarus.core.errors import SandboxError, ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.session_keys import main_key
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.exec_settings import ExecAsk, ExecHost, ExecSecurity
-from homarus.policy.sandbox_settings import sandbox_mode
+from homarus.policy.sandbox_settings import MIN_LEVEL, resolve_exec_place
 from homarus.policy.tool_call import LayerVerdict, ToolCallFacts
-from homarus.tools.folder import DescriptorFolder
+from homarus.tools.folder import DescriptorFolder, Folder
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, tool
 
@@ -33,24 +30,13 @@ MAX_TIMEOUT_S = 86_400.0
 MAX_COMMAND_CHARS = 20_000
 MIN_YIELD_MS, MAX_YIELD_MS = 10, 120_000
 _OPEN_INPUT: Final = "input: open; the agent can type into the command while it runs"
-
-# Which conversations' commands may run outside a sandbox: all, an agent's own, none.
-UnsandboxedScope: TypeAlias = Literal["all", "main", "none"]
-_SCOPES: Final[dict[str, UnsandboxedScope]] = {"off": "all", "non-main": "main", "all": "none"}
+_OUTSIDE: Final = "place: on this machine, outside the sandbox of the conversation (elevated)"
+_SANDBOXED: Final = "place: in the sandbox of the conversation (level {level}), not on this machine"
 
 
 def tools(context: ToolSourceContext) -> Sequence[Tool]:
     """Return the tool with the agent's settings."""
     return [exec_tool(context)]
-
-
-def unsandboxed_scope(config: Config, agent_id: str) -> UnsandboxedScope:
-    """Return which sessions of an agent may run commands outside a sandbox."""
-    own = agent_entry(config, agent_id)
-    hosts = (own.tools.exec.host if own.tools else None, config.tools.exec.host)
-    if next((each for each in hosts if each), "gateway") != "gateway":
-        return "none"  # commands belong in a sandbox or on a node: there is neither
-    return _SCOPES[sandbox_mode(config, agent_id)]
 
 
 @tool(
@@ -123,21 +109,38 @@ async def _prepare(
     made: Tool, context: ToolSourceContext, ctx: ToolContext, options: ExecOptions
 ) -> PreparedCall:
     """Make the plan, evaluate it and build the question. Raises ToolError."""
+    place = resolve_exec_place(
+        context.config,
+        ctx.caller,
+        host=options.host,
+        node=options.node,
+        elevated=options.elevated,
+    )
+    _check_command(options.command)
+    make = _make_sandboxed_plan if place == "sandbox" else _make_machine_plan
+    plan, level = await make(context, ctx, options)
+    try:
+        return _prepare_plan(made, context, ctx, options, plan, sandbox_level=level)
+    except BaseException:
+        plan.close()
+        raise
+
+
+async def _make_machine_plan(
+    context: ToolSourceContext, ctx: ToolContext, options: ExecOptions
+) -> "tuple[ExecPlan, str]":
+    """Return the plan of a command on this machine, and no level of a sandbox."""
     from homarus.tools.exec.environment import build_environment
     from homarus.tools.exec.plan import make_plan
 
-    _check_host(context, ctx, options)
-    _check_command(options.command)
     config = context.get_tools_config("exec").exec
     requested, pty = options.env or {}, bool(options.pty)
     env = build_environment(requested, os.environ, path_prepend=config.path_prepend, pty=pty)
-    with ctx.files.open_dir(options.workdir or ".") as held:
-        if not isinstance(held.folder, DescriptorFolder):
-            raise ToolDeniedError("exec denied: it needs Linux or macOS")
+    with ctx.machine_files.open_dir(options.workdir or ".") as held:
         plan = await make_plan(
             options.command,
             folder=str(ctx.workspace / held.path),
-            folder_fd=held.folder.fd,
+            folder_fd=_descriptor(held.folder),
             workspace=ctx.workspace,
             env=env,
             requested_env=requested,
@@ -145,11 +148,51 @@ async def _prepare(
             pty=pty,
             background=bool(options.background),
         )
+    return plan, ""
+
+
+async def _make_sandboxed_plan(
+    context: ToolSourceContext, ctx: ToolContext, options: ExecOptions
+) -> "tuple[ExecPlan, str]":
+    """Return the plan of a command in the session's sandbox, and the level of that."""
+    from homarus.tools.exec.environment import build_environment
+    from homarus.tools.exec.sandboxed_plan import make_sandboxed_plan
+
+    sandbox = ctx.sandbox
+    if sandbox is None:
+        raise SandboxError(
+            "exec denied: this conversation runs its commands in a sandbox, which is not there"
+        )
+    config = context.get_tools_config("exec").exec
+    requested, pty = options.env or {}, bool(options.pty)
+    env = build_environment(requested, {}, pty=pty)
+    del env["PATH"]  # programs are found in the folders of the sandbox
+    workdir = sandbox.resolve_workdir(options.workdir)
+    launch, level = await sandbox.make_launch(options.command, workdir=workdir, env=env, pty=pty)
     try:
-        return _prepare_plan(made, context, ctx, options, plan)
+        with ctx.files.open_dir(".") as held:
+            plan = make_sandboxed_plan(
+                options.command,
+                launch,
+                folder=workdir,
+                folder_fd=_descriptor(held.folder),
+                workspace=sandbox.workspace,
+                env=env,
+                requested_env=requested,
+                timeout_s=options.timeout_s or float(config.timeout_sec),
+                pty=pty,
+                background=bool(options.background),
+            )
     except BaseException:
-        plan.close()
+        launch.close()
         raise
+    return plan, level
+
+
+def _descriptor(folder: Folder) -> int:
+    if not isinstance(folder, DescriptorFolder):
+        raise ToolDeniedError("exec denied: it needs Linux or macOS")
+    return folder.fd
 
 
 def _prepare_plan(
@@ -158,7 +201,10 @@ def _prepare_plan(
     ctx: ToolContext,
     options: ExecOptions,
     plan: "ExecPlan",
+    *,
+    sandbox_level: str,
 ) -> PreparedCall:
+    """Evaluate a plan; `sandbox_level` is "" for one that runs on this machine."""
     from homarus.tools.exec.judge import judge_plan
 
     settings = ctx.caller.exec
@@ -175,19 +221,29 @@ def _prepare_plan(
     def ask() -> ApprovalQuestion:
         question = judged.make_question()
         wire = {**question.wire, "security": settings.security, "ask": settings.ask}
-        detail = f"{_OPEN_INPUT}\n{question.detail}" if plan.pty or plan.background else None
-        return replace(question, wire=wire, detail=detail or question.detail)
+        lines = [_SANDBOXED.format(level=sandbox_level)] if sandbox_level else []
+        lines += [_OUTSIDE] if ctx.caller.is_sandboxed and not sandbox_level else []
+        lines += [_OPEN_INPUT] if plan.pty or plan.background else []
+        return replace(question, wire=wire, detail="\n".join([*lines, question.detail]))
 
     facts = ToolCallFacts(
         made.declaration,
         effects=frozenset({"exec"}),
         exec=evaluation,
-        own_verdict=_judge_options(options, is_satisfied=evaluation.is_satisfied),
+        own_verdict=_judge_options(
+            options, is_satisfied=evaluation.is_satisfied or sandbox_level >= MIN_LEVEL
+        ),
+        sandbox_level=sandbox_level,
     )
 
     async def run() -> ToolOutput:
         await judged.record_use()
-        return await _run(context, ctx, options, plan, is_asked=not evaluation.is_satisfied)
+        if not plan.launch:
+            _check_folder(ctx, options, plan)
+        is_asked = not evaluation.is_satisfied
+        return await _run(
+            context, ctx, options, plan, sandbox_level=sandbox_level, is_asked=is_asked
+        )
 
     return PreparedCall(facts, ask, run, plan.close)
 
@@ -209,17 +265,13 @@ async def _run(
     options: ExecOptions,
     plan: "ExecPlan",
     *,
+    sandbox_level: str,
     is_asked: bool,
 ) -> ToolOutput:
     """Run the plan, to its end or into the background."""
     from homarus.tools.exec.result_text import format_result, format_running
     from homarus.tools.exec.run import run_plan
 
-    with ctx.files.open_dir(options.workdir or ".") as now:
-        if not os.path.samestat(now.folder.stat_self(), os.fstat(plan.folder.fd)):
-            raise ToolDeniedError(
-                f"exec denied: {plan.folder.path} is not the folder that was approved"
-            )
     if context.get_processes is None or not context.has_tool("process"):
         result = await run_plan(plan, show=ctx.progress)
         return format_result(result, plan.folder.path)
@@ -234,6 +286,7 @@ async def _run(
     )
     # The owner who types a command with /bash, which is elevated, is not asked about input.
     job.is_input_approved = is_asked and not options.elevated
+    job.sandbox_level = sandbox_level
     yield_ms = 0
     if not options.background:
         asked = config.background_ms if options.yield_ms is None else options.yield_ms
@@ -250,22 +303,13 @@ def _job_settings(config: ExecConfig) -> "JobSettings":
     )
 
 
-def _check_host(context: ToolSourceContext, ctx: ToolContext, options: ExecOptions) -> None:
-    """There is no sandbox and no node: what belongs there does not run, also with an approval."""
-    if options.host == "node" or options.node:
-        raise ToolDeniedError(
-            "exec denied: this version has no nodes", fix="call it without host and node"
-        )
-    host = ctx.caller.exec.host  # of the session, which `/exec` sets
-    scope = unsandboxed_scope(context.config, ctx.agent) if host == "gateway" else "none"
-    is_main = ctx.session_key == main_key(ctx.agent)
-    if options.host == "sandbox" or scope == "none" or (scope == "main" and not is_main):
-        wish = "the call" if options.host == "sandbox" else "the config or the session"
-        raise ToolDeniedError(
-            f"exec denied: {wish} wants commands of this conversation in a sandbox,"
-            " and this version has none",
-            fix="go on without commands; only the owner can change sandbox.mode",
-        )
+def _check_folder(ctx: ToolContext, options: ExecOptions, plan: "ExecPlan") -> None:
+    """Raise ToolDeniedError when the path of the folder leads to another one by now."""
+    with ctx.machine_files.open_dir(options.workdir or ".") as now:
+        if not os.path.samestat(now.folder.stat_self(), os.fstat(plan.folder.fd)):
+            raise ToolDeniedError(
+                f"exec denied: {plan.folder.path} is not the folder that was approved"
+            )
 
 
 def _check_command(command: str) -> None:

@@ -217,11 +217,7 @@ async def _send(
         raise ToolError("there is nothing to send", fix="give message or media")
     if request.action == "thread-reply" and not request.to.thread:
         raise ToolError("it is not said in which thread", fix="give threadId")
-    files = (
-        await request.messenger.attach([request.media], ctx.workspace, ctx.access)
-        if request.media
-        else ()
-    )
+    files = await ctx.attach([request.media]) if request.media else ()
     if failed := next((file for file in files if file.problem), None):
         raise ToolError(f"{failed.name}: {failed.problem}")
     extras = Extras(

@@ -78,7 +78,7 @@ def plan_question(
     wire: dict[str, Json] = {
         "command": plan.command,
         "cwd": plan.folder.path,
-        "host": "gateway",
+        "host": "sandbox" if plan.launch else "gateway",
         "resolvedPath": next((each.executable.real_path for each in plan.commands()), None),
     }
     detail = describe_command(
@@ -102,6 +102,8 @@ def plan_question(
 
 
 def _plan_facts(plan: "ExecPlan", evaluation: ExecEvaluation) -> list[str]:
+    if plan.launch:
+        return ["the shell of the sandbox runs it verbatim"]
     if plan.chain is None:
         return [f"not understood: {plan.reason}; the shell runs it as it stands"]
     facts = [] if evaluation.is_satisfied else [f"asked because: {evaluation.reason}"]

@@ -106,7 +106,9 @@ class ExecPlan:
             yield from pipeline.commands
 
     def close(self) -> None:
-        """Close the folder and the files."""
+        """Close the folder, the files and what belongs to the launch."""
+        if self.launch:
+            self.launch.close()
         for command in self.commands():
             for each in command.files:
                 with suppress(OSError):

@@ -6,6 +6,8 @@ end of file (the gateway is gone or has closed it: kill); the outcome is written
 names descriptors that this process inherits: the folder, and the programs as they were hashed.
 Standard input, output and error of the commands are those of this process.
 
+A plan with a launch starts that launcher of a sandbox instead (see `sandbox_launcher.py`).
+
 Pipelines and the operators between them are run here, without a shell. A file of the plan that is
 not what was hashed is not run, and nothing after it is.
 
@@ -14,6 +16,7 @@ children, and exists on Linux only; a socket that closes is noticed everywhere, 
 On Linux it also adopts what the command leaves behind (a daemon that left the group) and ends it.
 """
 
+import importlib
 import json
 import os
 import select
@@ -55,13 +58,24 @@ def main() -> None:
     os.fchdir(plan["folder"])
     if sys.platform == "linux":
         _adopt_orphans()
-    if plan["pty"]:
+    if plan["pty"] and not plan["launch"]:  # else the session inside takes it
         _take_terminal()
     runner = _Runner(control, plan["env"])
-    status, refusal = runner.run(plan)
+    outcome = runner.run_launch(plan) if plan["launch"] else runner.run(plan)
     with suppress(OSError):  # the gateway is gone; what is left to do is the same
-        control.sendall(json.dumps([status, refusal]).encode())
-    _end_all()
+        control.sendall(json.dumps(outcome).encode())
+    _kill_children()
+    if plan["launch"]:
+        _load_launcher().clean_up(plan["launch"])
+    os.killpg(0, signal.SIGKILL)  # what is left of the group, which includes this process
+
+
+def _load_launcher() -> Any:
+    """Return the module `sandbox_launcher`, which is beside this one, and compiled."""
+    folder = str(Path(__file__).parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module("sandbox_launcher")
 
 
 def _receive(control: socket.socket, size: int) -> bytes:
@@ -95,14 +109,27 @@ class _Runner:
         for number in SIGNALS:
             signal.signal(number, lambda *_: None)
         self._deadline: float | None = None
+        self._launcher: Any = None
 
-    def run(self, plan: dict[str, Any]) -> tuple[int, str]:
+    def run_launch(self, plan: dict[str, Any]) -> tuple[int, str, str]:
+        """Return the exit status, why nothing was run, and which limit ended the command."""
+        self._launcher = _load_launcher().SandboxLauncher(plan["launch"], self._tell)
+        try:
+            self._check_control()
+            status = self._wait([self._launcher.start()])
+        except KilledError:
+            return KILLED, "", self._launcher.limit_reason
+        except Exception as exc:  # noqa: BLE001 - what is not known is reported, and nothing runs
+            return 126, str(exc), ""
+        return status, "", self._launcher.limit_reason
+
+    def run(self, plan: dict[str, Any]) -> tuple[int, str, str]:
         """Return the exit status as a shell reports it, and why a file was refused, else ""."""
         status = 0
         try:
             if plan["chain"] is None:
                 shell = {"argv": ["sh", "-c", plan["command"]], "path": SHELL}
-                return self._wait(self._start([shell])), ""
+                return self._wait(self._start([shell])), "", ""
             for operator, pipeline in plan["chain"]:
                 if (operator == "&&" and status != 0) or (operator == "||" and status == 0):
                     continue
@@ -110,15 +137,14 @@ class _Runner:
                 if self._deadline is not None:
                     break  # it was told to end: no further command starts
         except ChangedFileError as exc:
-            return 126, str(exc)
+            return 126, str(exc), ""
         except KilledError:
-            return KILLED, ""
-        return status, ""
+            return KILLED, "", ""
+        return status, "", ""
 
     def _start(self, pipeline: list[dict[str, Any]]) -> list[int]:
         """Start the commands of a pipeline, and return their process ids."""
-        if select.select([self._control], [], [], 0)[0]:
-            raise KilledError  # it was told to end before this started
+        self._check_control()
         for command in pipeline:
             _check_files(command)
         started: list[int] = []
@@ -133,6 +159,10 @@ class _Runner:
                 os.close(sink)
             source = reader
         return started
+
+    def _check_control(self) -> None:
+        if select.select([self._control], [], [], 0)[0]:
+            raise KilledError  # it was told to end before this started
 
     def _spawn(self, command: dict[str, Any], source: int, sink: int) -> int:
         child = os.fork()
@@ -157,15 +187,30 @@ class _Runner:
     def _watch(self) -> None:
         """Wait until a child ends or the gateway wants something. Raises KilledError."""
         left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        if left_s is None and self._launcher:
+            left_s = self._launcher.poll_s
         ready = select.select([self._control, self._wake], [], [], left_s)[0]
         if self._wake in ready:
             self._wake.recv(4096)
         if self._control in ready and self._control.recv(1) == b"t":
             self._deadline = time.monotonic() + POLITE_S
-            os.killpg(0, signal.SIGTERM)
-            _signal_children(signal.SIGTERM)  # those of a terminal have groups of their own
-        elif self._control in ready or left_s == 0.0:
+            self._terminate()
+        elif self._control in ready or self._is_over():
             raise KilledError
+        elif not ready and self._launcher:
+            self._launcher.poll()
+
+    def _is_over(self) -> bool:
+        """Return whether the command has to be killed: by its limits, or as it did not end."""
+        is_late = self._deadline is not None and time.monotonic() >= self._deadline
+        return is_late or bool(self._launcher and self._launcher.limit_reason)
+
+    def _terminate(self) -> None:
+        if self._launcher:
+            self._launcher.terminate()
+            return
+        os.killpg(0, signal.SIGTERM)
+        _signal_children(signal.SIGTERM)  # those of a terminal have groups of their own
 
 
 def _become(command: dict[str, Any], source: int, sink: int, env: dict[str, str]) -> None:
@@ -239,8 +284,8 @@ def _adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _end_all() -> None:
-    """Kill our children until there are none, then our group, which includes this process.
+def _kill_children() -> None:
+    """Kill our children until there are none.
 
     A child that dies leaves its own children to us (Linux), so none escapes.
     """
@@ -253,7 +298,6 @@ def _end_all() -> None:
         except ChildProcessError:
             break
         time.sleep(0.002)
-    os.killpg(0, signal.SIGKILL)
 
 
 def _signal_children(number: int) -> None:

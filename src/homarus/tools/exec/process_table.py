@@ -54,6 +54,7 @@ class CommandJob:
     """One command with its id; `is_background` when no call waits for its end.
 
     `is_input_approved`: a person who approved the command was told that the agent can type into it.
+    `sandbox_level` is the measured level of the sandbox that it runs in, "" on this machine.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class CommandJob:
         self.id, self.owner, self.settings = job_id, owner, settings
         self.command, self.folder = plan.command, plan.folder.path
         self.started_at_ms, self.ended_at_ms = now_ms, 0
-        self.call_id = ""
+        self.call_id = self.sandbox_level = ""
         self.is_background = self.is_input_approved = False
         self.is_polled = False  # a poll waits now, or has returned the end
         self.running: RunningCommand

@@ -20,7 +20,7 @@ import termios
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 
 from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
@@ -31,6 +31,11 @@ from homarus.tools.exec.output import OutputBuffer, ProgressThrottle
 from homarus.tools.exec.plan import ExecPlan, SimpleCommand
 from homarus.tools.exec.terminal import TerminalFilter
 
+if TYPE_CHECKING:
+    from homarus.net.allow_proxy import ProxyAccess
+    from homarus.tools.sandbox.base import SandboxLaunch
+    from homarus.tools.sandbox.network import SandboxNetwork
+
 log = logging.getLogger(__name__)
 
 MAX_OUTPUT_CHARS = 200_000
@@ -40,6 +45,7 @@ _ENDING_S = 10.0  # longer than the supervisor's own timeout
 _DRAIN_S = 1.0
 _SUPERVISOR: Final = Path(__file__).with_name("process_supervisor.py")
 _LENGTH_BYTES = 8
+_Outcome: TypeAlias = tuple[int, str, str]  # exit code, refusal, the limit that was exceeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,8 @@ class CommandResult:
     """How a command ended; `exit_code` is None when it was killed before it could report one.
 
     `refusal` says which file of the plan was not the one that was decided on: the command was not
-    run from there on.
+    run from there on. `limit_reason` says which limit of its sandbox the command exceeded,
+    `accesses` which hosts it requested of the sandbox's proxy.
     """
 
     exit_code: int | None
@@ -57,10 +64,13 @@ class CommandResult:
     refusal: str = ""
     is_killed: bool = False
     timeout_s: float = 0.0
+    limit_reason: str = ""
+    accesses: "tuple[ProxyAccess, ...]" = ()
 
     @property
     def is_success(self) -> bool:
-        return self.exit_code == 0 and not (self.timed_out or self.refusal or self.is_killed)
+        is_ended = self.timed_out or self.refusal or self.is_killed or self.limit_reason
+        return self.exit_code == 0 and not is_ended
 
 
 async def run_plan(
@@ -99,6 +109,7 @@ class RunningCommand:
         self._output = OutputBuffer(MAX_OUTPUT_CHARS)
         self._process = process or _SupervisedProcess(plan)
         self._killed = self._is_sent = False
+        self._launch = plan.launch
         self._started_s = asyncio.get_running_loop().time()
         self._task = group.create_task(self._supervise(encode_plan(plan)), name="command")
         self._task.add_done_callback(lambda _task: on_end())
@@ -161,10 +172,13 @@ class RunningCommand:
         try:
             async with asyncio.TaskGroup() as tasks:
                 pump = tasks.create_task(self._pump())
+                proxy = tasks.create_task(process.network.serve()) if process.network else None
                 status, timed_out = await self._wait_exit(encoded)
                 duration_ms = round(self.runtime_s * 1000)
                 if status is None:
                     process.kill()
+                if proxy:
+                    proxy.cancel()
                 # A process that escaped (not on Linux) may hold the pipe open for ever.
                 await asyncio.wait([pump], timeout=_DRAIN_S)
                 pump.cancel()
@@ -174,9 +188,14 @@ class RunningCommand:
             duration_ms = round(self.runtime_s * 1000)
         finally:
             await process.end()
-        code, refusal = status or (None, "")
+        if status is None and self._launch:  # what the supervisor could not do
+            from homarus.tools.exec.sandbox_launcher import clean_up
+
+            await asyncio.to_thread(clean_up, _encode_launch(self._launch))
+        code, refusal, limit_reason = status or (None, "", "")
         is_killed = self._killed and not timed_out
-        given = (refusal, is_killed, self._timeout_s)
+        accesses = process.network.accesses if process.network else ()
+        given = (refusal, is_killed, self._timeout_s, limit_reason, accesses)
         return CommandResult(code, timed_out, self.output, duration_ms, *given)
 
     def _mark_sent(self) -> None:
@@ -185,7 +204,7 @@ class RunningCommand:
         if self._killed:
             self._process.terminate()
 
-    async def _wait_exit(self, encoded: bytes) -> tuple[tuple[int, str] | None, bool]:
+    async def _wait_exit(self, encoded: bytes) -> tuple[_Outcome | None, bool]:
         """Return the outcome from the supervisor, and whether the command took too long."""
         control, loop = self._process.control, asyncio.get_running_loop()
         if self._killed:
@@ -240,15 +259,15 @@ class RunningCommand:
         return text
 
 
-async def _receive_outcome(control: socket.socket) -> tuple[int, str] | None:
-    """Return the exit code and the refusal; None when the supervisor is gone."""
+async def _receive_outcome(control: socket.socket) -> _Outcome | None:
+    """Return what the supervisor reported; None when it is gone."""
     loop, data = asyncio.get_running_loop(), b""
     with suppress(ConnectionError):
         while part := await loop.sock_recv(control, 4096):
             data += part
             with suppress(ValueError):
-                code, refusal = json.loads(data)
-                return int(code), str(refusal)
+                code, refusal, limit_reason = json.loads(data)
+                return int(code), str(refusal), str(limit_reason)
     return None
 
 
@@ -267,9 +286,28 @@ def encode_plan(plan: ExecPlan) -> bytes:
         "folder": plan.folder.fd,
         "pty": plan.pty,
         "fds": list(plan_descriptors(plan)),
+        "launch": _encode_launch(plan.launch) if plan.launch else None,
     }
     data = json.dumps(value).encode("ascii")
     return len(data).to_bytes(_LENGTH_BYTES, "big") + data
+
+
+def _encode_launch(launch: "SandboxLaunch") -> dict[str, Json]:
+    return {
+        "argv": list(launch.argv),
+        "env": dict(launch.env),
+        "fds": list(launch.fds),
+        "rlimits": [list(each) for each in launch.rlimits],
+        "cgroups": [
+            {"path": each.path, "settings": [list(pair) for pair in each.settings]}
+            for each in launch.cgroups
+        ],
+        "uses_landlock": launch.uses_landlock,
+        "terminates_inside": launch.terminates_inside,
+        "cleanup": [list(each) for each in launch.cleanup],
+        "disk_folders": list(launch.disk_folders),
+        "disk_bytes": launch.disk_bytes,
+    }
 
 
 def _encode_command(plan: ExecPlan, command: SimpleCommand) -> dict[str, Json]:
@@ -313,16 +351,20 @@ def _encode_file(
 
 
 def plan_descriptors(plan: ExecPlan) -> tuple[int, ...]:
-    """Return the descriptors that the plan holds open."""
+    """Return the descriptors of the plan that its supervisor inherits."""
     files = [file.fd for command in plan.commands() for file in command.files]
+    if plan.launch:
+        lock = plan.launch.lock_fd
+        files += [*plan.launch.fds, *([lock] if lock >= 0 else ())]
     return (plan.folder.fd, *files)
 
 
 class _SupervisedProcess:
-    """A supervisor process, our end of its control socket, its output and its input."""
+    """A supervisor process, our end of its control socket, its output, input and network."""
 
     def __init__(self, plan: ExecPlan) -> None:
         self.input: CommandInput | None = None
+        self.network: SandboxNetwork | None = None
         try:
             with ExitStack() as ours, ExitStack() as theirs:
                 self.control, control = socket.socketpair()
@@ -331,6 +373,9 @@ class _SupervisedProcess:
                 ours.callback(self._close_input)
                 open_streams = self._open_terminal if plan.pty else self._open_pipes
                 source, sink = open_streams(plan, ours, theirs)
+                if plan.launch and plan.launch.proxy >= 0:
+                    self.network = _open_network(plan.launch)
+                    ours.callback(self.network.close)
                 words = ["-I", "-S", "-X", "utf8", str(_SUPERVISOR), str(control.fileno())]
                 self._process = subprocess.Popen(  # noqa: S603 - what was decided
                     [sys.executable, *words],
@@ -382,6 +427,8 @@ class _SupervisedProcess:
         """End whatever still runs."""
         self.control.close()
         self._close_input()
+        if self.network:
+            self.network.close()
         await asyncio.to_thread(self._reap)
         self.output.close()
 
@@ -399,6 +446,12 @@ class _SupervisedProcess:
             self._process.wait(_ENDING_S)
         self.kill()
         self._process.wait()
+
+
+def _open_network(launch: "SandboxLaunch") -> "SandboxNetwork":
+    from homarus.tools.sandbox.network import SandboxNetwork  # few sandboxes have one
+
+    return SandboxNetwork(launch)
 
 
 def _open_text(text: str) -> int:

@@ -1,24 +1,40 @@
 """The seam of sandbox backends: what a sandbox is made of, and how a command is started in it.
 
 A sandbox is a pair of folders that stay (the workspace and `/tmp`) and a set of rules. Every
-command gets its own processes: the backend returns how to launch it, and the supervisor of the command
-(`tools/exec/process_supervisor.py`) starts it, enforces the limits and removes what it leaves. So
-nothing of a sandbox runs between commands, and nothing outlives the gateway.
+command gets its own processes: the backend returns how to launch it, and the supervisor of the
+command (`tools/exec/process_supervisor.py`) starts it, enforces the limits and removes what it
+leaves. So nothing of a sandbox runs between commands, and nothing outlives the gateway.
 
 A backend is a module of this package with `create`; the config names it like the module.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
+from homarus.core.errors import SandboxError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.text import one_line
 from homarus.plugins.backends import BackendKind
+
+if TYPE_CHECKING:
+    from homarus.net.guard import NetworkPolicy
 
 # L3: isolation and limits for the complete process tree hold. L2: isolation holds, limits hold for
 # single processes only. L1: only the files of others are out of reach. L0: nothing is certain.
 SandboxLevel: TypeAlias = Literal["L0", "L1", "L2", "L3"]
 
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,127}", re.ASCII)
+# The options that decide what a sandbox holds against; limits and folders are those of the probes.
+MEASURED_OPTIONS: Final = (
+    "image",
+    "user",
+    "network",
+    "seccomp_profile",
+    "apparmor_profile",
+    "read_only_root",
+)
 WORKDIR: Final = "/workspace"
 AGENT_DIR: Final = "/agent"  # where the agent's workspace is read-only, if it is there
 
@@ -34,7 +50,10 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """What one command may use; 0 means no limit. `cpus` is a number of processors."""
+    """What one command may use; 0 means no limit. `cpus` is a number of processors.
+
+    `swap_bytes` is what may be swapped out in addition to the memory: 0 is none, -1 no limit.
+    """
 
     pids: int = 512
     memory_bytes: int = 2 << 30
@@ -43,6 +62,7 @@ class SandboxLimits:
     file_bytes: int = 2 << 30
     disk_bytes: int = 4 << 30  # how much the folders of the sandbox may grow by
     open_files: int = 1024
+    swap_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +71,9 @@ class SandboxSpec:
 
     `name` is unique and made of `a-z0-9-`. `workspace` is seen as `workdir` and `tmp` as `/tmp`,
     both writable. `mounts` are further ones. Without `allowed_hosts` there is no network; with
-    them, only a proxy that connects to these hosts can be reached. `options` is the section of the
-    config that belongs to the backend.
+    them, only a proxy that connects to these hosts can be reached; `network_policy` is what the
+    network guard allows there besides the public internet, nothing when it is None. `options` is
+    the section of the config that belongs to the backend.
     """
 
     name: str
@@ -62,6 +83,7 @@ class SandboxSpec:
     mounts: tuple[Mount, ...] = ()
     limits: SandboxLimits = SandboxLimits()
     allowed_hosts: tuple[str, ...] = ()
+    network_policy: "NetworkPolicy | None" = None
     env: Mapping[str, str] | None = None  # in addition to the backend's own
     options: Mapping[str, object] | None = None
 
@@ -93,8 +115,13 @@ class SandboxLaunch:
     `resource`, such as RLIMIT_FSIZE) and, if `uses_landlock`, restricts itself with Landlock.
     When the command has ended, however it ended, the supervisor runs `cleanup` and removes the
     cgroups. It ends a command during which `disk_folders` grew by more than `disk_bytes`.
+    SIGTERM goes to the launcher, or, if it `terminates_inside`, to what it runs: one whose end
+    kills everything inside at once. The supervisor holds `lock_fd` open while anything runs; the
+    command does not inherit it. `identity` is `argv` without what is new for every launch
+    (descriptors, names of containers), so that equal commands have equal digests.
     `proxy` is our end of a socket pair over which the sandbox sends the listening socket of its
-    proxy port; -1 without network. `close` closes the descriptors.
+    proxy port; -1 without network. The proxy connects to `allowed_hosts`, as far as
+    `network_policy` lets the network guard. `close` closes the descriptors.
     """
 
     argv: tuple[str, ...]
@@ -107,6 +134,11 @@ class SandboxLaunch:
     disk_folders: tuple[str, ...] = ()
     disk_bytes: int = 0
     proxy: int = -1
+    allowed_hosts: tuple[str, ...] = ()
+    network_policy: "NetworkPolicy | None" = None
+    lock_fd: int = -1
+    identity: tuple[str, ...] = ()
+    terminates_inside: bool = False
     close: Callable[[], None] = lambda: None
 
 
@@ -153,13 +185,19 @@ class Sandbox(Protocol):
         """Return everything of this machine that is seen inside."""
         ...
 
-    async def measure(self) -> SandboxReport:
-        """Run the escape probes inside, and return the level that holds."""
+    async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
+        """Run the escape probes inside, with these options, and return the level that holds."""
         ...
 
     async def destroy(self, name: str) -> None:
         """End and remove what the backend has of a sandbox; its folders are the caller's."""
         ...
+
+
+def check_sandbox_name(name: str) -> None:
+    """Raise SandboxError for a name that is not made of `a-z0-9-`: it is part of paths."""
+    if not _NAME.fullmatch(name):
+        raise SandboxError(f"{one_line(name, 60)!r} is not the name of a sandbox")
 
 
 class SandboxModule(Protocol):

@@ -1,0 +1,177 @@
+"""Sandboxes are opened, measured, listed, pruned and removed."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from homarus.core.errors import SandboxError, UnknownNameError, UserError
+from homarus.policy.workspace_access import FULL_ACCESS
+from homarus.tools.sandbox.base import SandboxReport
+from homarus.tools.sandbox.loader import SandboxLoader
+from tests.unit.tools.sandbox_builders import (
+    GROUP,
+    MAIN,
+    BrokenSandbox,
+    FakeSandbox,
+    SandboxHarness,
+)
+
+HOUR_MS = 3_600_000
+
+
+async def use(harness: SandboxHarness, key: str = GROUP) -> str:
+    """Start a command in the sandbox of a session and end it."""
+    sandbox = harness.open(key)
+    launch, _ = await sandbox.make_launch("true")
+    launch.close()
+    return sandbox.name
+
+
+def test_session_without_sandbox_opens_none_and_creates_nothing(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path)
+    assert harness.manager.open("main", MAIN, harness.workspace, FULL_ACCESS) is None
+    assert harness.open(GROUP).name.startswith("main-telegram-group-100-")
+    assert not harness.state.exists() and harness.backend.measured == 0
+
+
+async def test_report_of_concurrent_callers_is_measured_once(tmp_path: Path) -> None:
+    class SlowSandbox(FakeSandbox):
+        async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
+            await asyncio.sleep(0)
+            return await super().measure()
+
+    harness = SandboxHarness(tmp_path, backend=SlowSandbox("L2"))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(harness.manager.report("bubblewrap")) for _ in range(3)]
+    assert {each.result().level for each in tasks} == {"L2"} and harness.backend.measured == 1
+
+
+async def test_report_without_a_level_is_measured_again(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, backend=FakeSandbox("L0", "bwrap is not installed"))
+    assert (await harness.manager.report("bubblewrap")).level == "L0"
+    harness.backend.level = "L3"  # its user has installed it
+    assert (await harness.manager.report("bubblewrap")).level == "L3"
+
+
+def test_backend_that_is_unknown_is_a_sandbox_error(tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match="chroot"):
+        SandboxHarness(tmp_path).manager.get_backend("chroot")
+
+
+async def test_entries_show_sandboxes_and_which_are_live(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path)
+    name, idle = harness.open().name, await use(harness, "agent:main:other")
+    launch, level = await harness.open().make_launch("true")
+    entries = {each.name: each for each in harness.manager.entries()}
+    assert level == "L3" and set(entries) == {name, idle}
+    live = entries[name]
+    assert (live.key, live.agent_id, live.scope, live.backend) == (
+        GROUP, "main", "session", "bubblewrap",
+    )  # fmt: skip
+    assert live.is_live and not entries[idle].is_live
+    assert live.created_ms == live.used_ms == harness.now_ms
+    assert live.path == harness.state / "sandboxes" / name and live.path.is_dir()
+    launch.close()
+    assert not any(each.is_live for each in harness.manager.entries())
+
+
+async def test_remove_deletes_all_folders_of_an_idle_sandbox_only(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path)
+    launch, _ = await harness.open().make_launch("true")
+    name = harness.open().name
+    with pytest.raises(UserError, match="a command runs"):
+        await harness.manager.remove(name)
+    launch.close()
+    await harness.manager.remove(name)
+    assert harness.backend.destroyed == [name] and harness.manager.entries() == []
+    left = [each for each in harness.state.rglob("*") if each.name not in ("sandboxes", ".data")]
+    assert left == []
+    with pytest.raises(UnknownNameError):
+        await harness.manager.remove(name)
+
+
+async def test_prune_removes_idle_and_old_sandboxes_but_no_live_one(tmp_path: Path) -> None:
+    prune = {"idleHours": 2, "maxAgeDays": 1}
+    harness = SandboxHarness(tmp_path, {"prune": prune})
+    start_ms = harness.now_ms
+    idle, old = await use(harness, "agent:main:idle"), await use(harness, "agent:main:old")
+    launch, _ = await harness.open("agent:main:live").make_launch("true")
+    harness.now_ms += HOUR_MS
+    await use(harness, "agent:main:old")
+    assert await harness.manager.prune(start_ms + 2 * HOUR_MS) == []
+    assert await harness.manager.prune(start_ms + 2 * HOUR_MS + 1) == [idle]
+    harness.now_ms = start_ms + 24 * HOUR_MS
+    await use(harness, "agent:main:old")
+    assert await harness.manager.prune(harness.now_ms + 1) == [old]
+    launch.close()
+    assert len(await harness.manager.prune(harness.now_ms + 1)) == 1
+
+
+async def test_prune_with_zero_limits_removes_nothing(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, {"prune": {"idleHours": 0, "maxAgeDays": 0}})
+    await use(harness)
+    assert await harness.manager.prune(harness.now_ms * 2) == []
+
+
+async def test_clean_removes_what_a_crash_left(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path)
+    name = await use(harness)
+    data = harness.state / "sandboxes" / ".data"
+    (data / "half-made-0" / "tmp").mkdir(parents=True)
+    (data / ".removed-12").mkdir()
+    (harness.state / "sandboxes" / ".removed-34").mkdir()
+    await harness.manager.clean()
+    assert sorted(each.name for each in data.iterdir() if each.name != ".scratch") == [name]
+    assert {each.name for each in (harness.state / "sandboxes").iterdir()} == {".data", name}
+
+
+async def test_clean_destroys_containers_of_idle_sandboxes_only(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, {"docker": {"image": "tools"}})
+    harness.manager._backends["oci"] = harness.backend
+    idle = await use(harness, "agent:main:idle")
+    launch, _ = await harness.open().make_launch("true")
+    await harness.manager.clean()
+    assert harness.backend.destroyed == [idle]
+    launch.close()
+
+
+def test_loader_without_sandboxed_sessions_makes_no_manager(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path)
+    loader = SandboxLoader(lambda: harness.config, harness.state, list, lambda: 0)
+    assert loader.open("main", MAIN, harness.workspace, FULL_ACCESS) is None
+    asyncio.run(loader.clean())
+    asyncio.run(loader.prune(1))
+    assert loader._manager is None
+    assert loader.open("main", GROUP, harness.workspace, FULL_ACCESS)
+
+
+async def test_level_below_the_demanded_one_is_refused_with_the_fix(tmp_path: Path) -> None:
+    backend = FakeSandbox("L1", "user namespaces are off", "sysctl kernel.unprivileged_userns=1")
+    harness = SandboxHarness(tmp_path, backend=backend)
+    with pytest.raises(SandboxError, match=r"level L1 .* demands L2: user namespaces") as caught:
+        await harness.open().make_launch("true")
+    assert caught.value.fix == backend.fix and backend.commands == []
+    low = SandboxHarness(tmp_path, {"level": "L1"}, backend=backend)
+    launch, level = await low.open().make_launch("true")
+    launch.close()
+    assert level == "L1"
+
+
+async def test_backend_that_cannot_be_measured_starts_nothing(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, {"level": "L1"}, backend=BrokenSandbox())
+    with pytest.raises(SandboxError, match="bwrap is not installed"):
+        await harness.open().make_launch("true")
+    assert harness.backend.commands == [] and not (harness.state / "sandboxes").exists()
+
+
+async def test_launch_holds_the_lock_until_it_is_closed(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path)
+    launch, _ = await harness.open().make_launch("true")
+    held = os.dup(launch.lock_fd)  # as the supervisor inherits it
+    launch.close()
+    assert harness.manager.entries()[0].is_live
+    os.close(held)
+    assert not harness.manager.entries()[0].is_live
