@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from homarus.config.schema import Config
-from homarus.policy.sandbox_settings import is_sandboxed
+from homarus.policy.sandbox_settings import SandboxSettings, is_sandboxed
 from homarus.policy.workspace_access import WorkspaceAccess
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ class SandboxLoader:
             )
         return self._manager
 
-    def find_report(self, backend: str) -> "SandboxReport | None":
-        """Return the last report about a backend, None where it was not measured yet."""
-        return self._manager.find_report(backend) if self._manager else None
+    def find_report(self, settings: SandboxSettings) -> "SandboxReport | None":
+        """Return the last report about the backend of settings, None before it is measured."""
+        return self._manager.find_report(settings) if self._manager else None
 
     @property
     def _has_sandboxes(self) -> bool:
