@@ -1,11 +1,15 @@
 """The cost of deciding about a tool call: the plan of its command, the policy, the audit rows.
 
-What the tool itself does is not counted, and neither is the start of a process. The two audit rows
+And that of a sandbox: a command that does nothing, by its launcher and without one. Of a decision,
+what the tool itself does is not counted, and neither is the start of a process. The two audit rows
 are stored in the transaction that journals the call; what that costs without them is subtracted.
 """
 
 import asyncio
+import shutil
+import subprocess
 import tempfile
+import time
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -20,6 +24,8 @@ from homarus.policy.decision import decide_tool_call
 from homarus.policy.tool_call import CallerFacts, TaintSource
 from homarus.process import open_app
 from homarus.tools.execute import prepare_call
+from homarus.tools.sandbox.base import SandboxCommand, SandboxSpec
+from homarus.tools.sandbox.bubblewrap import create
 from homarus.tools.tool import ToolContext
 
 KEY = "agent:main:bench"
@@ -31,7 +37,36 @@ FEW = 10  # calls, so few that the machine's pace seldom changes between
 
 def measure(*, quick: bool) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(_measure(Path(folder), 10 if quick else 40))
+        figures = asyncio.run(_measure(Path(folder), 10 if quick else 40))
+        return figures + measure_spawns(Path(folder), 20 if quick else 60)
+
+
+def measure_spawns(home: Path, times: int) -> list[Figure]:
+    """Return how often a plain spawn of `true` fits into one in a sandbox; nothing without bwrap.
+
+    Both are timed in turn and by the clock.
+    """
+    if shutil.which("bwrap") is None:
+        return []
+    spec = SandboxSpec("bench", home / "sandbox-workspace", home / "sandbox-tmp")
+    for each in (spec.workspace, spec.tmp):
+        each.mkdir()
+    sandbox = create(home / "sandbox-scratch")
+    asyncio.run(sandbox.prepare(spec))
+    plain, sandboxed = list[float](), list[float]()
+    for _ in range(times):
+        plain.append(_time_spawn(("/bin/true",), ()))
+        launch = sandbox.spawn(spec, SandboxCommand("true"))
+        sandboxed.append(_time_spawn(launch.argv, launch.fds))
+        launch.close()
+    note = f"best of {times}: {min(sandboxed) * 1000:.1f} ms, plain {min(plain) * 1000:.1f} ms"
+    return [Figure("sandbox.spawn_ratio", min(sandboxed) / min(plain), "×", note)]
+
+
+def _time_spawn(argv: tuple[str, ...], fds: tuple[int, ...]) -> float:
+    started_s = time.perf_counter()
+    subprocess.run(argv, env={}, pass_fds=fds, check=True)
+    return time.perf_counter() - started_s
 
 
 async def _measure(home: Path, batches: int) -> list[Figure]:

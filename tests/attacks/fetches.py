@@ -1,17 +1,26 @@
-"""`ssrf`: URLs that a model is given, fetched with stubs of the resolver and of the servers."""
+"""`ssrf`: URLs that a model is given, fetched with stubs of the resolver and of the servers.
+
+Each is also requested of the proxy of sandboxes, by a command whose settings allow its host.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from types import SimpleNamespace
 from typing import Any, cast
 
+import h11
+
 from homarus.core.errors import BlockedUrlError
-from homarus.net.guard import NetworkPolicy
+from homarus.net.allow_proxy import AllowProxy
+from homarus.net.guard import CheckedTarget, NetworkPolicy
 from homarus.net.guarded_fetch import FetchLimits, guarded_fetch
+from homarus.net.guarded_stream import Stream
+from homarus.net.host_allowlist import AllowedHost, HostAllowlist
 from homarus.net.http_client import HttpResponse
+from homarus.net.proxy_request import ProxyRefusalError, parse_proxy_target
 from homarus.net.special_addresses import find_special_range
 from tests.attacks.cases import Case, Judge
 
@@ -74,6 +83,8 @@ async def _judge(case: Case) -> str:
     outcome = "block" if result else "allow"
     if outcome not in case.get("acceptable", [expected]):
         return f"{outcome}: {result}"
+    if outcome == "block" and (connected := await _connect_by_proxy(case)):
+        return f"the proxy of sandboxes connected to {connected}"
     if case["expected"] == "allow_strip_auth" and (
         len(stub.headers) != 2 or SECRETS.keys() & stub.headers[1].keys()
     ):
@@ -96,3 +107,32 @@ async def _fetch(case: Case, policy: NetworkPolicy) -> tuple[str, StubInternet]:
     except BlockedUrlError as exc:
         return str(exc), stub
     return "" if response.body == b"ok" else f"answered {response!r}", stub
+
+
+class _AnyHost(HostAllowlist):
+    """A list with every host, on the ports of the web: only the guard refuses."""
+
+    def find(self, host: str, port: int) -> AllowedHost | None:
+        return AllowedHost(host) if AllowedHost(host).matches(host, port) else None
+
+
+async def _connect_by_proxy(case: Case) -> list[str]:
+    """Return the addresses that the proxy connects to for the last URL of a case."""
+    url, connected = case.get("redirect_chain", [case["url"]])[-1], list[str]()
+    stub = StubInternet((), [list(each) for each in case.get("dns_answers", ())][-1:])
+
+    async def open_stream(target: CheckedTarget, _timeout_s: float) -> Stream:
+        connected.extend(target.addresses)
+        raise ConnectionRefusedError
+
+    proxy = AllowProxy(_AnyHost(()), resolve=stub.resolve, open_stream=open_stream)
+    scheme, _, rest = url.partition("://")
+    end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
+    place = rest[:end] if ":" in rest[:end].rpartition("]")[2] else f"{rest[:end]}:443"
+    method, target = ("CONNECT", place) if scheme.lower() == "https" else ("GET", url)
+    with suppress(ProxyRefusalError, h11.LocalProtocolError, UnicodeError):
+        request = h11.Request(method=method, target=target, headers=[("Host", "a")])
+        await proxy.open_target(parse_proxy_target(request))
+    if "redirect_chain" in case:  # the client follows redirects, and may follow many
+        return [one for one in connected if find_special_range(ip_address(one))]
+    return connected

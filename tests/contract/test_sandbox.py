@@ -80,7 +80,7 @@ async def test_sandbox_signal_is_reported_as_by_a_shell(stage: SandboxStage) -> 
 
 async def test_sandbox_command_reads_its_input(stage: SandboxStage) -> None:
     text = "line\n" * 5000 + "end"
-    result = await stage.run("wc -c; cat", stdin=text)
+    result = await stage.run("cat | wc -c; cat", stdin=text)
     assert result.output.split() == [str(len(text))]
     assert (await stage.run("cat; echo done")).output == "done\n"
 
@@ -108,9 +108,9 @@ async def test_sandbox_path_variable_acts_only_inside(stage: SandboxStage) -> No
 
 
 async def test_sandbox_text_of_command_is_no_option(stage: SandboxStage) -> None:
-    for text in ("--privileged", "-c", "-v /:/host"):
+    for text in ("--privileged", "-v /:/host"):
         result = await stage.run(text)
-        assert result.exit_code == 127, text
+        assert result.exit_code in {2, 127}, text  # an error of the shell, not of the launcher
     result = await stage.run("printf '%s\\n' \"$0\" \"$#\" 'a\"b' 'c$d'")
     assert result.output.splitlines()[-3:] == ["0", 'a"b', "c$d"]
 
@@ -142,22 +142,50 @@ async def test_sandbox_terminal_is_a_terminal(stage: SandboxStage) -> None:
     assert (await stage.run("test -t 1")).exit_code == 1
 
 
+@pytest.mark.slow
 async def test_sandbox_timeout_ends_everything(stage: SandboxStage) -> None:
     mark = f"98765{os.getpid()}"
     command = f"echo up; (setsid sleep {mark} &); trap '' TERM; sleep {mark} & wait; sleep {mark}"
-    result = await stage.run(command, timeout_s=1.5)
+    result = await stage.run(command, timeout_s=3.0)
     assert result.timed_out and not result.is_success
     assert result.output.split() == ["up"]
-    await until(lambda: not running(mark))
+    await until(lambda: not running(mark), 0.02)
     if stage.backend.name == "oci":
         assert containers("label=homarus.sandbox=one") == []
+
+
+async def test_sandbox_command_that_is_ended_leaves_nothing(stage: SandboxStage) -> None:
+    mark = f"76543{os.getpid()}"
+    command = f"(setsid sleep {mark} &); echo up; sleep {mark}"
+    async with stage.start(command, stage.spec()) as started:
+        await until(lambda: "up" in started.output, 0.02)
+        assert running(mark)
+        result = await started.end()
+    assert result.is_killed and not result.is_success
+    await until(lambda: not running(mark), 0.02)
+    if stage.backend.name == "oci":
+        assert containers("label=homarus.sandbox=one") == []
+
+
+async def test_sandbox_destroy_ends_what_runs(stage: SandboxStage) -> None:
+    mark = f"65432{os.getpid()}"
+    spec = stage.spec("live")
+    if stage.backend.name == "bubblewrap" and os.geteuid() != 0:
+        pytest.skip("commands of bubblewrap are found again by their cgroups, which need root")
+    async with stage.start(f"echo up; sleep {mark}", spec) as started:
+        await until(lambda: "up" in started.output, 0.02)
+        await stage.backend.destroy("other")
+        assert running(mark)
+        await stage.backend.destroy(spec.name)
+        await until(lambda: not running(mark), 0.02)
+        assert not (await started.wait()).is_success
 
 
 async def test_sandbox_background_process_ends_with_command(stage: SandboxStage) -> None:
     mark = f"87654{os.getpid()}"
     result = await stage.run(f"sleep {mark} > /dev/null 2>&1 & echo started")
     assert result.output == "started\n"
-    await until(lambda: not running(mark))
+    await until(lambda: not running(mark), 0.02)
 
 
 async def test_sandbox_two_commands_run_at_once(stage: SandboxStage) -> None:

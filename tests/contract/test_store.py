@@ -13,7 +13,14 @@ from homarus.core.errors import ConflictError, LeaseLostError, NotFoundError
 from homarus.core.message import Address, Inbound, Usage
 from homarus.core.principal import Principal
 from homarus.store.audit import AuditAnchor, AuditEntry
-from homarus.store.base import SessionRecord, Store, TranscriptEntry, TranscriptHeader, UsageRecord
+from homarus.store.base import (
+    SessionRecord,
+    SessionRevision,
+    Store,
+    TranscriptEntry,
+    TranscriptHeader,
+    UsageRecord,
+)
 from homarus.store.journal import Lease, OutboxRecord
 from homarus.store.sqlite import open_store
 from homarus.testing.memory_store import MemoryStore
@@ -69,6 +76,7 @@ async def test_session_committed_is_read_with_every_field(run: Run) -> None:
 async def test_store_absent_items_read_as_nothing(run: Run) -> None:
     async with run() as store:
         assert await store.session("agent:main:main") is None
+        assert await store.revision("agent:main:main") is None
         assert await store.header("s1") is None
         assert await store.leaf("s1") is None
         assert list(await store.entries("s1")) == []
@@ -188,6 +196,23 @@ async def test_leaf_follows_appends_and_branches(run: Run) -> None:
         with pytest.raises(NotFoundError):
             async with store.transaction() as transaction:
                 transaction.set_leaf("s1", "zz")
+
+
+async def test_revision_follows_record_and_leaf(run: Run) -> None:
+    async with run() as store:
+        key = "agent:main:main"
+        async with store.transaction() as transaction:
+            transaction.put_session(record())
+        assert await store.revision(key) == SessionRevision(1, "s1", None)
+        await write(store, entry("a"))
+        assert await store.revision(key) == SessionRevision(1, "s1", "a")
+        async with store.transaction() as transaction:
+            transaction.put_session(record(label="x"))
+            transaction.set_leaf("s1", None)
+        assert await store.revision(key) == SessionRevision(2, "s1", None)
+        async with store.transaction() as transaction:
+            transaction.delete_session(key)
+        assert await store.revision(key) is None
 
 
 async def test_append_taken_entry_id_raises_conflict(run: Run) -> None:

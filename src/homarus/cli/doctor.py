@@ -19,6 +19,7 @@ from homarus.cli.gateway_options import as_json_option
 from homarus.cli.memory_files import SUFFIX, index_files
 from homarus.cli.options import RenamedOption
 from homarus.cli.provider_check import check_models
+from homarus.cli.sandbox_check import check_sandboxes
 from homarus.cli.state_check import check_state
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.config.config_files import read_text
@@ -33,7 +34,6 @@ from homarus.core.errors import ConfigError, HomarusError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import escape_invisible
 from homarus.policy.restrictions import start_refusals, tool_list_refusals
-from homarus.policy.sandbox_settings import sandbox_mode
 from homarus.store.sessions_file import count_sessions
 from homarus.store.sqlite import check_database
 
@@ -84,6 +84,8 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         checked = check_models(paths, examined.config, examined.env, probe=probe)
         findings += [DoctorFinding(*finding) for finding in checked]
         findings += _restrictions(examined.config)
+        sandboxes = check_sandboxes(paths, examined.config)
+        findings += [DoctorFinding(*finding) for finding in sandboxes]
         findings += _commands(examined.config)
         findings += _channels(examined.config)
         findings += _tls(paths, examined.config)
@@ -289,11 +291,6 @@ def _restrictions(config: Config) -> Iterator[DoctorFinding]:
         yield DoctorFinding("gateway", "bad", refusal.message, refusal.fix)
     groups = builtin_tools().known_groups
     for agent in agent_ids(config):
-        mode = sandbox_mode(config, agent)
-        if mode != "off":
-            which = "all runs" if mode == "all" else "runs outside its main session"
-            text = f"{which} are refused: sandbox.mode is {mode}, and there is no sandbox yet"
-            yield DoctorFinding(f"agent {agent}", "bad", text, "set sandbox.mode to off")
         for error in tool_list_refusals(config, agent, groups):
             yield DoctorFinding(f"agent {agent}", "bad", error.message, error.fix)
     for text in describe_list_problems(config):

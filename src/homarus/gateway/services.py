@@ -25,6 +25,7 @@ from homarus.sessions.session import SessionRepository
 from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
+from homarus.tools.sandbox.sandbox_status import FindReport, no_report
 from homarus.tools.tool import Messenger
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class GatewayServices:
     audit: AuditLog = field(default_factory=AuditLog)
     open_sandbox: OpenSandbox = no_sandbox
     set_config_watcher: "Callable[[ConfigWatcher], None]" = lambda _watcher: None
+    find_sandbox_report: FindReport = no_report
 
     @property
     def loaded(self) -> LoadedConfig:

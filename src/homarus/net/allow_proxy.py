@@ -42,6 +42,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 _ACCEPT_RETRY_S: Final = 0.5
 _LINGER_S, _LINGER_BYTES = 1.0, 1 << 20
 _RESOLVER_THREADS: Final = 2
+_YIELD_EVENTS: Final = 32  # after so many parts of a message other tasks run
 
 OpenStream: TypeAlias = Callable[[CheckedTarget, float], Awaitable[Stream]]
 
@@ -196,6 +197,7 @@ class _Exchange:
         self._loop = asyncio.get_running_loop()
         self._active_at_s = self._loop.time()
         self._alarm: asyncio.TimerHandle | None = None
+        self._events = 0
 
     async def run(self) -> None:
         """Answer the request of the connection."""
@@ -297,6 +299,7 @@ class _Exchange:
 
     async def _next_part(self) -> h11.Data | h11.EndOfMessage:
         while True:
+            await self._count_event()
             event = self._http.next_event()
             if isinstance(event, h11.Data | h11.EndOfMessage):
                 return event
@@ -309,9 +312,16 @@ class _Exchange:
             self._active_at_s = self._loop.time()
             self._http.receive_data(data)
 
+    async def _count_event(self) -> None:
+        """Let other tasks run now and then: a message of tiny chunks has thousands of parts."""
+        self._events += 1
+        if self._events % _YIELD_EVENTS == 0:
+            await asyncio.sleep(0)
+
     async def _download(self, origin: h11.Connection, reader: asyncio.StreamReader) -> None:
         """Send the response of the origin to the client."""
         while True:
+            await self._count_event()
             event = origin.next_event()
             if event is h11.NEED_DATA:
                 data = await reader.read(_CHUNK_BYTES)

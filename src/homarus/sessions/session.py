@@ -33,7 +33,14 @@ from homarus.sessions.transcript import (
     TranscriptModelState,
 )
 from homarus.store.audit import AuditEntry
-from homarus.store.base import SessionRecord, Store, Transaction, TranscriptEntry, TranscriptHeader
+from homarus.store.base import (
+    SessionRecord,
+    SessionRevision,
+    Store,
+    Transaction,
+    TranscriptEntry,
+    TranscriptHeader,
+)
 
 # Writes that are added to the transaction that saves these entries.
 ExtraWrites: TypeAlias = Callable[[Transaction, Sequence[TranscriptEntry]], None]
@@ -300,12 +307,12 @@ class Session:
             record = stored or record
         self._start(record)
 
-    async def is_current(self, record: SessionRecord | None) -> bool:
-        """Return whether no other process wrote since, given the record as it is stored now."""
-        if record is None or not self.record.version:
-            return record is None and not self.record.version
-        same = (record.version, record.session_id) == (self.record.version, self.session_id)
-        return same and not self._stale and await self._store.leaf(self.session_id) == self.leaf
+    def is_current(self, stored: SessionRevision | None) -> bool:
+        """Return whether no other process wrote since, given the revision that is stored now."""
+        if stored is None or not self.record.version:
+            return stored is None and not self.record.version
+        loaded = SessionRevision(self.record.version, self.session_id, self.leaf)
+        return stored == loaded and not self._stale
 
     def _field(self, name: str) -> str | None:
         value = self.record.data.get(name)
@@ -440,9 +447,9 @@ class SessionRepository:
 
     async def load(self, key: str, agent: str, *, cwd: str = "") -> Session:
         """Return the session of a key; a new one when there is none."""
-        record = await self._store.session(key)
         session = self._in_use.get(key)
-        if session is None or not await session.is_current(record):
+        if session is None or not session.is_current(await self._store.revision(key)):
+            record = await self._store.session(key)
             record = record or _new_record(key, agent, self._clock.now_ms())
             session = Session(self._store, self._clock, record, cwd)
             await session.read()

@@ -47,6 +47,15 @@ class SessionRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionRevision:
+    """What shows whether a session changed: its version, its transcript, and the leaf of that."""
+
+    version: int
+    session_id: str
+    leaf: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class TranscriptHeader:
     """The first line of a transcript."""
 
@@ -144,6 +153,10 @@ class Store(Protocol):
     def scoped(self, principal: Principal) -> "Store": ...
 
     async def session(self, key: str) -> SessionRecord | None: ...
+
+    async def revision(self, key: str) -> SessionRevision | None:
+        """Return which revision of a session is stored; None when there is no such session."""
+        ...
 
     async def sessions(
         self,

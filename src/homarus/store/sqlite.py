@@ -38,6 +38,7 @@ from homarus.store import sqlite_audit, sqlite_sql
 from homarus.store.audit import AuditAnchor, AuditCheck, AuditEntry
 from homarus.store.base import (
     SessionRecord,
+    SessionRevision,
     Transaction,
     TranscriptEntry,
     TranscriptHeader,
@@ -473,6 +474,14 @@ class SqliteStore:
         return record
 
     @repairing
+    async def revision(self, key: str) -> SessionRevision | None:
+        await self._refresh_index(key)
+        revision = self._revision(key)
+        if revision and await self._refresh_transcript(revision.session_id):
+            revision = self._revision(key)
+        return revision
+
+    @repairing
     async def sessions(
         self,
         *,
@@ -658,6 +667,16 @@ class SqliteStore:
             (*self._scope, key),
         )
         return _record(rows[0]) if rows else None
+
+    def _revision(self, key: str) -> SessionRevision | None:
+        rows = self._read(
+            "SELECT version, session_id,"  # a join would take five times as long
+            " (SELECT leaf FROM transcripts WHERE (team, user, session_id)"
+            " = (sessions.team, sessions.user, sessions.session_id))"
+            " FROM sessions WHERE team = ? AND user = ? AND key = ? AND NOT deleted",
+            (*self._scope, key),
+        )
+        return SessionRevision(*rows[0]) if rows else None
 
     def _bulk(self, read: Callable[[apsw.Connection], list[_Read]]) -> list[_Read]:
         """Run a long read on a thread of its own."""

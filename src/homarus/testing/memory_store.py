@@ -23,6 +23,7 @@ from homarus.store.audit import (
 from homarus.store.base import (
     SEARCHED,
     SessionRecord,
+    SessionRevision,
     Transaction,
     TranscriptEntry,
     TranscriptHeader,
@@ -242,6 +243,14 @@ class MemoryStore:
 
     async def session(self, key: str) -> SessionRecord | None:
         return self._rows.sessions.get(key)
+
+    async def revision(self, key: str) -> SessionRevision | None:
+        record = self._rows.sessions.get(key)
+        if record is None:
+            return None
+        return SessionRevision(
+            record.version, record.session_id, await self.leaf(record.session_id)
+        )
 
     async def sessions(
         self,

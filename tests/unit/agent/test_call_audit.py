@@ -43,7 +43,7 @@ async def test_call_is_audited_as_decided_and_as_executed(tmp_path: Path) -> Non
     @tool(group="test")
     async def work(ctx: ToolContext, key: str) -> ToolOutput:
         """Work."""
-        return ToolOutput((), {"exitCode": 3})
+        return ToolOutput((), {"exitCode": 3, "network": "refused evil.test:443"})
 
     secret = "sk-" + "x1" * 20
     _, rows = await run(tmp_path, [work], call("work", key=secret), assistant_message("done"))
@@ -53,6 +53,7 @@ async def test_call_is_audited_as_decided_and_as_executed(tmp_path: Path) -> Non
     assert secret not in str(decision) and decision.data["digest"] == args_digest({"key": secret})
     assert (execution.kind, execution.data["exitCode"]) == ("execution", 3)
     assert execution.data["outcome"] == "done" and "durationMs" in execution.data
+    assert execution.data["network"] == "refused evil.test:443"
 
 
 async def test_decision_is_on_disk_before_the_call_runs(tmp_path: Path) -> None:

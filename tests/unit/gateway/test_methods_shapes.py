@@ -46,7 +46,7 @@ OPTIONAL: dict[str, set[str]] = {
 # What ours says beside. Open maps of the config are compared by their first level only.
 EXTRA: dict[str, set[str]] = {
     "health": {"loop", "disk"},
-    "status": {"notBuilt", "loop", "lanes"},
+    "status": {"notBuilt", "loop", "lanes", "sandboxes"},
     "sessions.list": {"sessions[].chatType"},
     "sessions.usage": {"sessions[].chatType"},
     "sessions.reset": {

@@ -370,6 +370,26 @@ async def test_client_that_does_not_read_stops_the_origin() -> None:
         writer.close()
 
 
+async def test_message_of_tiny_chunks_does_not_block_the_gateway() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with run_proxy() as harness, asyncio.TaskGroup() as group:
+        counter = group.create_task(count())
+        chunks = "1\r\na\r\n" * 5_000
+        answer = await harness.send(
+            f"POST {ORIGIN}/ HTTP/1.1\r\nHost: a\r\n{CHUNKED}\r\n{chunks}0\r\n\r\n"
+        )
+        counter.cancel()
+        assert status(answer) == 200
+        assert turns > 5_000 / 40
+
+
 async def test_cancelled_proxy_closes_its_port_and_its_connections() -> None:
     async with run_proxy() as harness:
         reader, writer = await harness.connect()

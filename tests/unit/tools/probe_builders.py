@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -74,7 +74,7 @@ class WeakSandbox:
         own = (Mount(spec.workspace, "/workspace", is_writable=True),)
         return (*own, Mount(Path("/usr"), "/usr"))
 
-    async def measure(self) -> SandboxReport:
+    async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
         raise AssertionError
 
     async def destroy(self, name: str) -> None:

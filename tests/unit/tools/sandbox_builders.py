@@ -45,7 +45,7 @@ class FakeSandbox:
     def mounts(self, spec: SandboxSpec) -> tuple[Mount, ...]:
         return spec.mounts
 
-    async def measure(self) -> SandboxReport:
+    async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
         self.measured += 1
         return SandboxReport(self.name, self.level, problem=self.problem, fix=self.fix)
 
@@ -56,7 +56,7 @@ class FakeSandbox:
 class BrokenSandbox(FakeSandbox):
     """Cannot be measured: its program is not installed."""
 
-    async def measure(self) -> SandboxReport:
+    async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
         raise SandboxError("bwrap is not installed", fix="apt-get install bubblewrap")
 
 

@@ -16,6 +16,7 @@ from homarus.tools.sandbox import container_engine, oci
 from homarus.tools.sandbox.base import SandboxCommand, SandboxLaunch, SandboxSpec
 from homarus.tools.sandbox.container_engine import ContainerEngine, find_engines
 from homarus.tools.sandbox.container_rules import ContainerUser
+from homarus.tools.sandbox.container_seccomp import make_profile
 from homarus.tools.sandbox.oci import OciSandbox, encode_env
 
 IMAGE = "localhost/box:1"
@@ -311,3 +312,65 @@ def test_oci_is_found_by_its_name() -> None:
     from homarus.tools.sandbox.base import SANDBOXES
 
     assert SANDBOXES.has("oci") and SANDBOXES.load("oci") is oci
+
+
+async def test_oci_has_a_seccomp_profile_of_its_own(machine: Machine) -> None:
+    launch = await machine.launch()
+    path = machine.folder / "scratch" / "seccomp.json"
+    assert f"seccomp={path}" in launch.argv
+    assert path.stat().st_mode & 0o777 == 0o600
+    own = machine.folder / "own.json"
+    own.write_text('{"defaultAction": "SCMP_ACT_ERRNO"}')
+    assert f"seccomp={own}" in (await machine.launch(seccompProfile=str(own))).argv
+
+
+def test_container_profile_refuses_what_bubblewrap_refuses() -> None:
+    names = ["read", "ptrace", "keyctl", "clone", "clone3", "unshare", "socket", "io_uring_setup"]
+    default = {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": 38,
+        "archMap": [{"architecture": "SCMP_ARCH_X86_64"}],
+        "syscalls": [
+            {"names": names, "action": "SCMP_ACT_ALLOW", "args": []},
+            {"names": ["bpf"], "action": "SCMP_ACT_ALLOW", "includes": {"caps": ["CAP_BPF"]}},
+        ],
+    }
+    profile = make_profile(default)
+    assert "archMap" not in profile  # programs of other architectures are killed
+    assert (profile["defaultAction"], profile["defaultErrnoRet"]) == ("SCMP_ACT_ERRNO", 38)
+    plain = [
+        name
+        for rule in profile["syscalls"]
+        if rule["action"] == "SCMP_ACT_ALLOW" and not rule["args"]
+        for name in rule["names"]
+    ]
+    assert plain == ["read"]
+    allowed = {
+        (name, *(each["valueTwo"] for each in rule["args"]))
+        for rule in profile["syscalls"]
+        if rule["action"] == "SCMP_ACT_ALLOW"
+        for name in rule["names"]
+        if rule["args"]
+    }
+    assert allowed == {
+        ("clone", 0),
+        ("unshare", 0),
+        ("socket", 2),
+        ("socket", 10),
+        ("socket", 16, 0),
+    }
+
+
+def test_container_profile_without_a_default_refuses_by_name() -> None:
+    profile = make_profile(None)
+    assert profile["defaultAction"] == "SCMP_ACT_ALLOW"
+    refused = {
+        (name, *((each["value"], each["valueTwo"]) for each in rule["args"]))
+        for rule in profile["syscalls"]
+        for name in rule["names"]
+    }
+    assert {("ptrace",), ("keyctl",), ("clone3",), ("mount",)} <= refused
+    assert ("clone", (0x10000000, 0x10000000)) in refused  # a user namespace
+    assert ("socket", (0xFFFFFFFF, 1)) in refused  # a unix socket
+    assert ("socket", (0xFFFFFFFF, 2)) not in refused
+    assert all(rule["action"] == "SCMP_ACT_ERRNO" for rule in profile["syscalls"])

@@ -2,10 +2,13 @@
 
 import asyncio
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from homarus.agent.agent import Agent
+from homarus.config.paths import Paths
 from homarus.core.errors import SandboxError, UnknownNameError, UserError
 from homarus.policy.workspace_access import FULL_ACCESS
 from homarus.tools.sandbox.base import SandboxReport, SandboxSpec
@@ -38,7 +41,7 @@ def test_session_without_sandbox_opens_none_and_creates_nothing(tmp_path: Path) 
 
 async def test_report_of_concurrent_callers_is_measured_once(tmp_path: Path) -> None:
     class SlowSandbox(FakeSandbox):
-        async def measure(self) -> SandboxReport:
+        async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
             await asyncio.sleep(0)
             return await super().measure()
 
@@ -139,12 +142,14 @@ async def test_clean_destroys_containers_of_idle_sandboxes_only(tmp_path: Path) 
 
 def test_loader_without_sandboxed_sessions_makes_no_manager(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path)
-    loader = SandboxLoader(lambda: harness.config, harness.state, list, lambda: 0)
-    assert loader.open("main", MAIN, harness.workspace, FULL_ACCESS) is None
+    paths = Paths.find({"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(harness.state)})
+    loader = SandboxLoader(lambda: harness.config, paths, lambda: 0)
+    agent = Agent("main", "Ada", harness.workspace)
+    assert loader.open(agent, MAIN, FULL_ACCESS) is None
     asyncio.run(loader.clean())
     asyncio.run(loader.prune(1))
     assert loader._manager is None
-    assert loader.open("main", GROUP, harness.workspace, FULL_ACCESS)
+    assert loader.open(agent, GROUP, FULL_ACCESS)
 
 
 async def test_level_below_the_demanded_one_is_refused_with_the_fix(tmp_path: Path) -> None:
@@ -163,8 +168,7 @@ async def test_backend_that_cannot_be_measured_starts_nothing(tmp_path: Path) ->
     harness = SandboxHarness(tmp_path, {"level": "L1"}, backend=BrokenSandbox())
     with pytest.raises(SandboxError, match="bwrap is not installed"):
         await harness.open().make_launch("true")
-    assert harness.backend.commands == []
-    assert [each.is_live for each in harness.manager.entries()] == [False]
+    assert harness.backend.commands == [] and not (harness.state / "sandboxes").exists()
 
 
 async def test_cancelled_launch_leaves_no_lock(tmp_path: Path) -> None:

@@ -6,13 +6,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from homarus.core.errors import SandboxError
-from homarus.tools.sandbox.base import ProbeResult, SandboxReport, SandboxSpec
+from homarus.tools.sandbox import bubblewrap
+from homarus.tools.sandbox.base import ProbeResult, Sandbox, SandboxReport, SandboxSpec
+from homarus.tools.sandbox.cgroups import find_parents
 from homarus.tools.sandbox.probe_list import PROBES
 from homarus.tools.sandbox.probes import find_namespace_fix, judge, measure_sandbox
 from tests.unit.tools.probe_builders import WeakSandbox, is_root, require_bwrap, run_directly
@@ -192,18 +194,35 @@ async def test_bubblewrap_with_the_processes_of_the_machine_fails(tmp_path: Path
     assert failed_in(report) >= {"processes", "signals"}
 
 
-def as_ordinary_user(folder: Path) -> SandboxReport:
-    """Measure as a user without rights, in a process of its own."""
+@pytest.mark.slow
+async def test_bubblewrap_holds_against_every_escape_probe(tmp_path: Path) -> None:
+    require_bwrap()
+    sandbox = bubblewrap.create(tmp_path)
+    report = await sandbox.measure()
+    failed = failed_in(report)
+    # Without cgroups of their own, several processes together are not limited.
+    assert failed <= ({"memory-bomb-tree", "fork-bomb"} if not find_parents().memory else set())
+    assert report.level == ("L2" if failed else "L3"), report.problem
+    assert not list(tmp_path.glob("probe-*"))
+
+
+def as_ordinary_user(make: Callable[[Path], Sandbox], folder: Path) -> SandboxReport:
+    """Measure as a user without rights, in a process of its own.
+
+    The user may be unable to execute the interpreter, so the commands have no supervisor, and what
+    it limits is not limited.
+    """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(reader)
             os.chdir("/")
+            os.environ["HOME"] = str(folder)
             os.setgroups([])
             os.setresgid(65534, 65534, 65534)
             os.setresuid(65534, 65534, 65534)
-            found = asyncio.run(measure_sandbox(WeakSandbox(), folder, run=run_directly))
+            found = asyncio.run(measure_sandbox(make(folder), folder, run=run_directly))
             rows = [[each.name, each.has_held, each.detail] for each in found.probes]
             os.write(writer, json.dumps([found.level, found.problem, rows]).encode())
         finally:
@@ -227,10 +246,19 @@ def users_folder() -> Iterator[Path]:
 @pytest.mark.skipif(not is_root(), reason="only root becomes another user")
 def test_bubblewrap_as_an_ordinary_user_fails_only_the_unfiltered(users_folder: Path) -> None:
     require_bwrap()
-    report = as_ordinary_user(users_folder)
+    report = as_ordinary_user(lambda _folder: WeakSandbox(), users_folder)
     assert failed_in(report) <= UNFILTERED | LIMITS, report.problem
     assert report.level == "L1"
     assert list(users_folder.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_root(), reason="only root becomes another user")
+def test_bubblewrap_as_an_ordinary_user_isolates(users_folder: Path) -> None:
+    require_bwrap()
+    report = as_ordinary_user(bubblewrap.create, users_folder)
+    assert failed_in(report) <= LIMITS, report.problem
+    assert report.level == "L2"
 
 
 _MEASURE = """
@@ -242,10 +270,28 @@ print(report.level, report.problem, report.fix, sep="|")
 """
 
 
-def test_machine_without_user_namespaces_gets_reason_and_fix(tmp_path: Path) -> None:
+_EXECUTE = """
+import asyncio, pathlib, sys
+from homarus.core.errors import SandboxError
+from tests.unit.tools.sandbox_builders import FULL_ACCESS, SandboxManager, check_config
+home = pathlib.Path(sys.argv[1])
+config = check_config({"agents": {"defaults": {"sandbox": {"mode": "all"}}}}).config
+sandbox = SandboxManager(lambda: config, home / "state").open(
+    "main", "agent:main:main", home, FULL_ACCESS
+)
+try:
+    asyncio.run(sandbox.make_launch(f"touch {home}/ran"))
+    print("L9||launched")
+except SandboxError as exc:
+    print("L0", exc.message, exc.fix, sep="|")
+"""
+
+
+@pytest.mark.parametrize("program", [_MEASURE, _EXECUTE], ids=["measure", "command"])
+def test_machine_without_user_namespaces_gets_reason_and_fix(tmp_path: Path, program: str) -> None:
     require_bwrap()
     script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
-    words = ["unshare", "-Ur", "sh", "-c", script, "sh", sys.executable, "-c", _MEASURE]
+    words = ["unshare", "-Ur", "sh", "-c", script, "sh", sys.executable, "-c", program]
     done = subprocess.run(
         [*words, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -254,3 +300,4 @@ def test_machine_without_user_namespaces_gets_reason_and_fix(tmp_path: Path) -> 
     assert level == "L0"
     assert "namespace" in problem
     assert "sysctl -w user.max_user_namespaces=" in fix
+    assert not (tmp_path / "ran").exists()

@@ -1,9 +1,11 @@
 """A plan with a launch: the supervisor starts the launcher with its limits, and cleans up."""
 
+import errno
 import os
+import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from homarus.tools.exec.plan import ExecPlan
 from homarus.tools.exec.result_text import format_ending
 from homarus.tools.exec.run import CommandResult, run_plan
+from homarus.tools.exec.sandbox_launcher import restrict_scope
 from homarus.tools.exec.sandboxed_plan import make_sandboxed_plan
 from homarus.tools.sandbox.base import ControlGroup, SandboxLaunch
 
@@ -127,6 +130,30 @@ async def test_launch_that_fills_the_disk_by_a_deleted_file_is_ended(tmp_path: P
     limits: dict[str, Any] = {"disk_folders": (str(tmp_path),), "disk_bytes": 40 << 20}
     result = await run_launch(tmp_path, command, **limits)
     assert "it wrote more than 40 MB" in format_ending(result)
+
+
+def test_landlock_forbids_abstract_sockets_and_signals_of_others(tmp_path: Path) -> None:
+    name = f"\0homarus-{tmp_path.name}-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(name)
+        server.listen()
+        child = os.fork()
+        if child == 0:
+            status = 0
+            try:
+                if not restrict_scope():
+                    os._exit(9)
+                with socket.socket(socket.AF_UNIX) as client:
+                    status |= client.connect_ex(name) != errno.EPERM
+                with suppress(PermissionError):
+                    os.kill(os.getppid(), 0)
+                    status |= 2
+            finally:
+                os._exit(status)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == 9:
+        pytest.skip("this kernel has no Landlock rules about signals and sockets")
+    assert code == 0
 
 
 def test_sandboxed_plan_digest_is_over_what_decides(tmp_path: Path) -> None:

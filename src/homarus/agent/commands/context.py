@@ -29,6 +29,7 @@ from homarus.store.audit import AuditLog
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
 from homarus.tools.registry import ToolRegistry
+from homarus.tools.sandbox.sandbox_status import FindReport, no_report
 
 if TYPE_CHECKING:  # imported by the first command
     from homarus.agent.approval_prompts import ChatPrompts
@@ -120,6 +121,7 @@ class CommandServices:
     get_processes: "Callable[[], ProcessTable]"
     audit: AuditLog
     open_sandbox: OpenSandbox = no_sandbox
+    find_sandbox_report: FindReport = no_report
 
 
 @dataclass(frozen=True, slots=True)

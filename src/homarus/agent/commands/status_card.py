@@ -13,6 +13,7 @@ from homarus.agent.commands.exec_settings import (
 )
 from homarus.agent.commands.models import describe_model
 from homarus.core.message import Json
+from homarus.policy.sandbox_settings import is_sandboxed, resolve_sandbox
 from homarus.providers.catalog import ModelInfo
 from homarus.sessions import queue_policy
 from homarus.sessions.envelope import header
@@ -20,6 +21,7 @@ from homarus.sessions.send_policy import send_policy
 from homarus.sessions.session import Session
 from homarus.sessions.transcript import is_injected
 from homarus.sessions.usage import last_prompt_tokens
+from homarus.tools.sandbox.sandbox_status import describe_sandbox
 
 _MINUTE_MS = 60_000
 
@@ -48,6 +50,7 @@ async def status_card(context: AgentCommandContext) -> str:
         f"Queue: {queue_policy.format_queue_settings(rules)}"
         + (f" · {waiting} waiting" if waiting else ""),
         *_exec(context, data),
+        f"Sandbox: {_sandbox(context)}",
         *([f"Workspace: {context.agent.workspace}"] if context.is_for_owner_alone else []),
         *(["Running: an answer is being made"] if running else []),
         *(["Send: off, the gateway answers nothing here"] if answered == "deny" else []),
@@ -132,6 +135,22 @@ def _exec(context: AgentCommandContext, data: Mapping[str, Json]) -> list[str]:
     """Return the line about the session's commands, for the owner who set something."""
     is_set = any(data.get(name) is not None for name in EXEC_FIELDS)
     return [f"Exec: {describe_exec(context, data)}"] if is_set and context.is_owner else []
+
+
+def _sandbox(context: AgentCommandContext) -> str:
+    """Return the sandbox of the session, as far as it is known without measuring it."""
+    config, agent = context.config, context.agent
+    has_sandbox = is_sandboxed(config, agent.id, context.key)
+    access: str = resolve_sandbox(config, agent.id).access if has_sandbox else ""
+    if access == "rw" and not context.is_for_owner_alone:
+        access = "ro"
+    return describe_sandbox(
+        config,
+        agent.id,
+        is_sandboxed=has_sandbox,
+        access=access,
+        find_report=context.services.find_sandbox_report,
+    )
 
 
 def _number(data: Mapping[str, Json], name: str) -> int:

@@ -13,6 +13,7 @@ from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import MessageText, Name, Names, Seconds
 from homarus.gateway.run_request import RunRequest, start_run
 from homarus.gateway.session_rows import index_path, resolve_session_defaults, status_row
+from homarus.tools.sandbox.sandbox_status import encode_sandboxes
 
 _RECENT = 10
 _HIDDEN = "[hidden]"
@@ -41,7 +42,10 @@ async def health(call: MethodCall, params: HealthParams) -> Json:
 
 @method("status", scope="read", params=NoParams)
 async def status(call: MethodCall, _params: NoParams) -> Json:
-    """Sessions, heartbeats, notices, lanes, and what is not built. Paths are for admins."""
+    """Sessions, heartbeats, notices, lanes, sandboxes, and what is not built.
+
+    Paths are for admins. A sandbox that was not measured yet has no level.
+    """
     services, config = call.services, call.services.loaded.config
     known, default = agent_ids(config), default_agent_id(config)
     by_agent = [await _sessions_of(call, agent) for agent in known]
@@ -70,6 +74,7 @@ async def status(call: MethodCall, _params: NoParams) -> Json:
             name: {"active": inside, "waiting": waiting, "width": width}
             for name, (inside, waiting, width) in services.lanes.snapshot().items()
         },
+        "sandboxes": encode_sandboxes(config, services.find_sandbox_report),
         "notBuilt": {
             "count": len(call.gateway.unimplemented),
             "methods": sorted(call.gateway.unimplemented),

@@ -191,11 +191,17 @@ async def _list(jobs: "Sequence[CommandJob]") -> ToolOutput:
 async def _poll(table: "ProcessTable", job: "CommandJob", timeout_ms: int) -> ToolOutput:
     text = (await table.poll(job, timeout_ms / 1000)).rstrip("\n")
     ending = "Process still running."
+    details = _describe(job) | {"aggregated": job.running.output}
     if (result := job.result) is not None:
-        from homarus.tools.exec.result_text import format_ending, format_refused_hosts
+        from homarus.tools.exec.result_text import (
+            format_ending,
+            format_hosts,
+            format_refused_hosts,
+        )
 
         ending = "\n\n".join(filter(None, (format_ending(result), format_refused_hosts(result))))
-    details = _describe(job) | {"aggregated": job.running.output}
+        if result.accesses:
+            details["network"] = format_hosts(result)
     return _output(f"{text or '(no new output)'}\n\n{ending}", details)
 
 

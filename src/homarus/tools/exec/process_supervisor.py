@@ -65,16 +65,17 @@ def main() -> None:
     with suppress(OSError):  # the gateway is gone; what is left to do is the same
         control.sendall(json.dumps(outcome).encode())
     _kill_children()
-    if runner.launcher:
-        runner.launcher.close()
+    if plan["launch"]:
+        _load_launcher().clean_up(plan["launch"])
     os.killpg(0, signal.SIGKILL)  # what is left of the group, which includes this process
 
 
-def _make_launcher(plan: dict[str, Any], wake: socket.socket) -> Any:
-    """Return a SandboxLauncher. Its module is beside this one, and compiled, unlike this one."""
-    sys.path.append(str(Path(__file__).parent))
-    module = importlib.import_module("sandbox_launcher")
-    return module.SandboxLauncher(plan["launch"], wake)
+def _load_launcher() -> Any:
+    """Return the module `sandbox_launcher`, which is beside this one, and compiled."""
+    folder = str(Path(__file__).parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module("sandbox_launcher")
 
 
 def _receive(control: socket.socket, size: int) -> bytes:
@@ -108,19 +109,19 @@ class _Runner:
         for number in SIGNALS:
             signal.signal(number, lambda *_: None)
         self._deadline: float | None = None
-        self.launcher: Any = None
+        self._launcher: Any = None
 
     def run_launch(self, plan: dict[str, Any]) -> tuple[int, str, str]:
         """Return the exit status, why nothing was run, and which limit ended the command."""
-        self.launcher = _make_launcher(plan, self._tell)
+        self._launcher = _load_launcher().SandboxLauncher(plan["launch"], self._tell)
         try:
             self._check_control()
-            status = self._wait([self.launcher.start()])
+            status = self._wait([self._launcher.start()])
         except KilledError:
-            return KILLED, "", self.launcher.limit_reason
+            return KILLED, "", self._launcher.limit_reason
         except Exception as exc:  # noqa: BLE001 - what is not known is reported, and nothing runs
             return 126, str(exc), ""
-        return status, "", self.launcher.limit_reason
+        return status, "", self._launcher.limit_reason
 
     def run(self, plan: dict[str, Any]) -> tuple[int, str, str]:
         """Return the exit status as a shell reports it, and why a file was refused, else ""."""
@@ -186,8 +187,8 @@ class _Runner:
     def _watch(self) -> None:
         """Wait until a child ends or the gateway wants something. Raises KilledError."""
         left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-        if left_s is None and self.launcher:
-            left_s = self.launcher.poll_s
+        if left_s is None and self._launcher:
+            left_s = self._launcher.poll_s
         ready = select.select([self._control, self._wake], [], [], left_s)[0]
         if self._wake in ready:
             self._wake.recv(4096)
@@ -196,17 +197,17 @@ class _Runner:
             self._terminate()
         elif self._control in ready or self._is_over():
             raise KilledError
-        elif not ready and self.launcher:
-            self.launcher.poll()
+        elif not ready and self._launcher:
+            self._launcher.poll()
 
     def _is_over(self) -> bool:
         """Return whether the command has to be killed: by its limits, or as it did not end."""
         is_late = self._deadline is not None and time.monotonic() >= self._deadline
-        return is_late or bool(self.launcher and self.launcher.limit_reason)
+        return is_late or bool(self._launcher and self._launcher.limit_reason)
 
     def _terminate(self) -> None:
-        if self.launcher:
-            self.launcher.terminate()
+        if self._launcher:
+            self._launcher.terminate()
             return
         os.killpg(0, signal.SIGTERM)
         _signal_children(signal.SIGTERM)  # those of a terminal have groups of their own

@@ -25,7 +25,7 @@ def format_result(result: CommandResult, folder: str) -> ToolOutput:
         "cwd": folder,
     }
     if result.accesses:
-        details["network"] = _list_hosts(result)
+        details["network"] = format_hosts(result)
     text = "\n\n".join(part for part in (output, note, network) if part) or "(no output)"
     return ToolOutput((Text(text),), details, is_error=not result.is_success)
 
@@ -75,8 +75,8 @@ def format_refused_hosts(result: CommandResult) -> str:
     return f"[Refused by the sandbox's proxy: {'; '.join(lines)}.]" if lines else ""
 
 
-def _list_hosts(result: CommandResult) -> str:
-    """Return the hosts that a command requested, for the audit log."""
+def format_hosts(result: CommandResult) -> str:
+    """Return the hosts that a command requested of the sandbox's proxy, for the audit log."""
     places = (
         f"{'refused' if each.refusal else 'allowed'} {each.place}" for each in result.accesses
     )

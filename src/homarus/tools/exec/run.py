@@ -109,6 +109,7 @@ class RunningCommand:
         self._output = OutputBuffer(MAX_OUTPUT_CHARS)
         self._process = process or _SupervisedProcess(plan)
         self._killed = self._is_sent = False
+        self._launch = plan.launch
         self._started_s = asyncio.get_running_loop().time()
         self._task = group.create_task(self._supervise(encode_plan(plan)), name="command")
         self._task.add_done_callback(lambda _task: on_end())
@@ -187,6 +188,10 @@ class RunningCommand:
             duration_ms = round(self.runtime_s * 1000)
         finally:
             await process.end()
+        if status is None and self._launch:  # what the supervisor could not do
+            from homarus.tools.exec.sandbox_launcher import clean_up
+
+            await asyncio.to_thread(clean_up, _encode_launch(self._launch))
         code, refusal, limit_reason = status or (None, "", "")
         is_killed = self._killed and not timed_out
         accesses = process.network.accesses if process.network else ()

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 DISK_POLL_S = 0.5
-CLEANUP_S = 6.0  # for all cleanup commands together; the gateway waits longer
-REMOVE_S = 2.0
+CLEANUP_S = 5.0  # for all cleanup commands together; the gateway waits longer
+REMOVE_S = 2.0  # for all cgroups together
 ENTRY_BYTES = 1024  # what an entry of a folder counts at least, so that empty files count, too
 BLOCK_BYTES = 512
 OPTIONAL_SETTINGS = ("memory.swap.max", "memory.oom.group")  # not every kernel has these
@@ -87,14 +87,6 @@ class SandboxLauncher:
         for pid in pids or [self._child]:
             with suppress(OSError):
                 os.kill(pid, signal.SIGTERM)
-
-    def close(self) -> None:
-        """Run the cleanup commands, then kill what is in the cgroups and remove them."""
-        deadline = time.monotonic() + CLEANUP_S
-        for words in self._launch["cleanup"]:
-            _run_cleanup(words, self._launch["env"], deadline)
-        for group in self._launch["cgroups"]:
-            remove_cgroup(group["path"])
 
     def _become(self, parent: int, errors: int) -> None:
         """Replace this process by the launcher. Does not return."""
@@ -197,6 +189,16 @@ def restrict_scope() -> bool:
     return True
 
 
+def clean_up(launch: dict[str, Any]) -> None:
+    """Run the cleanup commands of a launch, then kill what is in its cgroups and remove them."""
+    deadline = time.monotonic() + CLEANUP_S
+    for words in launch["cleanup"]:
+        _run_cleanup(words, launch["env"], deadline)
+    deadline = time.monotonic() + REMOVE_S
+    for group in launch["cgroups"]:
+        remove_cgroup(group["path"], deadline)
+
+
 def _make_cgroup(path: str, settings: list[list[str]]) -> None:
     try:
         Path(path).mkdir(mode=0o755)
@@ -208,9 +210,9 @@ def _make_cgroup(path: str, settings: list[list[str]]) -> None:
         raise LaunchError(f"the cgroup {path} could not be made: {exc.strerror}") from exc
 
 
-def remove_cgroup(path: str) -> bool:
+def remove_cgroup(path: str, deadline: float | None = None) -> bool:
     """Kill what is in a cgroup and remove it; return whether it is gone."""
-    deadline = time.monotonic() + REMOVE_S
+    until = time.monotonic() + REMOVE_S if deadline is None else deadline
     while True:
         for pid in _cgroup_pids(path):
             with suppress(OSError):
@@ -220,9 +222,8 @@ def remove_cgroup(path: str) -> bool:
         except FileNotFoundError:
             return True
         except OSError:
-            if time.monotonic() > deadline:
+            if time.monotonic() > until:
                 return False
-            _reap()
             time.sleep(0.002)
         else:
             return True
@@ -234,12 +235,6 @@ def _cgroup_pids(path: str) -> list[int]:
         words = Path(path, "cgroup.procs").read_text().split()
         return [int(each) for each in words if int(each) not in {0, own}]
     return []
-
-
-def _reap() -> None:
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _run_cleanup(words: list[str], env: dict[str, str], deadline: float) -> None:

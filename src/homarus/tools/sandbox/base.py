@@ -8,11 +8,14 @@ leaves. So nothing of a sandbox runs between commands, and nothing outlives the 
 A backend is a module of this package with `create`; the config names it like the module.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
+from homarus.core.errors import SandboxError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.text import one_line
 from homarus.plugins.backends import BackendKind
 
 if TYPE_CHECKING:
@@ -22,6 +25,16 @@ if TYPE_CHECKING:
 # single processes only. L1: only the files of others are out of reach. L0: nothing is certain.
 SandboxLevel: TypeAlias = Literal["L0", "L1", "L2", "L3"]
 
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,127}", re.ASCII)
+# The options that decide what a sandbox holds against; limits and folders are those of the probes.
+MEASURED_OPTIONS: Final = (
+    "image",
+    "user",
+    "network",
+    "seccomp_profile",
+    "apparmor_profile",
+    "read_only_root",
+)
 WORKDIR: Final = "/workspace"
 AGENT_DIR: Final = "/agent"  # where the agent's workspace is read-only, if it is there
 
@@ -172,13 +185,19 @@ class Sandbox(Protocol):
         """Return everything of this machine that is seen inside."""
         ...
 
-    async def measure(self) -> SandboxReport:
-        """Run the escape probes inside, and return the level that holds."""
+    async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
+        """Run the escape probes inside, with these options, and return the level that holds."""
         ...
 
     async def destroy(self, name: str) -> None:
         """End and remove what the backend has of a sandbox; its folders are the caller's."""
         ...
+
+
+def check_sandbox_name(name: str) -> None:
+    """Raise SandboxError for a name that is not made of `a-z0-9-`: it is part of paths."""
+    if not _NAME.fullmatch(name):
+        raise SandboxError(f"{one_line(name, 60)!r} is not the name of a sandbox")
 
 
 class SandboxModule(Protocol):

@@ -6,8 +6,8 @@ It has no capability, cannot make another user namespace, and has a seccomp filt
 Limits for all of its processes are set by cgroups where we may make them (`cgroups.py`).
 
 A gateway that runs as root starts commands whose user id outside is root's: without capabilities,
-but the owner of root's files. So nothing of root's is in sight: `/proc/sys` is read-only, and what
-else is writable in `/proc` is covered.
+but the owner of root's files. So nothing of root's can be written: `/proc`, with the settings of
+the kernel, is read-only.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -33,10 +32,17 @@ from homarus.tools.sandbox.base import (
     SandboxLaunch,
     SandboxReport,
     SandboxSpec,
+    check_sandbox_name,
 )
 from homarus.tools.sandbox.cgroups import CgroupParents, find_parents, make_groups, remove_groups
-from homarus.tools.sandbox.mount_rules import check_target, find_state_dirs, open_mount
-from homarus.tools.sandbox.sandbox_etc import ETC_MOUNTS, write_etc
+from homarus.tools.sandbox.mount_rules import (
+    check_target,
+    check_workdir,
+    find_state_dirs,
+    make_mount_point,
+    open_mount,
+)
+from homarus.tools.sandbox.sandbox_etc import write_etc
 from homarus.tools.sandbox.seccomp import has_filter, make_filter
 
 NAME: Final = "bubblewrap"
@@ -49,7 +55,6 @@ _MIN_VERSION: Final = (0, 8, 0)
 _SHM_BYTES: Final = 64 << 20
 _TEST_S: Final = 20.0
 _SYSTEM_FOLDERS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_PROC_FOLDERS: Final = ("acpi", "asound", "driver", "dynamic_debug", "fs", "scsi", "tty")
 _ISOLATION: Final = (
     "--unshare-all",
     "--unshare-user",
@@ -158,23 +163,23 @@ class BubblewrapSandbox:
 
         return (*found, *interpreter_mounts())
 
-    async def measure(self) -> SandboxReport:
+    async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
         """Run the escape probes inside, and return the level that holds."""
-        probes = import_module("homarus.tools.sandbox.probes")
-        report: SandboxReport = await probes.measure_sandbox(self, self._scratch)
-        return report
+        from homarus.tools.sandbox.probes import measure_sandbox
+
+        return await measure_sandbox(self, self._scratch, options=options)
 
     async def destroy(self, name: str) -> None:
         """End what runs in the cgroups of a sandbox, and remove these."""
         await asyncio.to_thread(remove_groups, name, self._parents)
 
     def _prepare(self, spec: SandboxSpec) -> None:
+        check_sandbox_name(spec.name)
         self._find_launcher()
         for folder in (spec.workspace, spec.tmp):
             _check_owner(folder)
         for mount in spec.mounts:
             check_target(mount, spec)
-        write_etc(self._scratch)
         launch = self.spawn(spec, SandboxCommand("exit 0", spec.workdir))
         try:
             if not self._is_tested:
@@ -194,9 +199,10 @@ class BubblewrapSandbox:
                 fix="set sandbox.backend to oci",
             )
         if self._launcher is None:
-            self._launcher = _find_bwrap()
+            found = _find_bwrap()
             self._protected = find_state_dirs(Path(os.path.realpath(self._scratch)))
-            self._system = tuple(_system_options(self._scratch))
+            self._system = tuple(_system_options(write_etc(self._scratch)))
+            self._launcher = found  # last: another thread sees all or nothing
         return self._launcher
 
     def _test(self, launch: SandboxLaunch) -> None:
@@ -223,7 +229,7 @@ class BubblewrapSandbox:
         before = ""
         if spec.limits.pids and os.geteuid() != 0 and not self._parents.pids:
             before = _LIMIT_PROCESSES.format(spec.limits.pids)
-        argv: tuple[str, ...] = (_SHELL, "-c", command.text)
+        argv: tuple[str, ...] = (_SHELL, "-c", "--", command.text)  # a text with `-` is no option
         if before:
             argv = (_SHELL, "-c", before + 'exec "$@"', "sh", *argv)
         if _takes_terminal(command):
@@ -258,15 +264,19 @@ class BubblewrapSandbox:
         launcher: _Launcher,
         opened: ExitStack,
     ) -> "_Options":
+        check_workdir(spec.workdir)
         options = _Options([*_ISOLATION, *self._system], launcher, opened)
         if not _takes_terminal(command):
             options.words.append("--new-session")
         for mount in _own_mounts(spec):
             options.mount(mount, self._protected)
-        options.words += ["--dir", HOME]
+        # Not by bwrap, which would follow a link that a command has left there.
+        with suppress(OSError):
+            (spec.tmp / Path(HOME).name).mkdir(mode=0o700)
         extra = (*spec.mounts, *inner.mounts)
         for mount in sorted(extra, key=lambda each: (each.target.count("/"), each.target)):
             check_target(mount, spec)
+            make_mount_point(mount, spec)
             options.mount(mount, self._protected)
         env = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "TMPDIR": _TMP}
         if command.pty:
@@ -342,35 +352,21 @@ def _system_mounts() -> Iterator[Mount]:
         folder = Path("/", name)
         if folder.is_dir() and not folder.is_symlink():
             yield Mount(folder, str(folder))
-    for path in ETC_MOUNTS:
-        if Path(path).exists():
-            yield Mount(Path(path), path)
 
 
-def _system_options(scratch: Path) -> Iterator[str]:
-    """Yield what is the same for all commands: programs, /etc, /proc and /dev."""
+def _system_options(etc: Path) -> Iterator[str]:
+    """Yield what is the same for all commands: programs, /etc, /proc and /dev.
+
+    As few mounts as possible: bwrap reads the list of all mounts for each.
+    """
     for name in _SYSTEM_FOLDERS:
         if Path("/", name).is_symlink():
             yield from ("--symlink", str(Path("/", name).readlink()), f"/{name}")
-    mounts = [each for each in _system_mounts() if not each.target.startswith("/etc/")]
-    files = [each for each in _system_mounts() if each.target.startswith("/etc/")]
-    for mount in (*mounts, Mount(scratch / "etc", "/etc"), *files):
+    for mount in (*_system_mounts(), Mount(etc, "/etc")):
         yield from ("--ro-bind", str(mount.source), mount.target)
-    yield from ("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys")
-    yield from _covered_proc(scratch)
+    yield from ("--proc", "/proc", "--remount-ro", "/proc")
     yield from ("--dev", "/dev", "--perms", "1777", "--size", str(_SHM_BYTES))
     yield from ("--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108 - inside
-
-
-def _covered_proc(scratch: Path) -> Iterator[str]:
-    """Cover the files of /proc that only root may use: root outside is their owner inside."""
-    for path in sorted(Path("/proc").iterdir()):
-        with suppress(OSError):
-            mode = path.lstat().st_mode
-            if stat.S_ISDIR(mode) and path.name in _PROC_FOLDERS:
-                yield from ("--ro-bind", str(scratch / "empty"), str(path))
-            elif stat.S_ISREG(mode) and (mode & 0o222 or not mode & 0o004):
-                yield from ("--ro-bind", "/dev/null", str(path))
 
 
 def _find_bwrap() -> _Launcher:

@@ -29,7 +29,7 @@ from homarus.core.errors import SandboxError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
 from homarus.core.units import parse_byte_size
-from homarus.tools.sandbox.base import Mount, SandboxSpec
+from homarus.tools.sandbox.base import Mount, SandboxSpec, check_sandbox_name
 
 DEFAULT_IMAGE: Final = "openclaw-sandbox:bookworm-slim"
 DEFAULT_PREFIX: Final = "openclaw-sbx-"
@@ -40,7 +40,6 @@ TMP: Final = "/tmp"  # noqa: S108 - the one inside
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
-_SANDBOX: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,127}", re.ASCII)
 # A reference to an image: never an option, never a transport such as `dir:/`.
 _IMAGE: Final = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)*(?::[A-Za-z0-9._-]+)?"
@@ -193,8 +192,7 @@ def check_workdir(workdir: str) -> str:
 
 
 def _check_spec(spec: SandboxSpec) -> None:
-    if not _SANDBOX.fullmatch(spec.name):
-        raise SandboxError(f"{one_line(spec.name, 60)!r} is not the name of a sandbox")
+    check_sandbox_name(spec.name)
     if spec.allowed_hosts:
         raise SandboxError(
             "the backend oci has no proxy: sandbox.network.allow cannot be obeyed",

@@ -22,7 +22,13 @@ from homarus.policy.sandbox_settings import (
     resolve_sandbox,
 )
 from homarus.policy.workspace_access import WorkspaceAccess
-from homarus.tools.sandbox.base import SANDBOXES, Sandbox, SandboxReport, SandboxSpec
+from homarus.tools.sandbox.base import (
+    MEASURED_OPTIONS,
+    SANDBOXES,
+    Sandbox,
+    SandboxReport,
+    SandboxSpec,
+)
 from homarus.tools.sandbox.folders import (
     SandboxFolders,
     SandboxRecord,
@@ -37,6 +43,7 @@ from homarus.tools.sandbox.loader import FOLDER
 from homarus.tools.sandbox.session_sandbox import (
     SandboxServices,
     SessionSandbox,
+    container_options,
     resolve_backend,
 )
 
@@ -81,6 +88,7 @@ class SandboxManager:
         self._get_config, self._state = get_config, state
         self._backends: dict[str, Sandbox] = dict(backends or {})
         self._reports: dict[str, SandboxReport] = {}
+        self._last_reports: dict[str, SandboxReport] = {}  # also those that are measured again
         self._measuring: dict[str, asyncio.Lock] = {}
         self._prepared: dict[str, tuple[str, SandboxSpec]] = {}  # by the sandbox's name
         self._services = SandboxServices(
@@ -133,19 +141,39 @@ class SandboxManager:
             self._backends[name] = module.create(scratch)
         return self._backends[name]
 
-    async def report(self, backend: str) -> SandboxReport:
+    async def report(
+        self, backend: str, options: Mapping[str, object] | None = None
+    ) -> SandboxReport:
         """Return what a backend can give on this machine, measured once in this process.
 
+        `options` are those of the sandbox; without, those of the first agent that has this backend.
         A backend that gives nothing is measured again by the next call: its user may have installed
         what was missing. Raises SandboxError.
         """
-        async with self._measuring.setdefault(backend, asyncio.Lock()):
-            if backend not in self._reports:
-                report = await self.get_backend(backend).measure()
+        given = self._find_options(backend) if options is None else options
+        options = {name: given[name] for name in MEASURED_OPTIONS if name in given}
+        key = f"{backend} {options}"
+        async with self._measuring.setdefault(key, asyncio.Lock()):
+            if key not in self._reports:
+                made = self.get_backend(backend)
+                report = await (made.measure(options) if options else made.measure())
+                self._last_reports[backend] = report
                 if report.level == "L0":
                     return report
-                self._reports[backend] = report
-            return self._reports[backend]
+                self._reports[key] = report
+            return self._reports[key]
+
+    def _find_options(self, backend: str) -> Mapping[str, object]:
+        config = self._get_config()
+        for agent in agent_ids(config):
+            settings = resolve_sandbox(config, agent)
+            if resolve_backend(settings) == backend:
+                return container_options(settings)
+        return {}
+
+    def find_report(self, backend: str) -> SandboxReport | None:
+        """Return the last report about a backend, None where it was not measured yet."""
+        return self._last_reports.get(backend)
 
     async def _prepare(self, backend: Sandbox, spec: SandboxSpec) -> None:
         """Have a backend prepare a sandbox, unless it has done so for the same rules."""
@@ -248,7 +276,7 @@ def resolve_workspace_root(settings: SandboxSettings, state: Path) -> Path:
     """Return the folder with the workspaces of sandboxes."""
     if not settings.workspace_root:
         return state / FOLDER
-    return Path(os.path.abspath(Path(settings.workspace_root).expanduser()))  # noqa: PTH100
+    return Path(os.path.normpath(Path.cwd() / Path(settings.workspace_root).expanduser()))
 
 
 def _is_due(record: SandboxRecord, settings: SandboxSettings, now_ms: int) -> bool:

@@ -109,36 +109,82 @@ def check_source(source: Path, protected: Iterable[Path]) -> None:
             raise _refusal(source, f"the state directory {state}")
         if _is_beneath(source, state) and not _is_shared(source.relative_to(state)):
             raise _refusal(source, "what the gateway keeps in its state directory")
-    secrets = [Path(each) for each in _SYSTEM_SECRETS]
-    with suppress(RuntimeError):
-        secrets += [Path.home() / each for each in _CREDENTIALS]
-    for each in (Path(each) for each in _SYSTEM):
+    for each in _SYSTEM:
         if _is_beneath(source, each) or _is_beneath(each, source):
             raise _refusal(source, f"{each}, with devices or sockets of this machine")
-    for each in secrets:
-        exists = each.exists() or each.is_symlink()
-        if _is_beneath(source, each) or (exists and _is_beneath(each, source)):
+    home = os.path.expanduser("~")  # noqa: PTH111 - text is compared
+    for each in (*_SYSTEM_SECRETS, *(f"{home}/{name}" for name in _CREDENTIALS)):
+        if _is_beneath(source, each) or (_is_beneath(each, source) and os.path.lexists(each)):
             raise _refusal(source, f"the credentials in {each}")
 
 
 def check_target(mount: Mount, spec: SandboxSpec) -> None:
     """Raise SandboxError unless a mount may be seen at its target."""
     target = mount.target
+    is_same = not mount.is_writable and str(mount.source) == target
+    _check_place(target, ("/usr",) if is_same else ())
+    if target in (spec.workdir, "/tmp") or _is_beneath(spec.workdir, target):  # noqa: S108
+        raise SandboxError(
+            f"{target} is the place of the sandbox's own folder", fix="mount it at another path"
+        )
+
+
+def check_workdir(workdir: str) -> None:
+    """Raise SandboxError unless the workspace may be seen at this path."""
+    _check_place(workdir, ())
+    if _is_beneath(workdir, "/tmp") or _is_beneath("/tmp", workdir):  # noqa: S108 - inside
+        raise SandboxError(
+            f"{workdir} in the sandbox is no place for the workspace", fix="use /workspace"
+        )
+
+
+def _check_place(target: str, allowed: tuple[str, ...]) -> None:
     is_plain = target.startswith("/") and posixpath.normpath(target) == target
     if not is_plain or target == "/" or "\0" in target or target.startswith("//"):
         raise SandboxError(
             f"{target!r} is no place for a mount in a sandbox", fix="use an absolute path"
         )
-    is_same_system_path = not mount.is_writable and str(mount.source) == target
     for each in _RESERVED:
-        if _is_beneath(Path(target), Path(each)) and not (each == "/usr" and is_same_system_path):
+        if _is_beneath(target, each) and each not in allowed:
             raise SandboxError(
                 f"{target} in the sandbox belongs to the system", fix="mount it at another path"
             )
-    if target in (spec.workdir, "/tmp") or _is_beneath(Path(spec.workdir), Path(target)):  # noqa: S108
-        raise SandboxError(
-            f"{target} is the place of the sandbox's own folder", fix="mount it at another path"
-        )
+
+
+def make_mount_point(mount: Mount, spec: SandboxSpec) -> None:
+    """Make the place of a mount that is inside a folder of the sandbox, without following links.
+
+    The launcher would follow a link that a command has left there, and make folders outside.
+    Raises SandboxError.
+    """
+    for target, folder in ((spec.workdir, spec.workspace), ("/tmp", spec.tmp)):  # noqa: S108
+        if mount.target.startswith(f"{target}/"):
+            names = mount.target.removeprefix(f"{target}/").split("/")
+            try:
+                _make_place(folder, names, is_folder=mount.source.is_dir())
+            except OSError as exc:
+                raise SandboxError(
+                    f"{mount.target} in the sandbox is no place for a mount: {exc.strerror}",
+                    fix="remove the file or link that is there",
+                ) from exc
+            return
+
+
+def _make_place(folder: Path, names: list[str], *, is_folder: bool) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(os.path.realpath(folder), flags | os.O_DIRECTORY)
+    try:
+        for number, name in enumerate(names):
+            if number == len(names) - 1 and not is_folder:
+                os.close(os.open(name, flags | os.O_CREAT | os.O_NONBLOCK, 0o600, dir_fd=fd))
+                return
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=fd)
+            below = os.open(name, flags | os.O_DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = below
+    finally:
+        os.close(fd)
 
 
 def find_state_dirs(scratch: Path) -> tuple[Path, ...]:
@@ -161,8 +207,9 @@ def _is_shared(path: Path) -> bool:
     )
 
 
-def _is_beneath(path: Path, folder: Path) -> bool:
-    return path == folder or folder in path.parents
+def _is_beneath(path: str | Path, folder: str | Path) -> bool:
+    top = str(folder).rstrip("/")
+    return f"{path}/".startswith(f"{top}/")
 
 
 def _refusal(source: Path, what: str) -> SandboxError:

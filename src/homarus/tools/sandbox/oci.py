@@ -14,7 +14,6 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +35,8 @@ from homarus.tools.sandbox.container_rules import (
     find_private_folders,
     make_rules,
 )
+from homarus.tools.sandbox.container_seccomp import FILE as PROFILE
+from homarus.tools.sandbox.container_seccomp import write_profile
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,6 @@ class OciSandbox:
         self._engines: tuple[ContainerEngine, ...] = ()
         self._checked: dict[tuple[str, ...], _PreparedSandbox] = {}
         self._prepared: dict[str, _PreparedSandbox] = {}
-        self._last_image = ""
 
     @property
     def name(self) -> str:
@@ -98,11 +98,12 @@ class OciSandbox:
         rules = self._rules(spec)
         async with self._lock:
             engine = await self._find_engine(rules.image)
+            if not self._checked:
+                await asyncio.to_thread(write_profile, self._scratch)
             key = (engine.kind, rules.image, str(rules.user), rules.network, rules.seccomp_profile)
             if key not in self._checked:
                 self._checked[key] = await self._try_engine(engine, spec, rules)
             self._prepared[spec.name] = self._checked[key]
-            self._last_image = rules.image
 
     def spawn(self, spec: SandboxSpec, command: SandboxCommand) -> SandboxLaunch:
         """Return how to start a command in a container of its own."""
@@ -137,11 +138,11 @@ class OciSandbox:
     def mounts(self, spec: SandboxSpec) -> tuple[Mount, ...]:
         return self._rules(spec).mounts
 
-    async def measure(self) -> SandboxReport:
-        """Run the escape probes in a container of the image that was last prepared."""
+    async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:
+        """Run the escape probes in containers of the image and the network of the options."""
         from homarus.tools.sandbox.probes import measure_sandbox
 
-        return await measure_sandbox(self, self._scratch)
+        return await measure_sandbox(self, self._scratch, options=options)
 
     async def destroy(self, name: str) -> None:
         """Remove every container of a sandbox, also those that a crash left running."""
@@ -163,10 +164,7 @@ class OciSandbox:
                     raise SandboxError(f"{engine.kind} removed no container: {removed.problem}")
 
     def _rules(self, spec: SandboxSpec) -> ContainerRules:
-        options = dict(spec.options or {})
-        if not options.get("image") and self._last_image:
-            options["image"] = self._last_image  # the probes have no config of their own
-        return make_rules(replace(spec, options=options), self._private)
+        return make_rules(spec, self._private)
 
     async def _find_engine(self, image: str) -> ContainerEngine:
         """Return the first engine that has the image."""
@@ -230,8 +228,8 @@ class OciSandbox:
             words += ("--cap-drop", name)
         if rules.is_root_read_only:
             words.append("--read-only")
-        if rules.seccomp_profile:
-            words += ("--security-opt", f"seccomp={rules.seccomp_profile}")
+        profile = rules.seccomp_profile or str(self._scratch / PROFILE)
+        words += ("--security-opt", f"seccomp={profile}")
         if rules.apparmor_profile:
             words += ("--security-opt", f"apparmor={rules.apparmor_profile}")
         for each in rules.tmpfs:

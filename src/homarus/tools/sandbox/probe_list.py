@@ -355,15 +355,18 @@ code=0
 for each in $pids; do wait $each || code=$?; done
 echo "probe:memory-bomb-tree:$code"
 """
+# What is written before the growth is measured for the first time may not count, so that there is a
+# second set of files.
 _DISK: Final = """\
-TENTHS="1 2 3 4 5 6 7 8 9 10"
 echo probe:disk-bomb-file-started:0
 run disk-bomb-file
 echo probe:disk-bomb-started:0
 code=0
-for each in 1 2 3 4 5 6 7 8; do "$W/p/fill" > "$W/bomb-$each" || code=28; done
-for each in $TENTHS $TENTHS $TENTHS $TENTHS; do
-    [ $code = 0 ] && "$W/p/nap"
+for turn in 1 2; do
+    for each in 1 2 3 4 5 6 7 8; do
+        [ $code = 0 ] && { "$W/p/fill" > "$W/bomb-$turn-$each" || code=28; }
+    done
+    for each in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do [ $code = 0 ] && "$W/p/nap"; done
 done
 echo "probe:disk-bomb:$code"
 """

@@ -15,7 +15,7 @@ import secrets
 import shutil
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +59,11 @@ _PROBE_FOLDER: Final = "probe"
 
 
 async def measure_sandbox(
-    sandbox: Sandbox, scratch: Path, *, run: LaunchRunner | None = None
+    sandbox: Sandbox,
+    scratch: Path,
+    *,
+    options: Mapping[str, object] | None = None,
+    run: LaunchRunner | None = None,
 ) -> SandboxReport:
     """Run the escape probes in sandboxes below `scratch`, and return the level that holds.
 
@@ -76,7 +80,7 @@ async def measure_sandbox(
     try:
         make_private_dir(folder)
         with _make_bait(folder) as bait:
-            measure = _Measure(sandbox, folder, bait, run or _run_supervised)
+            measure = _Measure(sandbox, folder, bait, run or _run_supervised, options)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(measure.run_part(part)) for part in PARTS]
             results = [each for task in tasks for each in task.result()]
@@ -137,8 +141,16 @@ def _first_error(caught: BaseExceptionGroup[BaseException]) -> BaseException:
 class _Measure:
     """One measure: makes a throw-away sandbox for each part, and interprets what it prints."""
 
-    def __init__(self, sandbox: Sandbox, folder: Path, bait: "_Bait", run: LaunchRunner) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        folder: Path,
+        bait: "_Bait",
+        run: LaunchRunner,
+        options: Mapping[str, object] | None,
+    ) -> None:
         self._sandbox, self._folder, self._bait, self._run = sandbox, folder, bait, run
+        self._options = options
         self._preparing = asyncio.Lock()
 
     async def run_part(self, part: ProbePart) -> list[ProbeResult]:
@@ -165,7 +177,8 @@ class _Measure:
             make_private_dir(each)
         # Growth of the disk ends a command: only that of the part that tests it.
         limits = LIMITS if part == "disk" else replace(LIMITS, disk_bytes=0)
-        return SandboxSpec(f"{self._folder.name}-{part}", workspace, tmp, limits=limits)
+        name = f"{self._folder.name}-{part}"
+        return SandboxSpec(name, workspace, tmp, limits=limits, options=self._options)
 
     def _read_only_targets(self, spec: SandboxSpec) -> tuple[str, ...]:
         """Return the folders of this machine that the backend says are read-only inside."""

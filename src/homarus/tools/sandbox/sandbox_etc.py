@@ -1,6 +1,11 @@
-"""The `/etc` of sandboxed commands: what programs need, and nothing about this machine."""
+"""The `/etc` of sandboxed commands: what programs need, and nothing else about this machine.
 
+It is one folder with copies: every mount makes the start of a command slower.
+"""
+
+import hashlib
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -8,16 +13,16 @@ from typing import Final
 from homarus.core.atomic_file import temporary_name, write_synced
 from homarus.core.private_files import make_private_dir
 
-# Of this machine's: where libraries and the alternatives of programs are, and public certificates.
-ETC_MOUNTS: Final = (
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/pki/tls/certs",
-    "/etc/pki/ca-trust/extracted",
-    "/etc/ca-certificates/extracted",
-    "/etc/mime.types",
+# Where libraries and the alternatives of programs are, and public certificates.
+_COPIED: Final = (
+    "alternatives",
+    "ld.so.cache",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "pki/tls/certs",
+    "pki/ca-trust/extracted",
+    "ca-certificates/extracted",
+    "mime.types",
 )
 _FILES: Final = {
     "passwd": "sandbox:x:1000:1000:sandbox:/tmp/home:/bin/sh\n"
@@ -31,32 +36,49 @@ _FILES: Final = {
 _ZONES: Final = "/usr/share/zoneinfo/"
 
 
-def write_etc(scratch: Path) -> None:
-    """Write the files to `etc` in a folder, and make the places for what is mounted there."""
-    folder = scratch / "etc"
-    for each in (scratch, folder, scratch / "empty"):
-        make_private_dir(each)
+def write_etc(scratch: Path, source: Path = Path("/etc")) -> Path:
+    """Return a folder in `scratch` with the files; a new one when those of the machine changed."""
+    make_private_dir(scratch)
+    stamps = [(name, _stamp(source / name)) for name in (*_COPIED, "localtime")]
+    digest = hashlib.sha256(repr([stamps, _FILES]).encode()).hexdigest()[:16]
+    folder = scratch / f"etc-{digest}"
+    if folder.is_dir():
+        return folder
+    temporary = scratch / temporary_name()
+    make_private_dir(temporary)
     for name, text in _FILES.items():
-        _write(folder / name, text)
-    for path in ETC_MOUNTS:
-        if not os.path.lexists(path):
-            continue
-        place = scratch / path.lstrip("/")
-        make_private_dir(place.parent)
-        if Path(path).is_dir():
-            make_private_dir(place)
-        else:
-            _write(place, "")
-    zone = os.path.realpath("/etc/localtime")
+        write_synced(temporary / name, text.encode())
+    for name in _COPIED:
+        _copy(source / name, temporary / name)
+    zone = os.path.realpath(source / "localtime")
     if zone.startswith(_ZONES):
-        with suppress(FileExistsError):
-            (folder / "localtime").symlink_to(zone)
+        (temporary / "localtime").symlink_to(zone)
+    try:
+        temporary.rename(folder)
+    except OSError:  # another process was faster
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
 
 
-def _write(path: Path, text: str) -> None:
+def _stamp(path: Path) -> tuple[int, int] | None:
     with suppress(OSError):
-        if path.read_text() == text:
-            return
-    temporary = path.with_name(temporary_name())
-    write_synced(temporary, text.encode())
-    temporary.replace(path)
+        found = path.stat()
+        return found.st_mtime_ns, found.st_ino
+    return None
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, or a folder of files and links, as far as it can be read."""
+    if source.is_dir():
+        make_private_dir(target)
+        for entry in sorted(source.iterdir()):
+            if entry.is_symlink():
+                with suppress(OSError):
+                    (target / entry.name).symlink_to(entry.readlink())
+            else:
+                _copy(entry, target / entry.name)
+    elif source.is_file():
+        with suppress(OSError):
+            data = source.read_bytes()
+            make_private_dir(target.parent)
+            write_synced(target, data)

@@ -49,7 +49,7 @@ class SandboxServices:
 
     state: Path
     get_backend: Callable[[str], Sandbox]
-    report: Callable[[str], Awaitable[SandboxReport]]
+    report: Callable[[str, Mapping[str, object]], Awaitable[SandboxReport]]
     prepare: Callable[[Sandbox, SandboxSpec], Awaitable[None]]
     get_workspaces: Callable[[], Sequence[Path]]
     get_now_ms: Callable[[], int]
@@ -61,6 +61,12 @@ def resolve_backend(settings: SandboxSettings) -> str:
     if settings.backend != AUTO_BACKEND:
         return settings.backend
     return "oci" if settings.container.image else "bubblewrap"
+
+
+def container_options(settings: SandboxSettings) -> dict[str, object]:
+    """Return the keys of the section `docker` that are set, for a backend."""
+    container = settings.container
+    return {key: getattr(container, key) for key in sorted(container.model_fields_set)}
 
 
 class SessionSandbox:
@@ -201,14 +207,13 @@ class SessionSandbox:
         when the sandbox cannot be had as the settings demand it.
         """
         check_obeyed(self.settings, self.backend)
+        report = await self._services.report(self.backend, container_options(self.settings))
+        check_level(report, self.settings.level)
         backend = self._services.get_backend(self.backend)
         holder = _LockHolder()
         try:
             spec, lock = await asyncio.to_thread(self._acquire, holder)
-            # Prepared first: what the backend measures may depend on the image.
             await self._services.prepare(backend, spec)
-            report = await self._services.report(self.backend)
-            check_level(report, self.settings.level)
             launch = backend.spawn(
                 spec, SandboxCommand(command, workdir or self.workdir, env, pty=pty)
             )
@@ -254,7 +259,7 @@ class SessionSandbox:
             self.settings.allowed_hosts,
             self._services.get_network_policy(),
             container.env,
-            {key: getattr(container, key) for key in sorted(container.model_fields_set)},
+            container_options(self.settings),
         )
 
     def _mounts(self) -> Iterator[Mount]:

@@ -1,0 +1,71 @@
+"""The checks of `homarus doctor` about sandboxes, whose level is measured."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from homarus.config.agent_settings import agent_ids
+from homarus.config.paths import Paths
+from homarus.config.schema import Config
+from homarus.core.errors import HomarusError
+from homarus.policy.sandbox_settings import SandboxSettings, resolve_sandbox, sandbox_mode
+
+# What it is about, the state, the text and the fix, as of a finding of doctor.
+SandboxFinding: TypeAlias = tuple[str, Literal["ok", "info", "note", "bad"], str, str]
+
+
+def check_sandboxes(paths: Paths, config: Config) -> Iterator[SandboxFinding]:
+    """Yield the level of the sandboxes of each agent that has them, and what is not obeyed."""
+    agents = [agent for agent in agent_ids(config) if sandbox_mode(config, agent) != "off"]
+    if not agents:
+        return
+    from homarus.policy.unobeyed_settings import unobeyed_settings
+    from homarus.tools.sandbox.session_sandbox import resolve_backend
+
+    checker = _LevelChecker(paths, config)
+    for agent in agents:
+        settings = resolve_sandbox(config, agent)
+        backend = resolve_backend(settings)
+        yield (f"agent {agent}", *checker.check(settings, backend))
+        for one in unobeyed_settings(settings, backend):
+            key = f"sandbox.{one.key}"
+            if one.is_refused:
+                text = f"commands in sandboxes are refused: {key} cannot be obeyed: {one.reason}"
+                yield f"agent {agent}", "bad", text, one.fix
+            else:
+                text = f"{key} has no effect: {one.reason}"
+                yield f"agent {agent}", "note", text, f"remove {key}"
+
+
+class _LevelChecker:
+    """Compares what backends hold with what agents demand; each backend is measured once."""
+
+    def __init__(self, paths: Paths, config: Config) -> None:
+        from homarus.tools.sandbox.base import SandboxReport
+        from homarus.tools.sandbox.manager import SandboxManager
+
+        self._manager = SandboxManager(lambda: config, paths.state)
+        self._reports: dict[str, SandboxReport] = {}
+
+    def check(
+        self, settings: SandboxSettings, backend: str
+    ) -> tuple[Literal["ok", "info", "bad"], str, str]:
+        """Return the state, the text and the fix."""
+        which = "all sessions" if settings.mode == "all" else "sessions besides the main one"
+        if backend not in self._reports:
+            try:
+                self._reports[backend] = asyncio.run(self._manager.report(backend))
+            except HomarusError as exc:
+                text = f"commands of {which} are refused: {exc.message}"
+                return "bad", text, exc.fix
+        report = self._reports[backend]
+        if report.level < settings.level:
+            text = (
+                f"commands of {which} are refused: {backend} has level {report.level} on this"
+                f" machine, and {settings.level} is demanded: {report.problem}"
+            )
+            return "bad", text, report.fix
+        text = f"{which} have a sandbox of {backend}, measured level {report.level}"
+        if report.problem:
+            return "info", f"{text}: {report.problem}", report.fix
+        return "ok", text, ""
