@@ -22,14 +22,12 @@ FOLDER: Final = "sandboxes"  # in the state directory
 
 
 class SandboxedAgent(Protocol):
-    """What a sandbox needs to know about its agent."""
+    """What a sandbox shows of an agent: its workspace, and the documentation it may read."""
 
     @property
     def id(self) -> str: ...
-
     @property
     def workspace(self) -> Path: ...
-
     @property
     def docs(self) -> Path | None: ...
 
