@@ -13,6 +13,7 @@ from tests.attacks import (
     paths,
     patterns,
     restrictions,
+    sandboxes,
     senders,
     settings,
     takeovers,
@@ -40,4 +41,5 @@ WORLDS: dict[str, World] = {
     "restrictive_settings": restrictions.world,
     "ssrf": fetches.world,
     "regex_dos": patterns.world,
+    "sandbox": sandboxes.world,
 }

@@ -10,6 +10,7 @@ from tests.attacks.__main__ import main
 from tests.attacks.cases import read_cases, try_all
 from tests.attacks.live import Caller, gateway
 from tests.attacks.table import WORLDS
+from tests.contract.sandboxes import bubblewrap_problem
 
 DATA = Path(__file__).parent.parent / "data" / "attacks"
 CATEGORIES = (
@@ -37,6 +38,14 @@ def test_attack_case_has_expected_outcome(name: str) -> None:
     tried = try_all(read_cases(DATA / f"{name}.json")[name], WORLDS[name])
     assert len(tried) > 15
     assert [one for one in tried if one.problem or one.not_run] == []
+
+
+def test_attack_sandbox_case_has_expected_outcome() -> None:
+    tried = try_all(read_cases(DATA / "sandbox.json")["sandbox"], WORLDS["sandbox"])
+    assert [one for one in tried if one.problem] == []
+    # Escapes need a sandbox to be tried in; the other cases run on every machine.
+    assert {one.not_run for one in tried} <= {"", bubblewrap_problem()}
+    assert sum(not one.not_run for one in tried) > 40
 
 
 @pytest.mark.slow

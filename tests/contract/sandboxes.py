@@ -116,18 +116,20 @@ def open_stage(name: str, folder: Path, common: Path) -> SandboxStage:
     """
     if problem := _PROBLEMS.get(name, lambda: "")():
         pytest.skip(problem)
-    return SandboxStage(_backend(name, common), folder, OPTIONS.get(name, {}))
+    return SandboxStage(open_backend(name, common), folder, OPTIONS.get(name, {}))
 
 
 @cache
-def _backend(name: str, common: Path) -> Sandbox:
+def open_backend(name: str, common: Path) -> Sandbox:
+    """Return a backend with its scratch folder in `common`, the same one for each call."""
     scratch = common / f"sandbox-{name}"
     scratch.mkdir()
     return SANDBOXES.load(name).create(scratch)
 
 
 @cache
-def _bubblewrap_problem() -> str:
+def bubblewrap_problem() -> str:
+    """Return why bubblewrap makes no sandbox on this machine, "" if it does."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return "bwrap is not installed (apt-get install bubblewrap)"
@@ -137,7 +139,8 @@ def _bubblewrap_problem() -> str:
 
 
 @cache
-def _container_problem() -> str:
+def container_problem() -> str:
+    """Install podman and make the image; return why no container starts, "" if one does."""
     debian(podman="podman", runc="runc", busybox="busybox-static")
     podman = _podman()
     if _call(*podman, "image", "inspect", IMAGE).returncode:
@@ -150,8 +153,8 @@ def _container_problem() -> str:
 
 
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
-    "bubblewrap": _bubblewrap_problem,
-    "oci": _container_problem,
+    "bubblewrap": bubblewrap_problem,
+    "oci": container_problem,
 }
 
 

@@ -146,25 +146,27 @@ async def test_sandbox_terminal_is_a_terminal(stage: SandboxStage) -> None:
 async def test_sandbox_timeout_ends_everything(stage: SandboxStage) -> None:
     mark = f"98765{os.getpid()}"
     command = f"echo up; (setsid sleep {mark} &); trap '' TERM; sleep {mark} & wait; sleep {mark}"
-    result = await stage.run(command, timeout_s=3.0)
+    spec = stage.spec(f"timeout-{os.getpid()}")
+    result = await stage.run(command, spec, timeout_s=3.0)
     assert result.timed_out and not result.is_success
     assert result.output.split() == ["up"]
     await until(lambda: not running(mark), 0.02)
     if stage.backend.name == "oci":
-        assert containers("label=homarus.sandbox=one") == []
+        assert containers(f"label=homarus.sandbox={spec.name}") == []
 
 
 async def test_sandbox_command_that_is_ended_leaves_nothing(stage: SandboxStage) -> None:
     mark = f"76543{os.getpid()}"
     command = f"(setsid sleep {mark} &); echo up; sleep {mark}"
-    async with stage.start(command, stage.spec()) as started:
+    spec = stage.spec(f"ended-{os.getpid()}")
+    async with stage.start(command, spec) as started:
         await until(lambda: "up" in started.output, 0.02)
         assert running(mark)
         result = await started.end()
     assert result.is_killed and not result.is_success
     await until(lambda: not running(mark), 0.02)
     if stage.backend.name == "oci":
-        assert containers("label=homarus.sandbox=one") == []
+        assert containers(f"label=homarus.sandbox={spec.name}") == []
 
 
 async def test_sandbox_destroy_ends_what_runs(stage: SandboxStage) -> None:

@@ -1,15 +1,18 @@
 """Sandboxed conversations in the real program, with real bubblewrap."""
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from homarus.gateway.client import GatewayClient
+from tests.contract.sandboxes import IMAGE, container_problem, containers
 from tests.e2e.gateway import EventRecorder, Gateway, change, connect_client, send
 from tests.e2e.program import Home
 from tests.unit.tools.network_builders import require_bwrap
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -77,3 +80,43 @@ async def test_group_runs_in_a_sandbox_and_main_on_the_machine(
     (box,) = [each for each in (home.state / "sandboxes").iterdir() if each.name != ".data"]
     assert box.name.startswith("main-telegram-group-100-")
     assert (box / "made.txt").read_text() == "made\n"
+
+
+@pytest.mark.peers
+async def test_container_runs_commands_of_all_sessions(
+    start: Callable[..., Gateway], home: Home
+) -> None:
+    if problem := container_problem():
+        pytest.skip(problem)
+    prefix = f"homarus-test-{os.getpid()}-"
+    docker = {"image": IMAGE, "containerPrefix": prefix, "memory": "64m", "env": {"TOKEN": "a b"}}
+    configure(home, mode="all", workspaceAccess="rw", docker=docker)
+    home.workspace.mkdir(parents=True)
+    gateway = start().wait_ready()
+    async with connect_client(gateway) as (client, events):
+        main = Conversation(client, events, "main")
+        command = "hostname; pwd; id -u; echo $TOKEN; echo made > made.txt; ls /usr"
+        shown = await main.use("exec", command=command)
+        assert shown.startswith("sandbox\n/workspace\n1000\na b\n"), shown
+        assert (home.workspace / "made.txt").stat().st_uid == os.geteuid()
+        assert await main.use("read", path="/workspace/made.txt") == "made"
+        started = await main.use("exec", command="sleep 4711", background=True)
+        assert "still runs" in started, started
+        await until(lambda: containers(f"name={prefix}"), 0.2)
+    gateway.process.kill()
+    await until(lambda: not containers(f"name={prefix}"), 0.2)
+
+
+@pytest.mark.peers
+async def test_container_without_its_image_runs_nothing(
+    start: Callable[..., Gateway], home: Home
+) -> None:
+    if problem := container_problem():
+        pytest.skip(problem)
+    configure(home, mode="all", docker={"image": "localhost/missing:1"})
+    gateway = start().wait_ready()
+    async with connect_client(gateway) as (client, events):
+        main = Conversation(client, events, "main")
+        shown = await main.use("exec", command="touch made.txt; echo ran")
+    assert "localhost/missing:1 is not on this machine" in shown and "pull" in shown, shown
+    assert not (home.workspace / "made.txt").exists()

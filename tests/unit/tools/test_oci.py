@@ -158,6 +158,15 @@ async def test_oci_with_a_broken_engine_is_refused(machine: Machine) -> None:
         await machine.launch()
 
 
+async def test_oci_engine_that_hangs_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine.folder / "bin" / "podman").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    monkeypatch.setattr(container_engine, "_ENGINE_S", 0.2)
+    with pytest.raises(SandboxError, match="did not answer"):
+        await machine.launch()
+
+
 async def test_oci_podman_is_used_when_no_docker_daemon_answers(machine: Machine) -> None:
     machine.install("docker")
     (engine,) = await find_engines(machine.env)

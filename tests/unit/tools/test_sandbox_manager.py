@@ -9,7 +9,7 @@ import pytest
 
 from homarus.core.errors import SandboxError, UnknownNameError, UserError
 from homarus.policy.workspace_access import FULL_ACCESS
-from homarus.tools.sandbox.base import SandboxReport
+from homarus.tools.sandbox.base import SandboxReport, SandboxSpec
 from homarus.tools.sandbox.loader import SandboxLoader
 from tests.unit.tools.sandbox_builders import (
     GROUP,
@@ -164,7 +164,23 @@ async def test_backend_that_cannot_be_measured_starts_nothing(tmp_path: Path) ->
     harness = SandboxHarness(tmp_path, {"level": "L1"}, backend=BrokenSandbox())
     with pytest.raises(SandboxError, match="bwrap is not installed"):
         await harness.open().make_launch("true")
-    assert harness.backend.commands == [] and not (harness.state / "sandboxes").exists()
+    assert harness.backend.commands == []
+    assert [each.is_live for each in harness.manager.entries()] == [False]
+
+
+async def test_cancelled_launch_leaves_no_lock(tmp_path: Path) -> None:
+    class HangingSandbox(FakeSandbox):
+        async def prepare(self, spec: SandboxSpec) -> None:
+            await asyncio.Event().wait()
+
+    harness = SandboxHarness(tmp_path, backend=HangingSandbox())
+    for timeout_s in (0.0, 0.02):  # while the folders are made, and while it is prepared
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await harness.open().make_launch("true")
+    loop = asyncio.get_running_loop()
+    await loop.shutdown_default_executor()
+    assert not any(each.is_live for each in harness.manager.entries())
 
 
 async def test_launch_holds_the_lock_until_it_is_closed(tmp_path: Path) -> None:

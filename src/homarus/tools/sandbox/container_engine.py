@@ -9,6 +9,7 @@ import logging
 import os
 import resource
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -73,9 +74,9 @@ class ContainerEngine:
     def is_podman(self) -> bool:
         return self.kind == "podman"
 
-    async def run(self, *words: str, fds: tuple[int, ...] = ()) -> EngineOutput:
+    async def run(self, *words: str) -> EngineOutput:
         """Run a command of the engine. Raises SandboxError when it does not end in time."""
-        return await run_engine((*self.argv, *words), self.env, fds=fds)
+        return await run_engine((*self.argv, *words), self.env)
 
     async def has_image(self, image: str) -> bool:
         """Return whether an image is on this machine."""
@@ -120,38 +121,32 @@ def _mapped_user(inside: ContainerUser) -> tuple[str, ...]:
     return (*words, "--user", f"{inside.uid}:{inside.gid}")
 
 
-async def run_engine(
-    argv: Sequence[str], env: Mapping[str, str], *, fds: tuple[int, ...] = ()
-) -> EngineOutput:
+async def run_engine(argv: Sequence[str], env: Mapping[str, str]) -> EngineOutput:
     """Run a program to its end without input. Raises SandboxError when it cannot or hangs."""
+    return await asyncio.to_thread(_run_engine, argv, env)
+
+
+def _run_engine(argv: Sequence[str], env: Mapping[str, str]) -> EngineOutput:
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        done = subprocess.run(  # noqa: S603 - our own words
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
             env=dict(env),
             cwd="/",
-            pass_fds=fds,
             start_new_session=True,
+            check=False,
+            timeout=_ENGINE_S,
         )
     except OSError as exc:
         raise SandboxError(f"{argv[0]} cannot be started: {exc.strerror}", fix=INSTALL) from exc
-    try:
-        async with asyncio.timeout(_ENGINE_S):
-            out, err = await process.communicate()
-    except BaseException as exc:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        if isinstance(exc, TimeoutError):
-            raise SandboxError(
-                f"{argv[0]} did not answer within {_ENGINE_S:.0f} seconds",
-                fix="look at it with `podman info` or `docker info`",
-            ) from exc
-        raise
-    decoded = (data.decode("utf-8", "replace") for data in (out, err))
-    return EngineOutput(process.returncode or 0, *decoded)
+    except subprocess.TimeoutExpired as exc:
+        raise SandboxError(
+            f"{argv[0]} did not answer within {_ENGINE_S:.0f} seconds",
+            fix="look at it with `podman info` or `docker info`",
+        ) from exc
+    out, err = (data.decode("utf-8", "replace") for data in (done.stdout, done.stderr))
+    return EngineOutput(done.returncode, out, err)
 
 
 async def find_engines(outer: Mapping[str, str]) -> tuple[ContainerEngine, ...]:
