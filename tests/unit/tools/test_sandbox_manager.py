@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from homarus.agent.agent import Agent
+from homarus.config.paths import Paths
 from homarus.core.errors import SandboxError, UnknownNameError, UserError
 from homarus.policy.workspace_access import FULL_ACCESS
 from homarus.tools.sandbox.base import SandboxReport, SandboxSpec
@@ -140,12 +142,14 @@ async def test_clean_destroys_containers_of_idle_sandboxes_only(tmp_path: Path) 
 
 def test_loader_without_sandboxed_sessions_makes_no_manager(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path)
-    loader = SandboxLoader(lambda: harness.config, harness.state, list, lambda: 0)
-    assert loader.open("main", MAIN, harness.workspace, FULL_ACCESS) is None
+    paths = Paths.find({"OPENCLAW_STATE_DIR": str(harness.state)})
+    loader = SandboxLoader(lambda: harness.config, paths, lambda: 0)
+    agent = Agent("main", "Ada", harness.workspace)
+    assert loader.open(agent, MAIN, FULL_ACCESS) is None
     asyncio.run(loader.clean())
     asyncio.run(loader.prune(1))
     assert loader._manager is None
-    assert loader.open("main", GROUP, harness.workspace, FULL_ACCESS)
+    assert loader.open(agent, GROUP, FULL_ACCESS)
 
 
 async def test_level_below_the_demanded_one_is_refused_with_the_fix(tmp_path: Path) -> None:
