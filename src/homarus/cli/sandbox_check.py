@@ -58,8 +58,8 @@ class _LevelChecker:
             return "bad", f"commands of {which} are refused: {exc.message}", exc.fix
         if report.level < settings.level:
             text = (
-                f"commands of {which} are refused: {backend} has level {report.level} on this"
-                f" machine, and {settings.level} is demanded: {report.problem}"
+                f"commands of {which} are refused: a sandbox of {backend} has level {report.level}"
+                f" on this machine, and {settings.level} is demanded: {report.problem}"
             )
             return "bad", text, report.fix
         text = f"{which} have a sandbox of {backend}, measured level {report.level}"
