@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from homarus.agent.agent import Agent
 from homarus.agent.agent_registry import AgentRegistry
 from homarus.agent.approval_loader import ApprovalLoader, ApprovalSources
 from homarus.agent.boot import run_boot_prompts
@@ -29,7 +28,7 @@ from homarus.channels.base import Channel
 from homarus.channels.messenger import ChannelMessenger
 from homarus.channels.registry import find_traits
 from homarus.channels.runtime import ChannelRuntime
-from homarus.config.agent_settings import agent_ids, agent_workspaces, default_agent_id
+from homarus.config.agent_settings import agent_ids, default_agent_id
 from homarus.config.load import LoadedConfig
 from homarus.config.log_setup import configure_logging
 from homarus.config.overrides import ConfigOverrides
@@ -46,7 +45,6 @@ from homarus.core.message import Inbound, Json
 from homarus.core.session_keys import agent_id_of
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
-from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.sessions.control import SessionControl, SessionServices
 from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
@@ -68,7 +66,6 @@ if TYPE_CHECKING:
     from homarus.gateway.chat_changes import ChatConfigEdits
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.gateway.services import GatewayServices
-    from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
 
 class App:
@@ -99,9 +96,7 @@ class App:
         self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
         self._channel_task: asyncio.Task[None] | None = None
         self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
-        self.sandboxes = SandboxLoader(
-            self._config, paths.state, lambda: agent_workspaces(self._config(), paths), clock.now_ms
-        )
+        self.sandboxes = SandboxLoader(self._config, paths, clock.now_ms)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -221,7 +216,7 @@ class App:
             get_tools=self.tools,
             get_processes=self.processes,
             audit=self.audit,
-            open_sandbox=self._open_sandbox,
+            open_sandbox=self.sandboxes.open,
             find_sandbox_report=self.sandboxes.find_report,
         )
 
@@ -294,14 +289,9 @@ class App:
                 )
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
-            open_sandbox=self._open_sandbox,
+            open_sandbox=self.sandboxes.open,
             audit=self.audit,
         )
-
-    def _open_sandbox(
-        self, agent: Agent, key: str, access: WorkspaceAccess
-    ) -> "SessionSandbox | None":
-        return self.sandboxes.open(agent.id, key, agent.workspace, access, docs=agent.docs)
 
     def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
         from homarus.tools.exec.exec_rules import read_exec_rules  # with the first command
@@ -351,7 +341,7 @@ class App:
             get_approvals=self.approvals,
             approval_ports=self.approval_ports,
             audit=self.audit,
-            open_sandbox=self._open_sandbox,
+            open_sandbox=self.sandboxes.open,
             set_config_watcher=self._set_config_watcher,
             find_sandbox_report=self.sandboxes.find_report,
         )

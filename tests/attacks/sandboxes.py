@@ -131,13 +131,13 @@ def use_exec(folder: Path, config: Json, args: Mapping[str, Json], key: str = _M
 
     async def main() -> str:
         async with open_app(env, loaded=load_config(Paths.find(env), env)) as app:
-            workspace = app.agent("main").workspace
+            agent = app.agent("main")
             ctx = ToolContext(
                 key,
                 "main",
-                workspace,
+                agent.workspace,
                 approvals=AskingApprovals(_yes),
-                sandbox=app.sandboxes.open("main", key, workspace, FULL_ACCESS),
+                sandbox=app.sandboxes.open(agent, key, FULL_ACCESS),
             )
             call = ToolCall("1", "exec", args)
             given = await execute_tool_call(app.tools("main"), ctx, call, _allow)

@@ -5,7 +5,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,12 @@ from homarus.cli.gateway_options import as_json_option
 from homarus.cli.options import agent_option, session_option
 from homarus.cli.policy import read_session_entry, resolve_session_key
 from homarus.cli.sessions import age
-from homarus.config.agent_settings import agent_ids
+from homarus.config.agent_settings import agent_ids, default_agent_id
 from homarus.config.paths import Paths, shorten
 from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
 from homarus.core.errors import UserError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import escape_invisible
 from homarus.policy.sandbox_settings import MIN_LEVEL, resolve_sandbox, sandbox_mode
 
@@ -51,34 +52,46 @@ def probe(backend: str | None, *, as_json: bool) -> None:
     The exit status is 1 when it is below the level that the configuration demands.
     """
     paths, loaded = load_own_config()
-    demanded = _demanded_levels(loaded.config, backend)
-    manager = _make_manager(paths, loaded.config)
-    reports = asyncio.run(_measure(manager, list(demanded)))
-    is_enough = all(each.level >= demanded[each.backend] for each in reports)
+    chosen = _choose_backends(loaded.config, backend)
+    reports = asyncio.run(_measure(_make_manager(paths, loaded.config), chosen))
+    is_enough = all(report.level >= demanded for report, demanded in reports)
     if as_json:
-        rows = [_report_to_json(each, demanded[each.backend]) for each in reports]
+        rows = [_report_to_json(report, demanded) for report, demanded in reports]
         click.echo(json.dumps({"ok": is_enough, "backends": rows}, ensure_ascii=False))
     else:
-        for report in reports:
-            _print_report(report, demanded[report.backend])
+        for report, demanded in reports:
+            _print_report(report, demanded)
     if not is_enough:
         raise click.exceptions.Exit(1)
 
 
-def _demanded_levels(config: Config, backend: str | None) -> dict[str, str]:
-    """Return the backends to be measured, each with the highest level that an agent demands."""
-    from homarus.tools.sandbox.session_sandbox import resolve_backend
+@dataclass(frozen=True, slots=True)
+class _ChosenBackend:
+    """A backend to be measured, with its options and the highest level that is demanded of it."""
 
-    levels: dict[str, str] = {}
+    name: str
+    options: Mapping[str, object]
+    demanded: str
+
+
+def _choose_backends(config: Config, backend: str | None) -> list[_ChosenBackend]:
+    """Return the backends of the agents that have sandboxes, or only the named one."""
+    from homarus.tools.sandbox.session_sandbox import container_options, resolve_backend
+
+    chosen: list[_ChosenBackend] = []
     for agent in agent_ids(config):
-        if sandbox_mode(config, agent) == "off":
-            continue
         settings = resolve_sandbox(config, agent)
-        name = resolve_backend(settings)
-        levels[name] = max(levels.get(name, ""), settings.level)
-    if backend:
-        return {backend: levels.get(backend, MIN_LEVEL)}
-    return levels or {_DEFAULT_BACKEND: MIN_LEVEL}
+        name, options = resolve_backend(settings), container_options(settings)
+        if sandbox_mode(config, agent) == "off" or (backend and name != backend):
+            continue
+        same = [each for each in chosen if (each.name, each.options) == (name, options)]
+        level = max([settings.level, *(each.demanded for each in same)])
+        chosen = [each for each in chosen if each not in same]
+        chosen.append(_ChosenBackend(name, options, level))
+    if chosen:
+        return chosen
+    options = container_options(resolve_sandbox(config, default_agent_id(config)))
+    return [_ChosenBackend(backend or _DEFAULT_BACKEND, options, MIN_LEVEL)]
 
 
 def _make_manager(paths: Paths, config: Config) -> "SandboxManager":
@@ -87,8 +100,11 @@ def _make_manager(paths: Paths, config: Config) -> "SandboxManager":
     return SandboxManager(lambda: config, paths.state)
 
 
-async def _measure(manager: "SandboxManager", names: Sequence[str]) -> "list[SandboxReport]":
-    return [await manager.report(name) for name in names]
+async def _measure(
+    manager: "SandboxManager", chosen: Sequence[_ChosenBackend]
+) -> "list[tuple[SandboxReport, str]]":
+    """Return the report about each backend, and the level that is demanded of it."""
+    return [(await manager.report(each.name, each.options), each.demanded) for each in chosen]
 
 
 def _print_report(report: "SandboxReport", demanded: str) -> None:

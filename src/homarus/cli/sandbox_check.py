@@ -38,27 +38,24 @@ def check_sandboxes(paths: Paths, config: Config) -> Iterator[SandboxFinding]:
 
 
 class _LevelChecker:
-    """Compares what backends hold with what agents demand; each backend is measured once."""
+    """Compares what backends hold against with what agents demand; each is measured once."""
 
     def __init__(self, paths: Paths, config: Config) -> None:
-        from homarus.tools.sandbox.base import SandboxReport
         from homarus.tools.sandbox.manager import SandboxManager
 
         self._manager = SandboxManager(lambda: config, paths.state)
-        self._reports: dict[str, SandboxReport] = {}
 
     def check(
         self, settings: SandboxSettings, backend: str
     ) -> tuple[Literal["ok", "info", "bad"], str, str]:
         """Return the state, the text and the fix."""
+        from homarus.tools.sandbox.session_sandbox import container_options
+
         which = "all sessions" if settings.mode == "all" else "sessions besides the main one"
-        if backend not in self._reports:
-            try:
-                self._reports[backend] = asyncio.run(self._manager.report(backend))
-            except HomarusError as exc:
-                text = f"commands of {which} are refused: {exc.message}"
-                return "bad", text, exc.fix
-        report = self._reports[backend]
+        try:
+            report = asyncio.run(self._manager.report(backend, container_options(settings)))
+        except HomarusError as exc:
+            return "bad", f"commands of {which} are refused: {exc.message}", exc.fix
         if report.level < settings.level:
             text = (
                 f"commands of {which} are refused: {backend} has level {report.level} on this"

@@ -53,6 +53,11 @@ def command(gateway: GatewayOptions, *, as_json: bool) -> None:
         click.echo(f"config    changed, wrong, not in use: {running['configProblem']}")
     for line in status.get("channelSummary", ()):
         click.echo(f"channel   {escape_invisible(str(line))}")
+    for row in status.get("sandboxes", ()):
+        if row["mode"] != "off":
+            level = row["level"] or "not measured yet"
+            details = f"{row['backend']}, {level}, workspace {row['workspaceAccess']}"
+            click.echo(f"sandbox   {escape_invisible(str(row['agentId']))}: {details}")
     for entry in status["pendingDevices"]:
         click.echo(f"device    {describe_pending(entry)}")
     now_ms = time.time_ns() // 1_000_000

@@ -28,6 +28,7 @@ HomarusError
 │   └── AllAttemptsFailedError   → report: every model and credential was tried
 ├── ToolError                    its text is sent to the model
 │   ├── ToolDeniedError
+│   │   ├── SandboxError         there is no sandbox as the settings demand it
 │   │   └── BlockedUrlError      the network guard refuses where a URL leads
 │   ├── ToolTimeoutError
 │   └── FetchError               a server of the internet could not be reached, or misbehaves

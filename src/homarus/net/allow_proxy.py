@@ -10,7 +10,6 @@ written again from what was parsed. What a client does cannot end the proxy, onl
 
 import asyncio
 import errno
-import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ import h11
 
 from homarus.core.errors import BlockedUrlError, FetchError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.tasks import run_contained
 from homarus.core.text import one_line
 from homarus.net.guard import PUBLIC_ONLY, CheckedTarget, NetworkPolicy, Resolve, check_target
 from homarus.net.guarded_stream import BUFFER_BYTES, Stream, open_guarded_stream
@@ -33,8 +33,6 @@ from homarus.net.proxy_request import (
     make_origin_request,
     parse_proxy_target,
 )
-
-log = logging.getLogger(__name__)
 
 ALLOW_KEY: Final = "sandbox.network.allow"
 MAX_ACCESSES: Final = 50
@@ -173,12 +171,7 @@ class AllowProxy:
             raise
         exchange = _Exchange(self, reader, writer)
         try:
-            async with asyncio.timeout(self.limits.total_s):
-                await exchange.run()
-        except (OSError, h11.ProtocolError):  # also TimeoutError
-            log.debug("a connection of a sandbox's proxy was cut", exc_info=True)
-        except Exception:
-            log.exception("a connection of a sandbox's proxy failed")
+            await run_contained("a connection of a proxy", exchange.run, lambda _exc: None)
         finally:
             exchange.abort()
 
@@ -200,8 +193,13 @@ class _Exchange:
         self._events = 0
 
     async def run(self) -> None:
-        """Answer the request of the connection."""
+        """Answer the request of the connection, however the peers end it."""
         self._check_idle()
+        with suppress(OSError, h11.ProtocolError):  # also TimeoutError
+            async with asyncio.timeout(self._limits.total_s):
+                await self._serve()
+
+    async def _serve(self) -> None:
         method = b""
         try:
             request = await self._receive_request()

@@ -4,7 +4,7 @@ A setting that restricts commands, or gives them more than the backend does, ref
 One that changes neither is ignored, and `homarus doctor` names it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from homarus.config.sandbox_schema import ContainerConfig
@@ -55,13 +55,6 @@ def check_obeyed(settings: SandboxSettings, backend: str) -> None:
     for one in unobeyed_settings(settings, backend):
         if one.is_refused:
             raise SandboxError(f"sandbox.{one.key} cannot be obeyed: {one.reason}", fix=one.fix)
-
-
-def ignored_settings(settings: SandboxSettings, backend: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings without an effect in a backend, each with the reason."""
-    for one in unobeyed_settings(settings, backend):
-        if not one.is_refused:
-            yield f"sandbox.{one.key}", one.reason
 
 
 def _network(container: ContainerConfig, _settings: SandboxSettings) -> UnobeyedSetting | None:

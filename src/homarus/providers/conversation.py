@@ -30,6 +30,7 @@ PICTURE_BELOW = "(The picture follows in the next message.)"
 PICTURES = "Pictures from the tool results above:"
 GO_ON = "Go on."
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _NOT_REPLAYED_STOPS = frozenset({"error", "aborted"})
 
 Speaker: TypeAlias = Literal["user", "assistant"]
@@ -301,9 +302,9 @@ def alternate(
 def encode_json(value: Json) -> bytes:
     """Encode compactly as UTF-8; lone surrogates are replaced, NaN and infinity become null."""
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _ENCODER.encode(value)
     except ValueError:  # NaN and infinity, which no service accepts
-        text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+        text = _ENCODER.encode(_finite(value))
     return text.encode("utf-8", "replace")
 
 

@@ -81,12 +81,12 @@ class _ChatRequestBuilder:
             compat, provider=provider, model=model.id, sees_images=sees
         )
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"[]")
+        self._system: tuple[str, bytes] = ("", b"")
 
     def body(self, request: ModelRequest) -> bytes:
         turns = self._turns.render(request.messages)
         if request.system:
-            role = "developer" if self._thinks and self._compat.developer_role else "system"
-            turns.insert(0, encode_json({"role": role, "content": request.system}))
+            turns.insert(0, self._system_turn(request.system))
         fields = self._fields(request)
         pieces = [encode_json(fields)[:-1], b',"messages":[', b",".join(turns), b"]"]
         if request.tools and self._model.calls_tools and "tools" not in fields:
@@ -127,6 +127,12 @@ class _ChatRequestBuilder:
                 return {"reasoning_effort": request.thinking}
             case _:
                 return {}
+
+    def _system_turn(self, text: str) -> bytes:
+        if text != self._system[0]:
+            role = "developer" if self._thinks and self._compat.developer_role else "system"
+            self._system = (text, encode_json({"role": role, "content": text}))
+        return self._system[1]
 
     def _tool_list(self, tools: tuple[ToolSpec, ...]) -> bytes:
         if tools != self._tools[0]:

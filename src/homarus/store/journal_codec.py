@@ -218,6 +218,8 @@ def _decode_fields(data: Mapping[str, Json], keys: Mapping[str, str]) -> dict[st
 
 
 def _encode_options(options: RunOptions) -> dict[str, Json]:
+    if options == _NO_OPTIONS:  # as those of most messages
+        return {}
     data = _encode_fields(options, _NO_OPTIONS, _OPTION_KEYS)
     if source := options.provenance:
         named = {key: getattr(source, name) for name, key in _PROVENANCE_KEYS.items()}

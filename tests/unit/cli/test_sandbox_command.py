@@ -16,7 +16,7 @@ from homarus.config.check import check_config
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.policy.workspace_access import FULL_ACCESS
-from homarus.tools.sandbox.base import ProbeResult, SandboxLevel, SandboxReport
+from homarus.tools.sandbox.base import EscapeProbeResult, SandboxLevel, SandboxReport
 from homarus.tools.sandbox.folders import make_sandbox_name
 from homarus.tools.sandbox.manager import SandboxManager
 from homarus.tools.sandbox.session_sandbox import SessionSandbox
@@ -32,8 +32,8 @@ class ProbedSandbox(FakeSandbox):
 
     async def measure(self, *_: object) -> SandboxReport:
         probes = (
-            ProbeResult("mount", has_held=True, detail="refused: EPERM"),
-            ProbeResult("fork-bomb", has_held=False, detail="succeeded"),
+            EscapeProbeResult("mount", has_held=True, detail="refused: EPERM"),
+            EscapeProbeResult("fork-bomb", has_held=False, detail="succeeded"),
         )
         return SandboxReport(self.name, "L2", probes, "it does not hold against fork-bomb", "root")
 

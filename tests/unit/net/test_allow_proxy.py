@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from homarus.net.allow_proxy import MAX_ACCESSES, ProxyAccess, ProxyLimits
-from homarus.net.guard import NetworkPolicy
+from homarus.net.guard import CheckedTarget, NetworkPolicy
 from tests.unit.net.proxy_harness import LOCAL, ProxyHarness, Resolver, run_proxy
 from tests.unit.net.test_http_client import make_certificate, tls
 from tests.waiting import until
@@ -230,8 +230,8 @@ async def test_name_with_one_private_address_is_refused() -> None:
 async def test_name_is_resolved_once_and_its_second_answer_is_checked() -> None:
     opened: list[tuple[str, ...]] = []
 
-    async def fail(target: object, _timeout_s: float) -> None:
-        opened.append(target.addresses)  # type: ignore[attr-defined]
+    async def fail(target: CheckedTarget, _timeout_s: float) -> None:
+        opened.append(target.addresses)
         raise ConnectionRefusedError(111, "Connection refused")
 
     resolver = Resolver(("93.184.216.34",), ("127.0.0.1",))
@@ -343,11 +343,12 @@ async def test_further_connections_wait_until_one_ends() -> None:
         reader, writer = await harness.connect()
         writer.write(f"CONNECT one.test:{harness.origin.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         await reader.readuntil(b"\r\n\r\n")
-        second = asyncio.create_task(harness.get(f"{ORIGIN}/"))  # noqa: TID251 - awaited below
-        await until(lambda: harness.origin.connections == 1)
-        assert not second.done()
-        writer.close()
-        assert status(await second) == 200
+        async with asyncio.TaskGroup() as group:
+            second = group.create_task(harness.get(f"{ORIGIN}/"))
+            await until(lambda: harness.origin.connections == 1)
+            assert not second.done()
+            writer.close()
+        assert status(second.result()) == 200
 
 
 async def test_client_that_does_not_read_stops_the_origin() -> None:
@@ -356,13 +357,14 @@ async def test_client_that_does_not_read_stops_the_origin() -> None:
         harness.origin.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size
         harness.origin.answer += bytes(size)
         reader, writer = await harness.connect()
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        assert isinstance(writer.transport, asyncio.Transport)
+        writer.transport.pause_reading()
         url = f"http://one.test:{harness.origin.port}/"
         writer.write(f"GET {url} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         await until(lambda: harness.origin.sent_bytes > 0)
         await asyncio.sleep(0.1)
         assert harness.origin.sent_bytes < size / 2
-        writer.transport.resume_reading()  # type: ignore[attr-defined]
+        writer.transport.resume_reading()
         received = 0
         while part := await reader.read(1 << 20):
             received += len(part)

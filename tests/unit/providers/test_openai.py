@@ -13,6 +13,8 @@ from homarus.core.errors import (
 )
 from homarus.providers.base import Provider, ToolSpec
 from homarus.providers.catalog import ModelInfo
+from homarus.providers.compat import resolve_compat
+from homarus.providers.openai import _ChatRequestBuilder
 from homarus.testing.model_server import (
     BodyFraming,
     ModelServer,
@@ -55,6 +57,14 @@ async def test_request_body_has_system_messages_tools_and_usage_option() -> None
             }
         ],
     }
+
+
+def test_changed_system_prompt_is_sent_by_the_same_builder() -> None:
+    model = ModelInfo("mock", "m")
+    builder = _ChatRequestBuilder(model, "mock", resolve_compat("", {}, {}))
+    for system in ("First.", "First.", "Second.", "", "First."):
+        turns = json.loads(builder.body(make_request(system=system)))["messages"]
+        assert [one["content"] for one in turns] == [*filter(None, [system]), "hi"]
 
 
 async def test_compat_flags_change_role_limit_and_options() -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,18 @@ async def test_maintenance_runs_after_start_then_daily(tmp_path: Path) -> None:
                 await asyncio.sleep(0.001)
         assert program.time.slept == [FIRST_S, EVERY_S]
         running.cancel()
+
+
+async def test_maintenance_prunes_sandboxes(tmp_path: Path) -> None:
+    pruned = list[int]()
+
+    async def prune(now_ms: int) -> None:
+        pruned.append(now_ms)
+
+    async with played(tmp_path) as program:
+        services = replace(program.services(), prune_sandboxes=prune)
+        await SessionMaintenance(services).run_once()
+        assert pruned == [program.clock.now_ms()]
 
 
 async def test_maintenance_prunes_old_settled_messages_only(tmp_path: Path) -> None:

@@ -17,23 +17,23 @@ from homarus.tools.sandbox.mount_rules import (
 )
 from tests.unit.tools.bwrap_builders import make_spec
 
-STATE = Path("/home/anna/.openclaw")
+STATE = Path("/srv/anna/.openclaw")
 
 
 @pytest.mark.parametrize(
     "path",
     [
         "/",
-        "/home",
-        "/home/anna",
-        "/home/anna/.openclaw",
-        "/home/anna/.openclaw/credentials",
-        "/home/anna/.openclaw/agents/main/agent",
-        "/home/anna/.openclaw/agents/main/sessions",
-        "/home/anna/.openclaw/openclaw.json",
-        "/home/anna/.openclaw/sandboxes",
-        "/home/anna/.openclaw/sandboxes/.data",
-        "/home/anna/.openclaw/sandboxes/.data/other",
+        "/srv",
+        "/srv/anna",
+        "/srv/anna/.openclaw",
+        "/srv/anna/.openclaw/credentials",
+        "/srv/anna/.openclaw/agents/main/agent",
+        "/srv/anna/.openclaw/agents/main/sessions",
+        "/srv/anna/.openclaw/openclaw.json",
+        "/srv/anna/.openclaw/sandboxes",
+        "/srv/anna/.openclaw/sandboxes/.data",
+        "/srv/anna/.openclaw/sandboxes/.data/other",
         "/proc",
         "/sys/fs/cgroup",
         "/dev/shm",
@@ -52,13 +52,13 @@ def test_source_that_shows_secrets_is_refused(path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/home/anna/projects",
-        "/home/anna/.openclaw/workspace",
-        "/home/anna/.openclaw/workspace-work/notes",
-        "/home/anna/.openclaw/sandboxes/main-0a",
-        "/home/anna/.openclaw/sandboxes/.data/main-0a/tmp",
-        "/home/anna/.openclaw/agents/main/workspace",
-        "/home/anna/.openclaw/media/in.png",
+        "/srv/anna/projects",
+        "/srv/anna/.openclaw/workspace",
+        "/srv/anna/.openclaw/workspace-work/notes",
+        "/srv/anna/.openclaw/sandboxes/main-0a",
+        "/srv/anna/.openclaw/sandboxes/.data/main-0a/tmp",
+        "/srv/anna/.openclaw/agents/main/workspace",
+        "/srv/anna/.openclaw/media/in.png",
     ],
 )
 def test_source_of_the_work_is_accepted(path: str) -> None:
@@ -121,7 +121,7 @@ def test_target_of_the_system_is_refused(tmp_path: Path, target: str) -> None:
 def test_workdir_of_the_system_is_refused(workdir: str) -> None:
     with pytest.raises(SandboxError):
         check_workdir(workdir)
-    check_workdir("/home/agent")
+    check_workdir("/srv/agent")
 
 
 def test_target_at_its_own_path_is_accepted(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from homarus.tools.sandbox.probe_list import PARTS, PROBES, ProbeFacts, make_programs
 from homarus.tools.sandbox.probe_program import (
     PREVIOUS,
+    Architecture,
     ForkCall,
     Step,
     SystemCall,
@@ -63,9 +64,10 @@ def test_program_forks_children_that_make_calls_of_their_own(tmp_path: Path) -> 
 
 
 def test_programs_of_both_architectures_are_elf_files_for_them() -> None:
-    for architecture, machine in (("x86_64", 62), ("aarch64", 183)):
+    machines: dict[Architecture, int] = {"x86_64": 62, "aarch64": 183}
+    for architecture, machine in machines.items():
         for part in PARTS:
-            for data in make_programs(part, FACTS, architecture).values():  # type: ignore[arg-type]
+            for data in make_programs(part, FACTS, architecture).values():
                 assert data[:5] == b"\x7fELF\x02"
                 assert struct.unpack_from("<H", data, 18)[0] == machine
 

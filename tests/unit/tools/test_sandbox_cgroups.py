@@ -91,6 +91,21 @@ def test_groups_have_the_settings_of_the_limits() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("swap_bytes", "unified", "separate"),
+    [(0, "0", "1048576"), (4096, "4096", "1052672"), (-1, "max", None)],
+)
+def test_groups_have_the_swap_of_the_limits(
+    swap_bytes: int, unified: str, separate: str | None, tmp_path: Path
+) -> None:
+    limits = SandboxLimits(memory_bytes=1 << 20, swap_bytes=swap_bytes)
+    (group,) = make_groups(CgroupParents("/c", "/c", "/c", is_unified=True), "x", limits)
+    assert dict(group.settings)["memory.swap.max"] == unified
+    (tmp_path / "memory.memsw.limit_in_bytes").touch()
+    (group,) = make_groups(CgroupParents("", str(tmp_path)), "x", limits)
+    assert dict(group.settings).get("memory.memsw.limit_in_bytes") == separate
+
+
 def test_leftovers_of_running_gateways_stay(tmp_path: Path) -> None:
     (mine,) = make_groups(CgroupParents(str(tmp_path)), "x", LIMITS)
     Path(mine.path).mkdir()

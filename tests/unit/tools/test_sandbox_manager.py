@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from homarus.agent.agent import Agent
+from homarus.config.paths import Paths
 from homarus.core.errors import SandboxError, UnknownNameError, UserError
 from homarus.policy.workspace_access import FULL_ACCESS
-from homarus.tools.sandbox.base import SandboxReport
+from homarus.tools.sandbox.base import SandboxReport, SandboxSpec
 from homarus.tools.sandbox.loader import SandboxLoader
 from tests.unit.tools.sandbox_builders import (
     GROUP,
@@ -140,12 +142,14 @@ async def test_clean_destroys_containers_of_idle_sandboxes_only(tmp_path: Path) 
 
 def test_loader_without_sandboxed_sessions_makes_no_manager(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path)
-    loader = SandboxLoader(lambda: harness.config, harness.state, list, lambda: 0)
-    assert loader.open("main", MAIN, harness.workspace, FULL_ACCESS) is None
+    paths = Paths.find({"OPENCLAW_STATE_DIR": str(harness.state)})
+    loader = SandboxLoader(lambda: harness.config, paths, lambda: 0)
+    agent = Agent("main", "Ada", harness.workspace)
+    assert loader.open(agent, MAIN, FULL_ACCESS) is None
     asyncio.run(loader.clean())
     asyncio.run(loader.prune(1))
     assert loader._manager is None
-    assert loader.open("main", GROUP, harness.workspace, FULL_ACCESS)
+    assert loader.open(agent, GROUP, FULL_ACCESS)
 
 
 async def test_level_below_the_demanded_one_is_refused_with_the_fix(tmp_path: Path) -> None:
@@ -164,7 +168,23 @@ async def test_backend_that_cannot_be_measured_starts_nothing(tmp_path: Path) ->
     harness = SandboxHarness(tmp_path, {"level": "L1"}, backend=BrokenSandbox())
     with pytest.raises(SandboxError, match="bwrap is not installed"):
         await harness.open().make_launch("true")
-    assert harness.backend.commands == [] and not (harness.state / "sandboxes").exists()
+    assert harness.backend.commands == []
+    assert [each.is_live for each in harness.manager.entries()] == [False]
+
+
+async def test_cancelled_launch_leaves_no_lock(tmp_path: Path) -> None:
+    class HangingSandbox(FakeSandbox):
+        async def prepare(self, spec: SandboxSpec) -> None:
+            await asyncio.Event().wait()
+
+    harness = SandboxHarness(tmp_path, backend=HangingSandbox())
+    for timeout_s in (0.0, 0.02):  # while the folders are made, and while it is prepared
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await harness.open().make_launch("true")
+    loop = asyncio.get_running_loop()
+    await loop.shutdown_default_executor()
+    assert not any(each.is_live for each in harness.manager.entries())
 
 
 async def test_launch_holds_the_lock_until_it_is_closed(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from homarus.config.schema import Config
 from homarus.core.errors import SandboxError
+from homarus.core.message import Text
 from homarus.net.allow_proxy import ProxyAccess
 from homarus.net.guard import NetworkPolicy
 from homarus.tools.exec.result_text import format_result
@@ -282,7 +283,9 @@ def test_result_names_the_refused_hosts_and_their_setting() -> None:
     refused = tuple(ProxyAccess(f"h{number}.test:443", reason) for number in range(7))
     accesses = (ProxyAccess("a.test:443"), *refused)
     output = format_result(CommandResult(0, False, "out\n", 1, accesses=accesses), "/")
-    text = output.content[0].text  # type: ignore[union-attr]
+    (block,) = output.content
+    assert isinstance(block, Text)
+    text = block.text
     assert text.startswith("out\n\n[Refused by the sandbox's proxy: h0.test:443 is not in ")
     assert text.endswith("; 2 more.]")
     assert output.details
@@ -291,5 +294,5 @@ def test_result_names_the_refused_hosts_and_their_setting() -> None:
 
 def test_result_without_network_has_no_line_about_it() -> None:
     output = format_result(CommandResult(0, False, "out\n", 1), "/")
-    assert output.content[0].text == "out"  # type: ignore[union-attr]
+    assert output.content == (Text("out"),)
     assert "network" not in (output.details or {})

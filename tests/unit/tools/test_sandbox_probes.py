@@ -13,7 +13,7 @@ import pytest
 
 from homarus.core.errors import SandboxError
 from homarus.tools.sandbox import bubblewrap
-from homarus.tools.sandbox.base import ProbeResult, Sandbox, SandboxReport, SandboxSpec
+from homarus.tools.sandbox.base import EscapeProbeResult, Sandbox, SandboxReport, SandboxSpec
 from homarus.tools.sandbox.cgroups import find_parents
 from homarus.tools.sandbox.probe_list import PROBES
 from homarus.tools.sandbox.probes import find_namespace_fix, judge, measure_sandbox
@@ -35,8 +35,8 @@ DEPENDS_ON_KERNEL = {
 }
 
 
-def all_held(*failed: str) -> list[ProbeResult]:
-    return [ProbeResult(name, name not in failed) for name in PROBES]
+def all_held(*failed: str) -> list[EscapeProbeResult]:
+    return [EscapeProbeResult(name, name not in failed) for name in PROBES]
 
 
 def failed_in(report: SandboxReport) -> set[str]:
@@ -111,6 +111,27 @@ async def test_probe_that_did_not_report_counts_as_not_held(tmp_path: Path) -> N
     report = await measure_sandbox(WeakSandbox(uses_bwrap=False), tmp_path, run=stop_early)
     held = {each.name for each in report.probes if each.has_held}
     assert held == {"mount", "fork-bomb", "udp-loopback", "outside-write"}
+
+
+async def test_measure_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    async def stop(*_: object) -> str:
+        return ""
+
+    old, young = tmp_path / "probe-00000000", tmp_path / "probe-11111111"
+    for folder in (old, young):
+        (folder / "workspace").mkdir(0o700, parents=True)
+    os.utime(old, (1, 1))
+    await measure_sandbox(WeakSandbox(uses_bwrap=False), tmp_path, run=stop)
+    assert list(tmp_path.iterdir()) == [young]
+
+
+async def test_control_characters_of_a_launcher_are_escaped(tmp_path: Path) -> None:
+    async def fail(*_: object) -> str:
+        return "bwrap: \x1b]0;title\x07 failed"
+
+    report = await measure_sandbox(WeakSandbox(uses_bwrap=False), tmp_path, run=fail)
+    assert "failed" in report.problem
+    assert "\x1b" not in report.problem
 
 
 @pytest.mark.parametrize(
@@ -231,7 +252,7 @@ def as_ordinary_user(make: Callable[[Path], Sandbox], folder: Path) -> SandboxRe
     with os.fdopen(reader, "rb") as file:
         level, problem, rows = json.loads(file.read() or b'["L0", "the child failed", []]')
     os.waitpid(pid, 0)
-    probes = tuple(ProbeResult(*row) for row in rows)
+    probes = tuple(EscapeProbeResult(*row) for row in rows)
     return SandboxReport("weak", level, probes, problem)
 
 

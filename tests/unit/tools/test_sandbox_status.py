@@ -1,13 +1,16 @@
 """The state of sandboxes as /status and clients see it: never measured for being shown."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from homarus.config.check import check_config
 from homarus.config.schema import Config
+from homarus.policy.sandbox_settings import resolve_sandbox
 from homarus.tools.sandbox.base import SandboxReport
 from homarus.tools.sandbox.sandbox_status import describe_sandbox, encode_sandboxes, no_report
+from tests.unit.tools.sandbox_builders import FakeSandbox, SandboxHarness
 
 
 def parse(**section: Any) -> Config:
@@ -70,6 +73,16 @@ def test_clients_see_the_sandbox_of_each_agent() -> None:
     report = SandboxReport("bubblewrap", "L0", problem="no bwrap", fix="install it")
     found = encode_sandboxes(config, lambda _backend: report)
     assert found == [{**row, "level": "L0", "problem": "no bwrap", "fix": "install it"}]
+
+
+async def test_report_is_found_after_the_first_measure(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, backend=FakeSandbox("L0", "no bwrap", "install it"))
+    settings = resolve_sandbox(harness.config, "main")
+    assert harness.manager.find_report(settings) is None
+    await harness.manager.report("bubblewrap")
+    found = harness.manager.find_report(settings)
+    assert found is not None
+    assert (found.level, found.problem) == ("L0", "no bwrap")
 
 
 def test_clients_see_that_an_agent_has_no_sandbox() -> None:

@@ -66,6 +66,16 @@ def test_mounts_of_full_access_are_the_complete_workspace(tmp_path: Path) -> Non
     assert shown(harness.open()) == {}
 
 
+def test_mounts_of_a_linked_workspace_are_its_target(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, {"workspaceAccess": "ro"})
+    (tmp_path / "link").symlink_to("workspace")
+    harness.workspace = tmp_path / "link"
+    assert shown(harness.open()) == {"/agent": str(tmp_path / "workspace")}
+    harness = SandboxHarness(tmp_path, {"workspaceAccess": "rw"})
+    harness.workspace = tmp_path / "link"
+    assert harness.open().make_spec().workspace == tmp_path / "workspace"
+
+
 def test_mounts_of_a_group_are_the_entries_it_sees(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path, {"workspaceAccess": "ro"})
     root = harness.workspace
@@ -79,10 +89,15 @@ def test_mounts_of_a_group_are_the_entries_it_sees(tmp_path: Path) -> None:
 
 
 def test_mounts_include_documentation_folders_and_sent_files(tmp_path: Path) -> None:
-    docs, extra, sent = tmp_path / "docs", tmp_path / "extra", tmp_path / "sent.txt"
-    docs.mkdir(), extra.mkdir(), sent.touch()  # type: ignore[func-returns-value]
+    docs, extra, media = tmp_path / "docs", tmp_path / "extra", tmp_path / "state" / "media"
+    for folder in (docs, extra, media):
+        folder.mkdir(parents=True)
+    sent, other = media / "sent.txt", tmp_path / "state" / "other.txt"
+    sent.touch()
+    other.touch()
     harness = SandboxHarness(tmp_path, {"readOnlyFolders": [str(extra)]})
-    access = replace(GROUP_ACCESS, get_media=lambda: frozenset({str(sent), "/nowhere/x"}))
+    paths = frozenset({str(sent), str(media / "gone"), f"{media}/../other.txt", str(other)})
+    access = replace(GROUP_ACCESS, get_media=lambda: paths)
     opened = harness.manager.open("main", GROUP, harness.workspace, access, docs=docs)
     assert opened and set(shown(opened)) == {str(docs), str(extra), str(sent)}
     silent = replace(access, can_attach=False)

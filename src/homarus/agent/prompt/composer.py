@@ -11,6 +11,7 @@ With hooks that may replace files:
 import os
 import platform
 from collections.abc import Mapping, Sequence, Set
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -69,6 +70,9 @@ class _ComposedPrompt:
     sizes: Mapping[str, Json] | None = None  # of the report, as session entries have them
 
 
+_inject = lru_cache(8)(inject)  # most turns find the files unchanged
+
+
 class PromptComposer:
     """Composes prompts, and caches them by session and by kind of session."""
 
@@ -125,7 +129,7 @@ class PromptComposer:
             persona=agent.persona,
             mode=mode,
             tools=fitting_tools(given, profile, model.window),
-            files=inject(found, *limits),
+            files=_inject(tuple(found), *limits),
             citations=chat.citations,
             aliases=agent.aliases,
             notes=_notes(agent, kind, found, names, chat),

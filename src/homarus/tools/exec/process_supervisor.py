@@ -113,13 +113,14 @@ class _Runner:
 
     def run_launch(self, plan: dict[str, Any]) -> tuple[int, str, str]:
         """Return the exit status, why nothing was run, and which limit ended the command."""
-        self._launcher = _load_launcher().SandboxLauncher(plan["launch"], self._tell)
+        module = _load_launcher()
+        self._launcher = module.SandboxLauncher(plan["launch"], self._tell)
         try:
             self._check_control()
             status = self._wait([self._launcher.start()])
         except KilledError:
             return KILLED, "", self._launcher.limit_reason
-        except Exception as exc:  # noqa: BLE001 - what is not known is reported, and nothing runs
+        except (module.LaunchError, OSError) as exc:
             return 126, str(exc), ""
         return status, "", self._launcher.limit_reason
 

@@ -213,6 +213,10 @@ def _make_cgroup(path: str, settings: list[list[str]]) -> None:
 def remove_cgroup(path: str, deadline: float | None = None) -> bool:
     """Kill what is in a cgroup and remove it; return whether it is gone."""
     until = time.monotonic() + REMOVE_S if deadline is None else deadline
+    kill = Path(path, "cgroup.kill")  # version 2: all at once
+    if kill.exists():
+        with suppress(OSError):
+            kill.write_text("1")
     while True:
         for pid in _cgroup_pids(path):
             with suppress(OSError):

@@ -143,7 +143,7 @@ class SandboxLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeResult:
+class EscapeProbeResult:
     """The outcome of one escape probe: whether the sandbox held, and what was seen."""
 
     name: str  # "mount", "memory-bomb"
@@ -160,7 +160,7 @@ class SandboxReport:
 
     backend: str
     level: SandboxLevel
-    probes: tuple[ProbeResult, ...] = ()
+    probes: tuple[EscapeProbeResult, ...] = ()
     problem: str = ""
     fix: str = ""
 

@@ -422,9 +422,12 @@ def explain_failure(
     """Return why bwrap could not start a command, from its error and the settings of the kernel."""
     read = read_sysctl or _read_sysctl
     is_root = (os.geteuid() if user_id is None else user_id) == 0
-    if read("user/max_user_namespaces") == "0":
+    namespaces = read("user/max_user_namespaces")
+    if namespaces == "0" or "No space left on device" in error:
+        state = "off" if namespaces == "0" else "used up"
         return SandboxError(
-            "user namespaces are off on this machine (user.max_user_namespaces is 0)",
+            f"user namespaces are {state} on this machine"
+            f" (user.max_user_namespaces is {namespaces})",
             fix="sysctl -w user.max_user_namespaces=15000, and the same line in /etc/sysctl.d",
         )
     if not is_root and read("kernel/unprivileged_userns_clone") == "0":
@@ -442,8 +445,9 @@ def explain_failure(
         )
     return SandboxError(
         f"bwrap could not start a command: {error or 'it gave no reason'}",
-        fix="run `bwrap --unshare-all --ro-bind / / true` to see what the machine refuses; in a"
-        " container, allow it user namespaces",
+        fix="run `bwrap --unshare-all --ro-bind / / --proc /proc true` to see what the machine"
+        " refuses; in a container, allow it user namespaces and a /proc of its own, or run the"
+        " gateway outside",
     )
 
 

@@ -116,7 +116,7 @@ def _unified_settings(limits: SandboxLimits) -> Iterator[tuple[str, str, str]]:
     yield "", "pids.max", str(limits.pids or "max")
     if limits.memory_bytes:
         yield "", "memory.max", str(limits.memory_bytes)
-        yield "", "memory.swap.max", "0"
+        yield "", "memory.swap.max", str(limits.swap_bytes) if limits.swap_bytes >= 0 else "max"
         yield "", "memory.oom.group", "1"
     if limits.cpus:
         yield "", "cpu.max", f"{round(limits.cpus * _PERIOD_US)} {_PERIOD_US}"
@@ -129,8 +129,10 @@ def _separate_settings(
         yield parents.pids, "pids.max", str(limits.pids or "max")
     if parents.memory and limits.memory_bytes:
         yield parents.memory, "memory.limit_in_bytes", str(limits.memory_bytes)
-        if Path(parents.memory, "memory.memsw.limit_in_bytes").exists():
-            yield parents.memory, "memory.memsw.limit_in_bytes", str(limits.memory_bytes)
+        has_swap = Path(parents.memory, "memory.memsw.limit_in_bytes").exists()
+        if has_swap and limits.swap_bytes >= 0:
+            total = limits.memory_bytes + limits.swap_bytes
+            yield parents.memory, "memory.memsw.limit_in_bytes", str(total)
     if parents.cpu and limits.cpus:
         yield parents.cpu, "cpu.cfs_period_us", str(_PERIOD_US)
         yield parents.cpu, "cpu.cfs_quota_us", str(round(limits.cpus * _PERIOD_US))

@@ -1,12 +1,14 @@
 """Make the manager of sandboxes when the first sandboxed session needs it."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from homarus.config.agent_settings import agent_workspaces
+from homarus.config.paths import Paths
 from homarus.config.schema import Config
-from homarus.policy.sandbox_settings import is_sandboxed
+from homarus.policy.sandbox_settings import SandboxSettings, is_sandboxed
 from homarus.policy.workspace_access import WorkspaceAccess
 
 if TYPE_CHECKING:
@@ -19,18 +21,29 @@ log = logging.getLogger(__name__)
 FOLDER: Final = "sandboxes"  # in the state directory
 
 
+class SandboxedAgent(Protocol):
+    """What a sandbox needs to know about its agent."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def workspace(self) -> Path: ...
+
+    @property
+    def docs(self) -> Path | None: ...
+
+
 class SandboxLoader:
     """Returns the manager when called; nothing of it is imported before."""
 
     def __init__(
         self,
         get_config: Callable[[], Config],
-        state: Path,
-        get_workspaces: Callable[[], Sequence[Path]],
+        paths: Paths,
         get_now_ms: Callable[[], int],
     ) -> None:
-        self._get_config, self._state = get_config, state
-        self._get_workspaces, self._get_now_ms = get_workspaces, get_now_ms
+        self._get_config, self._paths, self._get_now_ms = get_config, paths, get_now_ms
         self._manager: SandboxManager | None = None
 
     def __call__(self) -> "SandboxManager":
@@ -40,19 +53,19 @@ class SandboxLoader:
 
             self._manager = SandboxManager(
                 self._get_config,
-                self._state,
-                get_workspaces=self._get_workspaces,
+                self._paths.state,
+                get_workspaces=lambda: agent_workspaces(self._get_config(), self._paths),
                 get_now_ms=self._get_now_ms,
             )
         return self._manager
 
-    def find_report(self, backend: str) -> "SandboxReport | None":
-        """Return the last report about a backend, None where it was not measured yet."""
-        return self._manager.find_report(backend) if self._manager else None
+    def find_report(self, settings: SandboxSettings) -> "SandboxReport | None":
+        """Return the last report about the backend of settings, None before it is measured."""
+        return self._manager.find_report(settings) if self._manager else None
 
     @property
     def _has_sandboxes(self) -> bool:
-        return (self._state / FOLDER).is_dir()
+        return (self._paths.state / FOLDER).is_dir()
 
     async def clean(self) -> None:
         """Remove what a crash left of sandboxes; nothing is imported where there was none."""
@@ -65,15 +78,9 @@ class SandboxLoader:
             log.info("removed %d sandboxes: %s", len(removed), ", ".join(removed))
 
     def open(
-        self,
-        agent_id: str,
-        session_key: str,
-        workspace: Path,
-        access: WorkspaceAccess,
-        *,
-        docs: Path | None = None,
+        self, agent: SandboxedAgent, session_key: str, access: WorkspaceAccess
     ) -> "SessionSandbox | None":
         """Return the sandbox of a session, None for a session without one."""
-        if not is_sandboxed(self._get_config(), agent_id, session_key):
+        if not is_sandboxed(self._get_config(), agent.id, session_key):
             return None
-        return self().open(agent_id, session_key, workspace, access, docs=docs)
+        return self().open(agent.id, session_key, agent.workspace, access, docs=agent.docs)

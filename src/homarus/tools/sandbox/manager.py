@@ -151,13 +151,12 @@ class SandboxManager:
         what was missing. Raises SandboxError.
         """
         given = self._find_options(backend) if options is None else options
-        options = {name: given[name] for name in MEASURED_OPTIONS if name in given}
-        key = f"{backend} {options}"
+        options, key = _measured_options(backend, given)
         async with self._measuring.setdefault(key, asyncio.Lock()):
             if key not in self._reports:
                 made = self.get_backend(backend)
                 report = await (made.measure(options) if options else made.measure())
-                self._last_reports[backend] = report
+                self._last_reports[key] = report
                 if report.level == "L0":
                     return report
                 self._reports[key] = report
@@ -171,9 +170,10 @@ class SandboxManager:
                 return container_options(settings)
         return {}
 
-    def find_report(self, backend: str) -> SandboxReport | None:
-        """Return the last report about a backend, None where it was not measured yet."""
-        return self._last_reports.get(backend)
+    def find_report(self, settings: SandboxSettings) -> SandboxReport | None:
+        """Return the last report about the backend of settings, None before it is measured."""
+        _, key = _measured_options(resolve_backend(settings), container_options(settings))
+        return self._last_reports.get(key)
 
     async def _prepare(self, backend: Sandbox, spec: SandboxSpec) -> None:
         """Have a backend prepare a sandbox, unless it has done so for the same rules."""
@@ -270,6 +270,12 @@ class SandboxManager:
             for path in trash:
                 await asyncio.to_thread(_remove_logged, path)
         return True
+
+
+def _measured_options(backend: str, options: Mapping[str, object]) -> tuple[dict[str, object], str]:
+    """Return the options that decide what a backend holds against, and the key of its report."""
+    found = {name: options[name] for name in MEASURED_OPTIONS if name in options}
+    return found, f"{backend} {found}"
 
 
 def resolve_workspace_root(settings: SandboxSettings, state: Path) -> Path:

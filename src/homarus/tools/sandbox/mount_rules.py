@@ -123,7 +123,7 @@ def check_target(mount: Mount, spec: SandboxSpec) -> None:
     target = mount.target
     is_same = not mount.is_writable and str(mount.source) == target
     _check_place(target, ("/usr",) if is_same else ())
-    if target in (spec.workdir, "/tmp") or _is_beneath(spec.workdir, target):  # noqa: S108
+    if target in (spec.workdir, "/tmp") or _is_beneath(spec.workdir, target):  # noqa: S108 - inside
         raise SandboxError(
             f"{target} is the place of the sandbox's own folder", fix="mount it at another path"
         )
@@ -157,7 +157,7 @@ def make_mount_point(mount: Mount, spec: SandboxSpec) -> None:
     The launcher would follow a link that a command has left there, and make folders outside.
     Raises SandboxError.
     """
-    for target, folder in ((spec.workdir, spec.workspace), ("/tmp", spec.tmp)):  # noqa: S108
+    for target, folder in ((spec.workdir, spec.workspace), ("/tmp", spec.tmp)):  # noqa: S108 - inside
         if mount.target.startswith(f"{target}/"):
             names = mount.target.removeprefix(f"{target}/").split("/")
             try:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from homarus.core.errors import SandboxError
+from homarus.core.tasks import run_contained
 from homarus.net.allow_proxy import AllowProxy, ProxyAccess
 from homarus.net.guard import PUBLIC_ONLY
 from homarus.net.host_allowlist import HostAllowlist
@@ -138,17 +139,18 @@ class SandboxNetwork:
         logged and closes the port: the command goes on without network.
         """
         try:
-            listener = await self._receive_listener()
-            if listener is not None:
-                await self._proxy.serve(listener)
-        except Exception:
-            log.exception("the proxy of a sandbox failed")
+            await run_contained("the proxy of a sandbox", self._serve, lambda _exc: None)
         finally:
             self._control.close()
 
     def close(self) -> None:
         """Close the socket pair of a network that is not served."""
         self._control.close()
+
+    async def _serve(self) -> None:
+        listener = await self._receive_listener()
+        if listener is not None:
+            await self._proxy.serve(listener)
 
     async def _receive_listener(self) -> socket.socket | None:
         loop = asyncio.get_running_loop()
@@ -201,7 +203,7 @@ def _is_listener(found: socket.socket) -> bool:
 def _is_foreign_network(found: socket.socket) -> bool:
     namespace = fcntl.ioctl(found, _GET_NETWORK_NAMESPACE)
     try:
-        return not os.path.samestat(os.fstat(namespace), os.stat("/proc/self/ns/net"))  # noqa: PTH116
+        return not os.path.samestat(os.fstat(namespace), Path("/proc/self/ns/net").stat())
     finally:
         os.close(namespace)
 

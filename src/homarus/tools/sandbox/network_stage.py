@@ -9,7 +9,7 @@ nothing of us runs next to the command and no socket file is visible to it.
 The modules in C are used directly, because `socket` and `signal` double the time that this takes.
 """
 
-import _signal  # type: ignore[import-not-found, unused-ignore]
+import _signal  # type: ignore[import-not-found]  # no types exist
 import _socket
 import os
 import sys

@@ -15,6 +15,7 @@ import secrets
 import shutil
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -24,8 +25,9 @@ from typing import Final, TypeAlias
 from homarus.core.errors import HomarusError, SandboxError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.private_files import make_private_dir
+from homarus.core.text import escape_controls
 from homarus.tools.sandbox.base import (
-    ProbeResult,
+    EscapeProbeResult,
     Sandbox,
     SandboxCommand,
     SandboxLaunch,
@@ -56,6 +58,7 @@ _NOT_STARTED: Final = (126, 127)  # what sh returns for a program that cannot be
 _EXECUTABLE_MODE: Final = 0o755
 _SOCKET_MODE: Final = 0o666  # a user of a container may be another one
 _PROBE_FOLDER: Final = "probe"
+_LEFTOVER_S: Final = 10 * TIMEOUT_S
 
 
 async def measure_sandbox(
@@ -75,9 +78,10 @@ async def measure_sandbox(
         problem = f"there are no escape probes for processors of the kind {os.uname().machine}"
         return SandboxReport(sandbox.name, "L0", (), problem, "use x86_64 or aarch64")
     folder = scratch / f"{_PROBE_FOLDER}-{secrets.token_hex(4)}"
-    results: list[ProbeResult] = []
+    results: list[EscapeProbeResult] = []
     error: BaseException | None = None
     try:
+        await asyncio.to_thread(_remove_leftovers, scratch)
         make_private_dir(folder)
         with _make_bait(folder) as bait:
             measure = _Measure(sandbox, folder, bait, run or _run_supervised, options)
@@ -95,7 +99,15 @@ async def measure_sandbox(
     return judge(sandbox.name, sorted(results, key=lambda each: order.index(each.name)))
 
 
-def judge(backend: str, results: "list[ProbeResult]") -> SandboxReport:
+def _remove_leftovers(scratch: Path) -> None:
+    """Remove the folders of measures that were killed; one that is under way is younger."""
+    for folder in scratch.glob(f"{_PROBE_FOLDER}-*"):
+        with suppress(OSError):
+            if time.time() - folder.lstat().st_mtime > _LEFTOVER_S:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def judge(backend: str, results: "list[EscapeProbeResult]") -> SandboxReport:
     """Return the report: the level, and for one below L3 the reason and what helps."""
     failed = [each.name for each in results if not each.has_held]
     failed += [name for name in PROBES if name not in {each.name for each in results}]
@@ -153,7 +165,7 @@ class _Measure:
         self._options = options
         self._preparing = asyncio.Lock()
 
-    async def run_part(self, part: ProbePart) -> list[ProbeResult]:
+    async def run_part(self, part: ProbePart) -> list[EscapeProbeResult]:
         """Return the results of the probes of one part."""
         spec = self._make_spec(part)
         facts = self._bait.make_facts(spec.workspace, self._read_only_targets(spec))
@@ -214,7 +226,8 @@ def _not_started(output: str) -> SandboxError:
             f"the escape probes could not be executed inside (status {code})",
             fix="have the state directory on a file system that is not mounted with noexec",
         )
-    last = " ".join(output.split())[-_MAX_REASON_CHARS:] or "the command ended without output"
+    last = escape_controls(" ".join(output.split()))[-_MAX_REASON_CHARS:]
+    last = last or "the command ended without output"
     return SandboxError(f"no command could be run: {last}", fix=find_namespace_fix())
 
 
@@ -242,7 +255,7 @@ _NAMESPACE_SETTINGS: Final = (
 _MAX_REASON_CHARS: Final = 300
 
 
-def _interpret(part: ProbePart, output: str) -> Iterator[ProbeResult]:
+def _interpret(part: ProbePart, output: str) -> Iterator[EscapeProbeResult]:
     """Yield what the lines of a part say about each of its probes."""
     lines = {name: (int(code), seen) for name, code, seen in _LINE.findall(output)}
     for name, probe in PROBES.items():
@@ -253,12 +266,14 @@ def _interpret(part: ProbePart, output: str) -> Iterator[ProbeResult]:
             # A bomb may take the shell that reports with it, after it was announced.
             was_ended = f"{name}-started" in lines
             detail = "the command was ended" if was_ended else "the probe did not report"
-            yield ProbeResult(name, has_held=was_ended, detail=_with_limit(detail, probe.limit))
+            yield EscapeProbeResult(
+                name, has_held=was_ended, detail=_with_limit(detail, probe.limit)
+            )
         else:
             code, seen = found
             has_held = probe.has_held(code) and code not in _NOT_STARTED
-            detail = seen or describe_code(code)
-            yield ProbeResult(name, has_held, _with_limit(detail, probe.limit))
+            detail = escape_controls(seen) or describe_code(code)
+            yield EscapeProbeResult(name, has_held, _with_limit(detail, probe.limit))
 
 
 def _with_limit(detail: str, limit: str) -> str:
@@ -309,18 +324,18 @@ class _Bait:
         self.unix_socket.listen()
         (workspace / "link").symlink_to(self.folder / "state" / "secret")
 
-    def results(self) -> list[ProbeResult]:
+    def results(self) -> list[EscapeProbeResult]:
         """Return what is seen outside: datagrams that arrived, files that changed."""
         try:
             self.udp.recv(100, socket.MSG_DONTWAIT)
             has_held, detail = False, "a datagram arrived at a port of this machine"
         except OSError:
             has_held, detail = True, "no datagram arrived"
-        results = [ProbeResult("udp-loopback", has_held, detail)]
+        results = [EscapeProbeResult("udp-loopback", has_held, detail)]
         text = (self.folder / "state" / "secret").read_text(encoding="utf-8")
         is_same = text == self.token
         detail = "unchanged" if is_same else "a file outside was changed"
-        return [*results, ProbeResult("outside-write", is_same, detail)]
+        return [*results, EscapeProbeResult("outside-write", is_same, detail)]
 
 
 @contextmanager

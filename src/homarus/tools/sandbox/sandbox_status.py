@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, TypeAlias
 from homarus.config.agent_settings import agent_ids
 from homarus.config.schema import Config
 from homarus.core.message import Json
-from homarus.policy.sandbox_settings import resolve_sandbox, sandbox_mode
+from homarus.policy.sandbox_settings import SandboxSettings, resolve_sandbox, sandbox_mode
 
 if TYPE_CHECKING:
     from homarus.tools.sandbox.base import SandboxReport
 
-# The report of a backend, None where it was not measured yet.
-FindReport: TypeAlias = "Callable[[str], SandboxReport | None]"
+# The report about the backend of settings, None where it was not measured yet.
+FindReport: TypeAlias = "Callable[[SandboxSettings], SandboxReport | None]"
 
 
-def no_report(_backend: str) -> "SandboxReport | None":
+def no_report(_settings: SandboxSettings) -> "SandboxReport | None":
     """Return that a backend was not measured."""
     return None
 
@@ -31,7 +31,7 @@ def describe_sandbox(
 
     settings = resolve_sandbox(config, agent_id)
     backend = resolve_backend(settings)
-    report = find_report(backend)
+    report = find_report(settings)
     level: str = "not measured yet" if report is None else report.level
     if report is not None and report.level < settings.level:
         level = f"{report.level}, {settings.level} is demanded: commands are refused"
@@ -51,7 +51,7 @@ def _encode(config: Config, agent_id: str, find_report: FindReport) -> dict[str,
 
     settings = resolve_sandbox(config, agent_id)
     backend = resolve_backend(settings)
-    report = find_report(backend)
+    report = find_report(settings)
     row: dict[str, Json] = {
         "agentId": agent_id,
         "mode": mode,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -206,34 +207,32 @@ class SessionSandbox:
         when the sandbox cannot be had as the settings demand it.
         """
         check_obeyed(self.settings, self.backend)
-        report = await self._services.report(self.backend, container_options(self.settings))
-        check_level(report, self.settings.level)
         backend = self._services.get_backend(self.backend)
-        spec, lock = await asyncio.to_thread(self._acquire)
+        holder = _LockHolder()
         try:
+            spec, lock = await asyncio.to_thread(self._acquire, holder)
+            # Prepared first: what the backend measures may depend on the image.
             await self._services.prepare(backend, spec)
+            report = await self._services.report(self.backend, container_options(self.settings))
+            check_level(report, self.settings.level)
             launch = backend.spawn(
                 spec, SandboxCommand(command, workdir or self.workdir, env, pty=pty)
             )
         except BaseException:
-            os.close(lock)
+            holder.close()
             raise
 
         def close() -> None:
             launch.close()
-            with suppress(OSError):
-                os.close(lock)
+            holder.close()
 
         return replace(launch, lock_fd=lock, close=close), report.level
 
-    def _acquire(self) -> tuple[SandboxSpec, int]:
+    def _acquire(self, holder: "_LockHolder") -> tuple[SandboxSpec, int]:
         """Create the folders, lock them, and return what the sandbox is made of."""
         lock = self._lock()
-        try:
-            return self.make_spec(), lock
-        except BaseException:
-            os.close(lock)
-            raise
+        holder.hold(lock)
+        return self.make_spec(), lock
 
     def _lock(self) -> int:
         """Create the folders, record their use, and return a descriptor that locks them."""
@@ -253,7 +252,7 @@ class SessionSandbox:
         container = self.settings.container
         return SandboxSpec(
             self.name,
-            self.workspace,
+            _resolve(self.workspace) if self.access == "rw" else self.workspace,
             self._folders.tmp,
             self.workdir,
             tuple(self._mounts()),
@@ -271,19 +270,38 @@ class SessionSandbox:
             if self.access == "rw" or conversation.is_full:
                 check_shown_folder(self.agent_workspace, services.state, others, is_workspace=True)
             if self.access == "ro" and conversation.is_full:
-                yield Mount(self.agent_workspace, AGENT_DIR)
+                yield Mount(_resolve(self.agent_workspace), AGENT_DIR)
             elif self.access == "ro":
-                entries = find_visible_entries(self.agent_workspace, conversation)
-                for entry in entries:
+                for entry in find_visible_entries(_resolve(self.agent_workspace), conversation):
                     with suppress(SandboxError):  # it has our state or another workspace in it
                         check_shown_folder(entry, services.state, others, is_workspace=True)
                         yield Mount(entry, f"{AGENT_DIR}/{entry.name}")
         if self._docs:
-            yield Mount(self._docs, str(self._docs))
+            yield Mount(_resolve(self._docs), str(self._docs))
         for folder in self.find_read_only():
-            yield Mount(folder, str(folder))
-        for file in find_media(conversation):
+            yield Mount(_resolve(folder), str(folder))
+        for file in find_media(conversation, services.state):
             yield Mount(file, str(file))
+
+
+class _LockHolder:
+    """Closes a descriptor once, also one that a thread opens after its caller was cancelled."""
+
+    def __init__(self) -> None:
+        self._guard, self._fd, self._is_closed = threading.Lock(), -1, False
+
+    def hold(self, fd: int) -> None:
+        """Take over a descriptor, and close it at once if this is closed."""
+        with self._guard:
+            self._fd = fd
+            if self._is_closed:
+                os.close(fd)
+
+    def close(self) -> None:
+        with self._guard:
+            if self._fd >= 0 and not self._is_closed:
+                os.close(self._fd)
+            self._is_closed = True
 
 
 def check_level(report: SandboxReport, min_level: str) -> None:
@@ -296,6 +314,11 @@ def check_level(report: SandboxReport, min_level: str) -> None:
         f" machine, and sandbox.level demands {min_level}{reason}",
         fix=report.fix or "homarus sandbox probe shows what does not hold",
     )
+
+
+def _resolve(path: Path) -> Path:
+    """Return a folder of the config without links, which no backend mounts."""
+    return Path(os.path.realpath(path))
 
 
 def _is_beneath(path: str, root: str) -> bool:

@@ -77,12 +77,14 @@ def find_visible_entries(workspace: Path, access: WorkspaceAccess) -> Iterator[P
             yield entry
 
 
-def find_media(access: WorkspaceAccess) -> list[Path]:
-    """Return the files that were sent to the conversation and still exist."""
+def find_media(access: WorkspaceAccess, state: Path) -> list[Path]:
+    """Return the files that were sent to the conversation and are still in the state directory."""
     if not access.can_attach:
         return []
     found: list[Path] = []
     for each in sorted(access.get_media()):
+        if not Path(os.path.normpath(each)).is_relative_to(state / "media"):
+            continue
         try:
             is_file = stat.S_ISREG(os.lstat(each).st_mode)
         except OSError:
