@@ -67,6 +67,12 @@ async def test_sandbox_system_folders_cannot_be_changed(stage: SandboxStage) -> 
     assert not Path("/usr/homarus-test").exists()
 
 
+async def test_sandbox_home_is_a_folder_that_stays(stage: SandboxStage) -> None:
+    spec = stage.spec()
+    assert (await stage.run("echo kept > ~/file; echo $HOME", spec)).output == "/tmp/home\n"
+    assert (await stage.run("cat ~/file; ls -A /workspace", spec)).output == "kept\n"
+
+
 @pytest.mark.parametrize("code", [0, 7, 255])
 async def test_sandbox_exit_code_is_that_of_the_command(stage: SandboxStage, code: int) -> None:
     result = await stage.run(f"echo out; echo err >&2; exit {code}")
@@ -252,6 +258,16 @@ async def test_sandbox_mounts_are_read_only_unless_writable(stage: SandboxStage)
     assert (stage.folder / "ro" / "file").read_text() == "ro"
     seen = {(each.target, each.is_writable) for each in stage.backend.mounts(spec)}
     assert {("/workspace", True), ("/tmp", True), ("/shared/ro", False)} <= seen
+
+
+async def test_sandbox_mount_is_not_made_through_a_link(stage: SandboxStage) -> None:
+    (stage.folder / "shared").mkdir()
+    spec = stage.spec(mounts=(Mount(stage.folder / "shared", "/workspace/in/shared"),))
+    (spec.workspace / "in").symlink_to(stage.folder)
+    with pytest.raises(SandboxError):
+        await stage.run("true", spec)
+    (spec.workspace / "in").unlink()
+    assert (await stage.run("ls /workspace/in", spec)).output == "shared\n"
 
 
 async def test_sandbox_has_no_capabilities_and_gains_none(stage: SandboxStage) -> None:

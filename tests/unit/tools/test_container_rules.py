@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from homarus.config.check import check_config
+from homarus.config.sandbox_schema import UNLIMITED
 from homarus.core.errors import SandboxError
 from homarus.tools.sandbox.base import Mount, SandboxLimits, SandboxSpec
 from homarus.tools.sandbox.container_rules import (
@@ -59,7 +60,7 @@ def test_container_rules_obey_the_options(tmp_path: Path) -> None:
         memory="64m",
         memorySwap="128m",
         cpus=1.5,
-        ulimits={"nofile": {"soft": 10, "hard": 20}, "stack": "5:6", "core": 3},
+        ulimits={"nofile": {"soft": 10, "hard": 20}, "stack": f"5:{UNLIMITED}", "core": 3},
         dns=["192.0.2.1"],
         extraHosts=["db.example:192.0.2.7"],
         binds=[f"{tmp_path}/data:/data"],
@@ -71,7 +72,7 @@ def test_container_rules_obey_the_options(tmp_path: Path) -> None:
     assert rules.cap_drop == ("ALL", "NET_RAW")
     assert (rules.env, rules.pids, rules.cpus) == ({"A": "1"}, 9, 1.5)
     assert (rules.memory_bytes, rules.memory_swap) == (64 << 20, 128 << 20)
-    assert {("nofile", 10, 20), ("stack", 5, 6), ("core", 3, 3)} <= set(rules.ulimits)
+    assert {("nofile", 10, 20), ("stack", 5, -1), ("core", 3, 3)} <= set(rules.ulimits)
     assert (rules.dns, rules.extra_hosts) == (("192.0.2.1",), ("db.example:192.0.2.7",))
     assert rules.mounts[-1] == Mount(tmp_path / "data", "/data")
 
@@ -133,6 +134,7 @@ def test_container_setting_that_opens_the_sandbox_is_refused(
         ("ulimits", {"nofile": {"soft": 9, "hard": 1}}, "docker.ulimits.nofile"),
         ("ulimits", {"--x": 1}, "docker.ulimits"),
         ("dns", ["resolver"], "docker.dns"),
+        ("ulimits", {"nofile": -5}, "docker.ulimits.nofile"),
         ("extraHosts", ["db:host-gateway"], "docker.extraHosts"),
         ("extraHosts", ["--x:192.0.2.1"], "docker.extraHosts"),
         ("privileged", True, "docker.privileged is not known"),
@@ -200,7 +202,7 @@ def test_container_private_folders_are_state_and_credentials(tmp_path: Path) -> 
     (tmp_path / "in").mkdir()
     for source in (tmp_path, state):
         spec = make_spec(tmp_path / "in", mounts=(Mount(source, "/data"),))
-        with pytest.raises(SandboxError, match="would show"):
+        with pytest.raises(SandboxError, match="commands would see"):
             make_rules(spec, found)
 
 

@@ -24,12 +24,13 @@ from homarus.config.container_checks import (
     check_target,
     is_in,
 )
-from homarus.config.sandbox_schema import ContainerConfig
+from homarus.config.sandbox_schema import UNLIMITED, ContainerConfig
 from homarus.core.errors import SandboxError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
 from homarus.core.units import parse_byte_size
 from homarus.tools.sandbox.base import Mount, SandboxSpec, check_sandbox_name
+from homarus.tools.sandbox.mount_rules import check_source
 
 DEFAULT_IMAGE: Final = "openclaw-sandbox:bookworm-slim"
 DEFAULT_PREFIX: Final = "openclaw-sbx-"
@@ -236,16 +237,14 @@ def _own_folder(path: Path) -> Path:
 def _checked_mount(mount: Mount, private: Sequence[Path]) -> Mount:
     """Return a mount of the gateway's choice with its real path.
 
-    It may be in the state directory, where workspaces are, but must not contain all of it.
+    In the state directory it may be a workspace or shared media, nothing else.
     """
     text = f"{mount.source}:{mount.target}"
     real = _real_path(mount.source)
     check_bind_source(str(real), text)
     if stat.S_ISSOCK(_status(real).st_mode):
         raise SandboxError(f"{real} is a socket of this machine: a sandbox never sees one")
-    for each in private:
-        if is_in(str(each), str(real)):
-            raise SandboxError(f"{real} would show {each} in the sandbox")
+    check_source(real, private)
     return Mount(real, mount.target, mount.is_writable)
 
 
@@ -363,7 +362,8 @@ def _ulimit(name: str, given: object) -> tuple[int, int]:
         raise SandboxError(
             f"docker.ulimits.{name} is not a limit", fix="write a number, or SOFT:HARD"
         )
-    return pair
+    soft_limit, hard_limit = (-1 if each >= UNLIMITED else each for each in pair)
+    return soft_limit, hard_limit  # -1 is how the engines write no limit
 
 
 def _user(value: object) -> ContainerUser | None:

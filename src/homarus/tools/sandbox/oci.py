@@ -37,6 +37,7 @@ from homarus.tools.sandbox.container_rules import (
 )
 from homarus.tools.sandbox.container_seccomp import FILE as PROFILE
 from homarus.tools.sandbox.container_seccomp import write_profile
+from homarus.tools.sandbox.mount_rules import find_state_dirs, make_mount_point
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +48,12 @@ _SHELL: Final = "/bin/sh"
 _ENCODED: Final = "HOMARUS_ENV_"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:=@%+,-]*", re.ASCII)
 # The outer shell is process 1 and waits, so that signals and orphans are as on any machine.
-_SCRIPT: Final = '{variables}cd -- "$1" || exit 125; shift; /bin/sh -c -- "$1"; exit $?'
+_SCRIPT: Final = (
+    "{variables}[ -d /tmp/home ] || mkdir /tmp/home; "
+    'cd -- "$1" || exit 125; shift; /bin/sh -c -- "$1"; exit $?'
+)
 _DECODE: Final = '{name}=$(printf %b. "${key}"); export {name}="${{{name}%.}}"; unset {key}; '
+_DEFAULT_ENV: Final = {"HOME": "/tmp/home", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108
 # A sequence that no program sends: the terminal never leaves the command behind.
 _NO_DETACH: Final = {"podman": "", "docker": "ctrl-],ctrl-^,ctrl-],ctrl-^"}
 _PODMAN_WORDS: Final = (
@@ -81,7 +86,9 @@ class OciSandbox:
     ) -> None:
         outer = os.environ if env is None else env
         self._scratch, self._outer = scratch, dict(outer)
-        self._private = find_private_folders(outer) if private is None else private
+        if private is None:
+            private = (*find_private_folders(outer), *find_state_dirs(scratch))
+        self._private = private
         folder = os.path.realpath(scratch)
         self._owner = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         self._lock = asyncio.Lock()
@@ -112,7 +119,7 @@ class OciSandbox:
         # Again: what a bind leads to may have changed since the sandbox was prepared.
         rules = self._rules(spec)
         workdir = check_workdir(command.workdir)
-        env = self._command_env(spec, rules, command)
+        env = self._command_env(rules, command)
         container = f"{rules.prefix}{spec.name}-{secrets.token_hex(4)}"
         first = self._words(prepared, spec, rules, container)
         variables, text = encode_env(env)
@@ -235,6 +242,7 @@ class OciSandbox:
         for each in rules.tmpfs:
             words += ("--tmpfs", each)
         for mount in rules.mounts:
+            make_mount_point(mount, spec)  # before the engine does it, and follows a link
             words += ("--mount", _mount_text(mount))
         if rules.network != NO_NETWORK:
             for each in rules.dns:
@@ -244,10 +252,8 @@ class OciSandbox:
         return words
 
     @staticmethod
-    def _command_env(
-        spec: SandboxSpec, rules: ContainerRules, command: SandboxCommand
-    ) -> dict[str, str]:
-        env = {"HOME": spec.workdir, **rules.env, **(command.env or {})}
+    def _command_env(rules: ContainerRules, command: SandboxCommand) -> dict[str, str]:
+        env = {**_DEFAULT_ENV, **rules.env, **(command.env or {})}
         check_env(env)
         return env
 
