@@ -41,9 +41,9 @@ class _LevelChecker:
     """Compares what backends hold against with what agents demand; each is measured once."""
 
     def __init__(self, paths: Paths, config: Config) -> None:
-        from homarus.tools.sandbox.manager import SandboxManager
+        from homarus.tools.sandbox.registry import SandboxRegistry
 
-        self._manager = SandboxManager(lambda: config, paths.state)
+        self._manager = SandboxRegistry(lambda: config, paths.state)
 
     def check(
         self, settings: SandboxSettings, backend: str

@@ -50,7 +50,7 @@ async def test_session_with_a_sandbox_works_on_its_files(tmp_path: Path) -> None
         configure(tmp_path, server.url)
         async with open_app({"HOME": str(tmp_path)}) as app:
             await use(app, MAIN, "write", path="main.txt", content="1")
-            assert app.sandboxes._manager is None  # nothing is loaded for a session without one
+            assert app.sandboxes._registry is None  # nothing is loaded for a session without one
             app.sandboxes()._backends["bubblewrap"] = FakeSandbox()
             await use(app, OTHER, "write", path="/workspace/made.txt", content="from a tool\n")
             assert await use(app, OTHER, "exec", command="cat < made.txt") == "from a tool"

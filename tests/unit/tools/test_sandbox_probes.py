@@ -281,10 +281,10 @@ print(report.level, report.problem, report.fix, sep="|")
 _EXECUTE = """
 import asyncio, pathlib, sys
 from homarus.core.errors import SandboxError
-from tests.unit.tools.sandbox_builders import FULL_ACCESS, SandboxManager, check_config
+from tests.unit.tools.sandbox_builders import FULL_ACCESS, SandboxRegistry, check_config
 home = pathlib.Path(sys.argv[1])
 config = check_config({"agents": {"defaults": {"sandbox": {"mode": "all"}}}}).config
-sandbox = SandboxManager(lambda: config, home / "state").open(
+sandbox = SandboxRegistry(lambda: config, home / "state").open(
     "main", "agent:main:main", home, FULL_ACCESS
 )
 try:

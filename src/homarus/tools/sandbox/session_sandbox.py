@@ -41,7 +41,7 @@ TMP_DIR: Final = "/tmp"  # noqa: S108 - as it is called inside
 
 @dataclass(frozen=True, slots=True)
 class SandboxServices:
-    """What the sandboxes of sessions are given by their manager.
+    """What the sandboxes of sessions are given by their registry.
 
     `prepare` has a backend prepare a sandbox, once for the same rules. `get_workspaces` returns the
     workspaces of all agents, `get_network_policy` what the network guard allows and blocks.

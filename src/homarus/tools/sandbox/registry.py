@@ -69,7 +69,7 @@ class SandboxEntry:
     path: Path
 
 
-class SandboxManager:
+class SandboxRegistry:
     """The sandboxes of this state directory.
 
     `get_workspaces` returns the workspaces of all agents: no sandbox shows another agent's. A
