@@ -17,23 +17,23 @@ SMALL_FILES = {"agent/loop.py": 300, "app.py": 460}
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
     "": 620,
-    "agent": 13_900,
+    "agent": 14_300,
     "channels": 11_500,
-    "cli": 12_700,
+    "cli": 13_000,
     "gateway": 14_200,
-    "config": 8_650,
+    "config": 8_950,
     "core": 3_900,
     "importing": 2_100,
     "memory": 11_200,
-    "net": 1_300,
+    "net": 2_000,
     "plugins": 700,
-    "policy": 1_800,
+    "policy": 2_300,
     "providers": 11_600,
     "sessions": 5_250,
     "skills": 200,
     "store": 8_300,
     "testing": 5_200,
-    "tools": 7_800,
+    "tools": 13_500,
 }
 
 SOURCES = {str(p.relative_to(SRC)): p.read_text(encoding="utf-8") for p in rules.modules(SRC)}

@@ -53,7 +53,7 @@ _SCRIPT: Final = (
     'cd -- "$1" || exit 125; shift; /bin/sh -c -- "$1"; exit $?'
 )
 _DECODE: Final = '{name}=$(printf %b. "${key}"); export {name}="${{{name}%.}}"; unset {key}; '
-_DEFAULT_ENV: Final = {"HOME": "/tmp/home", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108
+_DEFAULT_ENV: Final = {"HOME": "/tmp/home", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108 - inside
 # A sequence that no program sends: the terminal never leaves the command behind.
 _NO_DETACH: Final = {"podman": "", "docker": "ctrl-],ctrl-^,ctrl-],ctrl-^"}
 _PODMAN_WORDS: Final = (
