@@ -174,12 +174,12 @@ def _open_sandbox(
     """Return the sandbox that a command of the session would run in."""
     if not is_sandboxed(config, agent.id, question.session_key):
         return None
-    from homarus.tools.sandbox.manager import SandboxManager
+    from homarus.tools.sandbox.registry import SandboxRegistry
 
-    manager = SandboxManager(
+    registry = SandboxRegistry(
         lambda: config, paths.state, get_workspaces=lambda: agent_workspaces(config, paths)
     )
-    return manager.open(agent.id, question.session_key, agent.workspace, access, docs=agent.docs)
+    return registry.open(agent.id, question.session_key, agent.workspace, access, docs=agent.docs)
 
 
 def _address(question: PolicyQuestion) -> Address:

@@ -23,7 +23,7 @@ from homarus.tools.catalog import known_declarations
 from homarus.tools.sandbox.base import AGENT_DIR, WORKDIR
 from homarus.tools.sandbox.folders import make_sandbox_name
 from homarus.tools.sandbox.limits import resolve_limits
-from homarus.tools.sandbox.manager import resolve_workspace_root
+from homarus.tools.sandbox.registry import resolve_workspace_root
 from homarus.tools.sandbox.session_sandbox import resolve_backend
 
 DEFAULT: Final = "default"

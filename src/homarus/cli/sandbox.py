@@ -30,7 +30,7 @@ from homarus.policy.sandbox_settings import MIN_LEVEL, resolve_sandbox, sandbox_
 if TYPE_CHECKING:
     from homarus.agent.sandbox_explanation import SandboxExplanation
     from homarus.tools.sandbox.base import SandboxReport
-    from homarus.tools.sandbox.manager import SandboxEntry, SandboxManager
+    from homarus.tools.sandbox.registry import SandboxEntry, SandboxRegistry
 
 _DEFAULT_BACKEND = "bubblewrap"
 _MEASURED = {True: "✓", False: "✗"}
@@ -53,7 +53,7 @@ def probe(backend: str | None, *, as_json: bool) -> None:
     """
     paths, loaded = load_own_config()
     chosen = _choose_backends(loaded.config, backend)
-    reports = asyncio.run(_measure(_make_manager(paths, loaded.config), chosen))
+    reports = asyncio.run(_measure(_make_registry(paths, loaded.config), chosen))
     is_enough = all(report.level >= demanded for report, demanded in reports)
     if as_json:
         rows = [_report_to_json(report, demanded) for report, demanded in reports]
@@ -94,17 +94,17 @@ def _choose_backends(config: Config, backend: str | None) -> list[_ChosenBackend
     return [_ChosenBackend(backend or _DEFAULT_BACKEND, options, MIN_LEVEL)]
 
 
-def _make_manager(paths: Paths, config: Config) -> "SandboxManager":
-    from homarus.tools.sandbox.manager import SandboxManager
+def _make_registry(paths: Paths, config: Config) -> "SandboxRegistry":
+    from homarus.tools.sandbox.registry import SandboxRegistry
 
-    return SandboxManager(lambda: config, paths.state)
+    return SandboxRegistry(lambda: config, paths.state)
 
 
 async def _measure(
-    manager: "SandboxManager", chosen: Sequence[_ChosenBackend]
+    registry: "SandboxRegistry", chosen: Sequence[_ChosenBackend]
 ) -> "list[tuple[SandboxReport, str]]":
     """Return the report about each backend, and the level that is demanded of it."""
-    return [(await manager.report(each.name, each.options), each.demanded) for each in chosen]
+    return [(await registry.report(each.name, each.options), each.demanded) for each in chosen]
 
 
 def _print_report(report: "SandboxReport", demanded: str) -> None:
@@ -209,7 +209,7 @@ def _explanation_to_json(found: "SandboxExplanation") -> dict[str, Any]:
 def list_(*, as_json: bool) -> None:
     """List the sandboxes on disk: what they belong to, their size, age and last use."""
     paths, loaded = load_own_config()
-    entries = _make_manager(paths, loaded.config).entries()
+    entries = _make_registry(paths, loaded.config).entries()
     now_ms = SystemClock().now_ms()
     if as_json:
         rows = [_entry_to_json(each, now_ms) for each in entries]
@@ -297,8 +297,8 @@ def recreate(
         fix = "give one of --all, --session KEY and --agent ID"
         raise UserError("it is not clear which sandboxes are meant", fix=fix)
     paths, loaded = load_own_config()
-    manager = _make_manager(paths, loaded.config)
-    chosen = [] if browser else _choose(manager.entries(), loaded.config, session_key, agent)
+    registry = _make_registry(paths, loaded.config)
+    chosen = [] if browser else _choose(registry.entries(), loaded.config, session_key, agent)
     if not chosen:
         click.echo("There is no browser to recreate." if browser else "There is no such sandbox.")
         return
@@ -308,7 +308,7 @@ def recreate(
         if not sys.stdin.isatty():
             raise UserError("removing sandboxes must be confirmed", fix="add --force")
         click.confirm(f"Remove {len(chosen)} with their files?", abort=True)
-    if not asyncio.run(_remove(manager, chosen)):
+    if not asyncio.run(_remove(registry, chosen)):
         raise click.exceptions.Exit(1)
 
 
@@ -332,12 +332,12 @@ def _choose(
     return [each for each in entries if each.agent_id == owner and each.scope != "shared"]
 
 
-async def _remove(manager: "SandboxManager", chosen: "list[SandboxEntry]") -> bool:
+async def _remove(registry: "SandboxRegistry", chosen: "list[SandboxEntry]") -> bool:
     """Remove sandboxes and print what was done; return whether all of them are gone."""
     is_complete = True
     for each in chosen:
         try:
-            await manager.remove(each.name)
+            await registry.remove(each.name)
         except UserError as exc:
             is_complete = False
             click.echo(f"{each.name} stays: {exc.message}", err=True)

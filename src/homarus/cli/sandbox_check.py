@@ -41,9 +41,9 @@ class _LevelChecker:
     """Compares what backends hold against with what agents demand; each is measured once."""
 
     def __init__(self, paths: Paths, config: Config) -> None:
-        from homarus.tools.sandbox.manager import SandboxManager
+        from homarus.tools.sandbox.registry import SandboxRegistry
 
-        self._manager = SandboxManager(lambda: config, paths.state)
+        self._manager = SandboxRegistry(lambda: config, paths.state)
 
     def check(
         self, settings: SandboxSettings, backend: str
@@ -58,8 +58,8 @@ class _LevelChecker:
             return "bad", f"commands of {which} are refused: {exc.message}", exc.fix
         if report.level < settings.level:
             text = (
-                f"commands of {which} are refused: {backend} has level {report.level} on this"
-                f" machine, and {settings.level} is demanded: {report.problem}"
+                f"commands of {which} are refused: a sandbox of {backend} has level {report.level}"
+                f" on this machine, and {settings.level} is demanded: {report.problem}"
             )
             return "bad", text, report.fix
         text = f"{which} have a sandbox of {backend}, measured level {report.level}"

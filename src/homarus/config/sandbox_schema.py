@@ -77,6 +77,14 @@ Binds: TypeAlias = Annotated[
 SwapSize: TypeAlias = Annotated[str | int | float, parsed_by(parse_swap_bytes)]
 
 
+# OpenClaw 2026.9 names its backend `docker`.
+BackendName: TypeAlias = Annotated[
+    str,
+    AfterValidator(lambda name: "oci" if name == "docker" else SANDBOX_NAMES.check(name)),
+    Field(json_schema_extra=SANDBOX_NAMES.add_to),
+]
+
+
 class UlimitConfig(ConfigSection):
     """The soft and the hard value of one limit for a process; also as a number or `soft:hard`."""
 
@@ -162,12 +170,7 @@ class SandboxConfig(ConfigSection):
     workspace_root: str | None = None
     docker: ContainerConfig = ContainerConfig.model_construct()
     prune: SandboxPruneConfig = SandboxPruneConfig.model_construct()
-    backend: (
-        Annotated[
-            str, AfterValidator(SANDBOX_NAMES.check), Field(json_schema_extra=SANDBOX_NAMES.add_to)
-        ]
-        | None
-    ) = None
+    backend: BackendName | None = None
     level: Literal["L1", "L2", "L3"] | None = None
     network: SandboxNetworkConfig = SandboxNetworkConfig.model_construct()
     read_only_folders: Annotated[StrTuple, AfterValidator(_check_folders)] | None = None

@@ -50,25 +50,32 @@ class SandboxSettings:
 
 
 def resolve_sandbox(config: Config, agent_id: str) -> SandboxSettings:
-    """Return the settings for an agent: its own, else those for all agents, key by key."""
+    """Return the settings for an agent: its own, else those for all agents, key by key.
+
+    The entries of `docker.env` and `docker.ulimits` are merged, those of `docker.binds` added. A
+    shared sandbox is the same for every agent: of `docker` and `prune` only what holds for all
+    agents counts there, as in OpenClaw.
+    """
     own, common = agent_entry(config, agent_id).sandbox, config.agents.defaults.sandbox
     first = _first
-    default_scope: SandboxScope = (
-        "session" if first(own.per_session, common.per_session) else "agent"
-    )
-    container = {**dict(_set_keys(common.docker)), **dict(_set_keys(own.docker))}
-    idle = first(own.prune.idle_hours, common.prune.idle_hours)
-    age = first(own.prune.max_age_days, common.prune.max_age_days)
+    per_session = first(own.per_session, common.per_session)  # OpenClaw's older form of `scope`
+    default_scope: SandboxScope = "agent"
+    if per_session is not None:
+        default_scope = "session" if per_session else "shared"
+    scope: SandboxScope = first(own.scope, common.scope) or default_scope
+    mine = SandboxConfig() if scope == "shared" else own
+    idle = first(mine.prune.idle_hours, common.prune.idle_hours)
+    age = first(mine.prune.max_age_days, common.prune.max_age_days)
     return SandboxSettings(
         mode=first(own.mode, common.mode) or "off",
-        scope=first(own.scope, common.scope) or default_scope,
+        scope=scope,
         access=first(own.workspace_access, common.workspace_access) or "none",
         workspace_root=first(own.workspace_root, common.workspace_root) or "",
         backend=first(own.backend, common.backend) or AUTO_BACKEND,
         level=first(own.level, common.level) or MIN_LEVEL,
         allowed_hosts=_network(own, common),
         read_only=first(own.read_only_folders, common.read_only_folders) or (),
-        container=ContainerConfig.model_construct(None, **container),
+        container=_merge_containers(common.docker, mine.docker),
         idle_hours=IDLE_HOURS if idle is None else idle,
         max_age_days=MAX_AGE_DAYS if age is None else age,
     )
@@ -160,6 +167,19 @@ def _network(own: SandboxConfig, common: SandboxConfig) -> tuple[str, ...]:
     """Return the allowed hosts: the agent's list, also an empty one, replaces the common one."""
     section = own if "network" in own.model_fields_set else common
     return section.network.allow
+
+
+def _merge_containers(common: ContainerConfig, own: ContainerConfig) -> ContainerConfig:
+    merged = dict(_set_keys(common))
+    for key, value in _set_keys(own):
+        before = merged.get(key)
+        if before is None or key not in {"env", "ulimits", "binds"}:
+            merged[key] = value
+        elif key == "binds":
+            merged[key] = tuple(dict.fromkeys((*before, *value)))
+        else:
+            merged[key] = {**before, **value}
+    return ContainerConfig.model_construct(None, **merged)
 
 
 def _set_keys(section: ContainerConfig) -> Iterator[tuple[str, Any]]:

@@ -18,13 +18,13 @@ from homarus.config.schema import Config
 from homarus.policy.workspace_access import FULL_ACCESS
 from homarus.tools.sandbox.base import EscapeProbeResult, SandboxLevel, SandboxReport
 from homarus.tools.sandbox.folders import make_sandbox_name
-from homarus.tools.sandbox.manager import SandboxManager
+from homarus.tools.sandbox.registry import SandboxRegistry
 from homarus.tools.sandbox.session_sandbox import SessionSandbox
 from tests.unit.tools.sandbox_builders import BrokenSandbox, FakeSandbox
 
 GROUP = "agent:main:telegram:group:-100"
 SANDBOXED = {"agents": {"defaults": {"sandbox": {"mode": "all"}}}}
-ManagerMaker = Callable[[Paths, Config], SandboxManager]
+ManagerMaker = Callable[[Paths, Config], SandboxRegistry]
 
 
 class ProbedSandbox(FakeSandbox):
@@ -40,7 +40,7 @@ class ProbedSandbox(FakeSandbox):
 
 def use(monkeypatch: pytest.MonkeyPatch, backend: FakeSandbox) -> None:
     """Have every manager of sandboxes use this backend under all names."""
-    monkeypatch.setattr(SandboxManager, "get_backend", lambda _self, _name: backend)
+    monkeypatch.setattr(SandboxRegistry, "get_backend", lambda _self, _name: backend)
 
 
 def run(home: Path, config: object, *args: str, given: str | None = None) -> Result:
@@ -52,9 +52,9 @@ def make_sandbox(home: Path, config: dict[str, Any], key: str) -> tuple[SessionS
     """Create the sandbox of a session on disk, and return it with a lock on it."""
     checked = check_config(config).config
     assert checked is not None
-    manager = SandboxManager(lambda: checked, home / ".openclaw")
+    registry = SandboxRegistry(lambda: checked, home / ".openclaw")
     agent = key.split(":")[1]
-    sandbox = manager.open(agent, key, home / "workspace", FULL_ACCESS)
+    sandbox = registry.open(agent, key, home / "workspace", FULL_ACCESS)
     assert sandbox is not None
     sandbox.make_workspace()
     (sandbox.workspace / "notes.txt").write_text("x" * 2048)

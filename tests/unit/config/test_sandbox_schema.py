@@ -158,8 +158,12 @@ def test_ulimit_is_parsed_from_number_text_or_object(
     assert found and (found["nofile"].soft, found["nofile"].hard) == (soft, hard)
 
 
-def test_backend_of_sandbox_is_auto_or_a_module() -> None:
-    assert SandboxConfig.model_validate({"backend": "auto"}).backend == "auto"
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("auto", "auto"), ("bubblewrap", "bubblewrap"), ("oci", "oci"), ("docker", "oci")],
+)
+def test_backend_of_sandbox_is_auto_or_a_module(written: str, read: str) -> None:
+    assert SandboxConfig.model_validate({"backend": written}).backend == read
 
 
 def test_lists_of_sandbox_tools_exclude_each_other() -> None:

@@ -56,6 +56,16 @@ async def test_bash_command_runs_typed_text(tmp_path: Path) -> None:
         assert it.model.requests == []
 
 
+async def test_bash_command_of_sandboxed_session_is_elevated(tmp_path: Path) -> None:
+    settings = config()
+    defaults = {**CONFIG["agents"]["defaults"], "sandbox": {"mode": "all"}}
+    settings["agents"] = {**CONFIG["agents"], "defaults": defaults}
+    async with run(tmp_path, config=settings) as it:
+        workspace = it.services.agent("main").workspace
+        assert f"\n{workspace}\n" in await send(it, "/bash pwd", "a")
+        assert not (it.app.paths.state / "sandboxes").exists()
+
+
 async def test_bash_command_goes_to_background_and_is_polled(tmp_path: Path) -> None:
     async with run(tmp_path, config=config(wait_ms=0)) as it:
         assert "no command runs" in await send(it, "!poll", "a")

@@ -508,7 +508,7 @@ async def test_chat_message_get_reads_images_of_the_sessions_sandbox(tmp_path: P
         boxes = SandboxHarness(tmp_path, {"mode": "all"})
         it.services = replace(
             it.services,
-            open_sandbox=lambda agent, key, access: boxes.manager.open(
+            open_sandbox=lambda agent, key, access: boxes.registry.open(
                 agent.id, key, agent.workspace, access
             ),
         )

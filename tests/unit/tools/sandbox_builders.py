@@ -15,7 +15,7 @@ from homarus.tools.sandbox.base import (
     SandboxReport,
     SandboxSpec,
 )
-from homarus.tools.sandbox.manager import SandboxManager
+from homarus.tools.sandbox.registry import SandboxRegistry
 from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:-100"
@@ -61,7 +61,7 @@ class BrokenSandbox(FakeSandbox):
 
 
 class SandboxHarness:
-    """A state directory, the workspace of an agent, and a manager of sandboxes."""
+    """A state directory, the workspace of an agent, and a registry of sandboxes."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class SandboxHarness:
         checked = check_config({"agents": {"defaults": {"sandbox": sandbox}}}).config
         assert checked
         self.config = checked
-        self.manager = SandboxManager(
+        self.registry = SandboxRegistry(
             lambda: self.config,
             self.state,
             get_workspaces=lambda: [self.workspace, *others],
@@ -88,6 +88,6 @@ class SandboxHarness:
         )
 
     def open(self, key: str = GROUP, access: WorkspaceAccess = FULL_ACCESS) -> SessionSandbox:
-        found = self.manager.open("main", key, self.workspace, access)
+        found = self.registry.open("main", key, self.workspace, access)
         assert found
         return found

@@ -72,7 +72,7 @@ async def test_sandboxed_command_runs_verbatim_and_shows_inner_paths(tmp_path: P
     assert (command.text, command.workdir, command.env) == (text, "/workspace/src", {"ARG_X": "5"})
     assert output.details and output.details["cwd"] == "/workspace/src"
     assert output.details["aggregated"] == "5" and list(harness.workspace.iterdir()) == []
-    assert not harness.manager.entries()[0].is_live
+    assert not harness.registry.entries()[0].is_live
 
 
 async def test_sandboxed_command_is_allowed_without_a_question(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_sandboxed_command_is_allowed_without_a_question(tmp_path: Path) -
     assert "runs it verbatim" in question.detail and "folder: /workspace" in question.detail
     assert question.wire["host"] == "sandbox" and not question.allow_always
     prepared.close()
-    assert not harness.manager.entries()[0].is_live
+    assert not harness.registry.entries()[0].is_live
 
 
 async def test_sandboxed_command_of_a_low_level_is_asked_about(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_machine_without_bwrap_runs_nothing(
 ) -> None:
     monkeypatch.setattr("homarus.tools.sandbox.bubblewrap.shutil.which", lambda *_, **__: None)
     harness = SandboxHarness(tmp_path)
-    del harness.manager._backends["bubblewrap"]  # the real one is loaded
+    del harness.registry._backends["bubblewrap"]  # the real one is loaded
     with pytest.raises(SandboxError, match="bubblewrap is not installed") as caught:
         await prepare(harness, {"command": "touch canary"})
     assert "bubblewrap" in caught.value.fix and list(tmp_path.rglob("canary")) == []
@@ -176,8 +176,8 @@ async def test_background_command_holds_its_sandbox_and_takes_input(tmp_path: Pa
         args = {"command": "read line; echo got $line", "background": True}
         output = await run(harness, args, table=table)
         assert output.details and output.details["cwd"] == "/workspace"
-        assert harness.manager.entries()[0].is_live
-        assert await harness.manager.prune(harness.now_ms * 2) == []
+        assert harness.registry.entries()[0].is_live
+        assert await harness.registry.prune(harness.now_ms * 2) == []
         process = process_tools(source(harness, table))[0].prepare
         assert process
         job = str(output.details["sessionId"])
@@ -187,4 +187,4 @@ async def test_background_command_holds_its_sandbox_and_takes_input(tmp_path: Pa
         await sent.run()
         polled = await process(context(harness), action="poll", session_id=job, timeout_ms=20_000)
         assert "got it" in str(await polled.run())
-    assert not harness.manager.entries()[0].is_live
+    assert not harness.registry.entries()[0].is_live

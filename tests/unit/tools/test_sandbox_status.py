@@ -78,9 +78,9 @@ def test_clients_see_the_sandbox_of_each_agent() -> None:
 async def test_report_is_found_after_the_first_measure(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path, backend=FakeSandbox("L0", "no bwrap", "install it"))
     settings = resolve_sandbox(harness.config, "main")
-    assert harness.manager.find_report(settings) is None
-    await harness.manager.report("bubblewrap")
-    found = harness.manager.find_report(settings)
+    assert harness.registry.find_report(settings) is None
+    await harness.registry.report("bubblewrap")
+    found = harness.registry.find_report(settings)
     assert found is not None
     assert (found.level, found.problem) == ("L0", "no bwrap")
 

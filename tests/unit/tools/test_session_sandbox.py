@@ -98,10 +98,10 @@ def test_mounts_include_documentation_folders_and_sent_files(tmp_path: Path) -> 
     harness = SandboxHarness(tmp_path, {"readOnlyFolders": [str(extra)]})
     paths = frozenset({str(sent), str(media / "gone"), f"{media}/../other.txt", str(other)})
     access = replace(GROUP_ACCESS, get_media=lambda: paths)
-    opened = harness.manager.open("main", GROUP, harness.workspace, access, docs=docs)
+    opened = harness.registry.open("main", GROUP, harness.workspace, access, docs=docs)
     assert opened and set(shown(opened)) == {str(docs), str(extra), str(sent)}
     silent = replace(access, can_attach=False)
-    opened = harness.manager.open("main", GROUP, harness.workspace, silent)
+    opened = harness.registry.open("main", GROUP, harness.workspace, silent)
     assert opened and set(shown(opened)) == {str(extra)}
 
 
@@ -151,7 +151,7 @@ async def test_workspace_root_of_the_config_holds_the_workspace(tmp_path: Path) 
     launch, _ = await sandbox.make_launch("true")
     launch.close()
     assert [each.name for each in (tmp_path / "boxes").iterdir()] == [sandbox.name]
-    await harness.manager.remove(sandbox.name)
+    await harness.registry.remove(sandbox.name)
     assert list((tmp_path / "boxes").iterdir()) == []
 
 
@@ -341,4 +341,4 @@ async def test_use_by_file_tools_is_recorded(tmp_path: Path) -> None:
     await call(write, context(harness.open()), path="a", content="")
     harness.now_ms += 3_600_000
     await call(read, context(harness.open()), path="a")
-    assert [each.used_ms for each in harness.manager.entries()] == [harness.now_ms]
+    assert [each.used_ms for each in harness.registry.entries()] == [harness.now_ms]

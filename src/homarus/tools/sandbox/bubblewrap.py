@@ -11,6 +11,7 @@ the kernel, is read-only.
 """
 
 import asyncio
+import hashlib
 import os
 import platform
 import re
@@ -149,7 +150,7 @@ class BubblewrapSandbox:
                 proxy=inner.proxy,
                 allowed_hosts=spec.allowed_hosts,
                 network_policy=spec.network_policy,
-                identity=(*options.identity, "--", *inner.identity),
+                identity=(_hash(*options.identity, "--", *inner.identity),),
                 terminates_inside=True,
                 close=opened.pop_all().close,
             )
@@ -456,6 +457,12 @@ def _read_sysctl(name: str) -> str:
         return Path("/proc/sys", name).read_text().strip()
     except OSError:
         return ""
+
+
+def _hash(*words: str) -> str:
+    """Return the hash of words: among them are variables, which may be secrets."""
+    data = "\0".join(words).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(data).hexdigest()
 
 
 def _open_memory(data: bytes, opened: ExitStack) -> int:

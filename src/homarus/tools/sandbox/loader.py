@@ -1,4 +1,4 @@
-"""Make the manager of sandboxes when the first sandboxed session needs it."""
+"""Make the registry of sandboxes when the first sandboxed session needs it."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from homarus.policy.workspace_access import WorkspaceAccess
 
 if TYPE_CHECKING:
     from homarus.tools.sandbox.base import SandboxReport
-    from homarus.tools.sandbox.manager import SandboxManager
+    from homarus.tools.sandbox.registry import SandboxRegistry
     from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
 log = logging.getLogger(__name__)
@@ -22,20 +22,18 @@ FOLDER: Final = "sandboxes"  # in the state directory
 
 
 class SandboxedAgent(Protocol):
-    """What a sandbox needs to know about its agent."""
+    """What a sandbox shows of an agent: its workspace, and the documentation it may read."""
 
     @property
     def id(self) -> str: ...
-
     @property
     def workspace(self) -> Path: ...
-
     @property
     def docs(self) -> Path | None: ...
 
 
 class SandboxLoader:
-    """Returns the manager when called; nothing of it is imported before."""
+    """Returns the registry when called; nothing of it is imported before."""
 
     def __init__(
         self,
@@ -44,24 +42,24 @@ class SandboxLoader:
         get_now_ms: Callable[[], int],
     ) -> None:
         self._get_config, self._paths, self._get_now_ms = get_config, paths, get_now_ms
-        self._manager: SandboxManager | None = None
+        self._registry: SandboxRegistry | None = None
 
-    def __call__(self) -> "SandboxManager":
-        """Return the manager of sandboxes."""
-        if self._manager is None:
-            from homarus.tools.sandbox.manager import SandboxManager
+    def __call__(self) -> "SandboxRegistry":
+        """Return the registry of sandboxes."""
+        if self._registry is None:
+            from homarus.tools.sandbox.registry import SandboxRegistry
 
-            self._manager = SandboxManager(
+            self._registry = SandboxRegistry(
                 self._get_config,
                 self._paths.state,
                 get_workspaces=lambda: agent_workspaces(self._get_config(), self._paths),
                 get_now_ms=self._get_now_ms,
             )
-        return self._manager
+        return self._registry
 
     def find_report(self, settings: SandboxSettings) -> "SandboxReport | None":
         """Return the last report about the backend of settings, None before it is measured."""
-        return self._manager.find_report(settings) if self._manager else None
+        return self._registry.find_report(settings) if self._registry else None
 
     @property
     def _has_sandboxes(self) -> bool:

@@ -41,7 +41,7 @@ TMP_DIR: Final = "/tmp"  # noqa: S108 - as it is called inside
 
 @dataclass(frozen=True, slots=True)
 class SandboxServices:
-    """What the sandboxes of sessions are given by their manager.
+    """What the sandboxes of sessions are given by their registry.
 
     `prepare` has a backend prepare a sandbox, once for the same rules. `get_workspaces` returns the
     workspaces of all agents, `get_network_policy` what the network guard allows and blocks.
@@ -207,14 +207,13 @@ class SessionSandbox:
         when the sandbox cannot be had as the settings demand it.
         """
         check_obeyed(self.settings, self.backend)
+        report = await self._services.report(self.backend, container_options(self.settings))
+        check_level(report, self.settings.level)
         backend = self._services.get_backend(self.backend)
         holder = _LockHolder()
         try:
             spec, lock = await asyncio.to_thread(self._acquire, holder)
-            # Prepared first: what the backend measures may depend on the image.
             await self._services.prepare(backend, spec)
-            report = await self._services.report(self.backend, container_options(self.settings))
-            check_level(report, self.settings.level)
             launch = backend.spawn(
                 spec, SandboxCommand(command, workdir or self.workdir, env, pty=pty)
             )

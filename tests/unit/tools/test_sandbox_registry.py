@@ -34,7 +34,7 @@ async def use(harness: SandboxHarness, key: str = GROUP) -> str:
 
 def test_session_without_sandbox_opens_none_and_creates_nothing(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path)
-    assert harness.manager.open("main", MAIN, harness.workspace, FULL_ACCESS) is None
+    assert harness.registry.open("main", MAIN, harness.workspace, FULL_ACCESS) is None
     assert harness.open(GROUP).name.startswith("main-telegram-group-100-")
     assert not harness.state.exists() and harness.backend.measured == 0
 
@@ -57,27 +57,27 @@ async def test_report_of_concurrent_callers_is_measured_once(tmp_path: Path) -> 
 
     harness = SandboxHarness(tmp_path, backend=SlowSandbox("L2"))
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(harness.manager.report("bubblewrap")) for _ in range(3)]
+        tasks = [group.create_task(harness.registry.report("bubblewrap")) for _ in range(3)]
     assert {each.result().level for each in tasks} == {"L2"} and harness.backend.measured == 1
 
 
 async def test_report_without_a_level_is_measured_again(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path, backend=FakeSandbox("L0", "bwrap is not installed"))
-    assert (await harness.manager.report("bubblewrap")).level == "L0"
+    assert (await harness.registry.report("bubblewrap")).level == "L0"
     harness.backend.level = "L3"  # its user has installed it
-    assert (await harness.manager.report("bubblewrap")).level == "L3"
+    assert (await harness.registry.report("bubblewrap")).level == "L3"
 
 
 def test_backend_that_is_unknown_is_a_sandbox_error(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="chroot"):
-        SandboxHarness(tmp_path).manager.get_backend("chroot")
+        SandboxHarness(tmp_path).registry.get_backend("chroot")
 
 
 async def test_entries_show_sandboxes_and_which_are_live(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path)
     name, idle = harness.open().name, await use(harness, "agent:main:other")
     launch, level = await harness.open().make_launch("true")
-    entries = {each.name: each for each in harness.manager.entries()}
+    entries = {each.name: each for each in harness.registry.entries()}
     assert level == "L3" and set(entries) == {name, idle}
     live = entries[name]
     assert (live.key, live.agent_id, live.scope, live.backend) == (
@@ -87,7 +87,7 @@ async def test_entries_show_sandboxes_and_which_are_live(tmp_path: Path) -> None
     assert live.created_ms == live.used_ms == harness.now_ms
     assert live.path == harness.state / "sandboxes" / name and live.path.is_dir()
     launch.close()
-    assert not any(each.is_live for each in harness.manager.entries())
+    assert not any(each.is_live for each in harness.registry.entries())
 
 
 async def test_remove_deletes_all_folders_of_an_idle_sandbox_only(tmp_path: Path) -> None:
@@ -95,14 +95,14 @@ async def test_remove_deletes_all_folders_of_an_idle_sandbox_only(tmp_path: Path
     launch, _ = await harness.open().make_launch("true")
     name = harness.open().name
     with pytest.raises(UserError, match="a command runs"):
-        await harness.manager.remove(name)
+        await harness.registry.remove(name)
     launch.close()
-    await harness.manager.remove(name)
-    assert harness.backend.destroyed == [name] and harness.manager.entries() == []
+    await harness.registry.remove(name)
+    assert harness.backend.destroyed == [name] and harness.registry.entries() == []
     left = [each for each in harness.state.rglob("*") if each.name not in ("sandboxes", ".data")]
     assert left == []
     with pytest.raises(UnknownNameError):
-        await harness.manager.remove(name)
+        await harness.registry.remove(name)
 
 
 async def test_prune_removes_idle_and_old_sandboxes_but_no_live_one(tmp_path: Path) -> None:
@@ -113,19 +113,19 @@ async def test_prune_removes_idle_and_old_sandboxes_but_no_live_one(tmp_path: Pa
     launch, _ = await harness.open("agent:main:live").make_launch("true")
     harness.now_ms += HOUR_MS
     await use(harness, "agent:main:old")
-    assert await harness.manager.prune(start_ms + 2 * HOUR_MS) == []
-    assert await harness.manager.prune(start_ms + 2 * HOUR_MS + 1) == [idle]
+    assert await harness.registry.prune(start_ms + 2 * HOUR_MS) == []
+    assert await harness.registry.prune(start_ms + 2 * HOUR_MS + 1) == [idle]
     harness.now_ms = start_ms + 24 * HOUR_MS
     await use(harness, "agent:main:old")
-    assert await harness.manager.prune(harness.now_ms + 1) == [old]
+    assert await harness.registry.prune(harness.now_ms + 1) == [old]
     launch.close()
-    assert len(await harness.manager.prune(harness.now_ms + 1)) == 1
+    assert len(await harness.registry.prune(harness.now_ms + 1)) == 1
 
 
 async def test_prune_with_zero_limits_removes_nothing(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path, {"prune": {"idleHours": 0, "maxAgeDays": 0}})
     await use(harness)
-    assert await harness.manager.prune(harness.now_ms * 2) == []
+    assert await harness.registry.prune(harness.now_ms * 2) == []
 
 
 async def test_clean_removes_what_a_crash_left(tmp_path: Path) -> None:
@@ -135,30 +135,30 @@ async def test_clean_removes_what_a_crash_left(tmp_path: Path) -> None:
     (data / "half-made-0" / "tmp").mkdir(parents=True)
     (data / ".removed-12").mkdir()
     (harness.state / "sandboxes" / ".removed-34").mkdir()
-    await harness.manager.clean()
+    await harness.registry.clean()
     assert sorted(each.name for each in data.iterdir() if each.name != ".scratch") == [name]
     assert {each.name for each in (harness.state / "sandboxes").iterdir()} == {".data", name}
 
 
 async def test_clean_destroys_containers_of_idle_sandboxes_only(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path, {"docker": {"image": "tools"}})
-    harness.manager._backends["oci"] = harness.backend
+    harness.registry._backends["oci"] = harness.backend
     idle = await use(harness, "agent:main:idle")
     launch, _ = await harness.open().make_launch("true")
-    await harness.manager.clean()
+    await harness.registry.clean()
     assert harness.backend.destroyed == [idle]
     launch.close()
 
 
-def test_loader_without_sandboxed_sessions_makes_no_manager(tmp_path: Path) -> None:
+def test_loader_without_sandboxed_sessions_makes_no_registry(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path)
-    paths = Paths.find({"OPENCLAW_STATE_DIR": str(harness.state)})
+    paths = Paths.find({"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(harness.state)})
     loader = SandboxLoader(lambda: harness.config, paths, lambda: 0)
     agent = Agent("main", "Ada", harness.workspace)
     assert loader.open(agent, MAIN, FULL_ACCESS) is None
     asyncio.run(loader.clean())
     asyncio.run(loader.prune(1))
-    assert loader._manager is None
+    assert loader._registry is None
     assert loader.open(agent, GROUP, FULL_ACCESS)
 
 
@@ -178,8 +178,7 @@ async def test_backend_that_cannot_be_measured_starts_nothing(tmp_path: Path) ->
     harness = SandboxHarness(tmp_path, {"level": "L1"}, backend=BrokenSandbox())
     with pytest.raises(SandboxError, match="bwrap is not installed"):
         await harness.open().make_launch("true")
-    assert harness.backend.commands == []
-    assert [each.is_live for each in harness.manager.entries()] == [False]
+    assert harness.backend.commands == [] and not (harness.state / "sandboxes").exists()
 
 
 async def test_cancelled_launch_leaves_no_lock(tmp_path: Path) -> None:
@@ -194,7 +193,7 @@ async def test_cancelled_launch_leaves_no_lock(tmp_path: Path) -> None:
                 await harness.open().make_launch("true")
     loop = asyncio.get_running_loop()
     await loop.shutdown_default_executor()
-    assert not any(each.is_live for each in harness.manager.entries())
+    assert not any(each.is_live for each in harness.registry.entries())
 
 
 async def test_launch_holds_the_lock_until_it_is_closed(tmp_path: Path) -> None:
@@ -202,6 +201,6 @@ async def test_launch_holds_the_lock_until_it_is_closed(tmp_path: Path) -> None:
     launch, _ = await harness.open().make_launch("true")
     held = os.dup(launch.lock_fd)  # as the supervisor inherits it
     launch.close()
-    assert harness.manager.entries()[0].is_live
+    assert harness.registry.entries()[0].is_live
     os.close(held)
-    assert not harness.manager.entries()[0].is_live
+    assert not harness.registry.entries()[0].is_live

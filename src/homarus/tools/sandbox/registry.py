@@ -69,7 +69,7 @@ class SandboxEntry:
     path: Path
 
 
-class SandboxManager:
+class SandboxRegistry:
     """The sandboxes of this state directory.
 
     `get_workspaces` returns the workspaces of all agents: no sandbox shows another agent's. A
@@ -282,7 +282,7 @@ def resolve_workspace_root(settings: SandboxSettings, state: Path) -> Path:
     """Return the folder with the workspaces of sandboxes."""
     if not settings.workspace_root:
         return state / FOLDER
-    return Path(os.path.abspath(Path(settings.workspace_root).expanduser()))  # noqa: PTH100
+    return Path(os.path.normpath(Path.cwd() / Path(settings.workspace_root).expanduser()))
 
 
 def _is_due(record: SandboxRecord, settings: SandboxSettings, now_ms: int) -> bool:
