@@ -41,7 +41,7 @@ def test_session_without_sandbox_opens_none_and_creates_nothing(tmp_path: Path) 
 
 async def test_report_is_measured_for_each_image_and_network(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path)
-    report = harness.manager.report
+    report = harness.registry.report
     for options in ({"image": "a"}, {"image": "b"}, {"image": "a", "memory": "1g"}):
         await report("bubblewrap", options)
     assert harness.backend.measured == 2
