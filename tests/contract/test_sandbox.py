@@ -288,6 +288,16 @@ async def test_sandbox_destroyed_is_gone_and_can_be_made_again(stage: SandboxSta
     assert (await stage.run("cat file", spec)).output == "kept\n"  # the folders are the caller's
 
 
+@pytest.mark.slow
+async def test_sandbox_level_is_measured_with_its_options(stage: SandboxStage) -> None:
+    report = await stage.backend.measure(stage.options)
+    assert report.backend == stage.backend.name
+    # Without cgroups of its own, a gateway limits only single processes.
+    assert report.level >= "L2", (report.problem, report.probes)
+    assert len(report.probes) > 30
+    assert report.level == "L3" or report.fix
+
+
 @pytest.mark.parametrize("name", ["", "../up", "a b", "-rf", "$(id)", "x\ny", "a/b", "é"])
 async def test_sandbox_name_that_is_none_is_refused(stage: SandboxStage, name: str) -> None:
     spec = stage.spec()

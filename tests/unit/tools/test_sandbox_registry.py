@@ -39,6 +39,16 @@ def test_session_without_sandbox_opens_none_and_creates_nothing(tmp_path: Path) 
     assert not harness.state.exists() and harness.backend.measured == 0
 
 
+async def test_report_is_measured_for_each_image_and_network(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path)
+    report = harness.registry.report
+    for options in ({"image": "a"}, {"image": "b"}, {"image": "a", "memory": "1g"}):
+        await report("bubblewrap", options)
+    assert harness.backend.measured == 2
+    await report("bubblewrap", {"image": "a", "network": "bridge"})
+    assert harness.backend.measured == 3
+
+
 async def test_report_of_concurrent_callers_is_measured_once(tmp_path: Path) -> None:
     class SlowSandbox(FakeSandbox):
         async def measure(self, options: Mapping[str, object] | None = None) -> SandboxReport:

@@ -29,6 +29,7 @@ from homarus.tools.sandbox.base import (
 from homarus.tools.sandbox.container_engine import ContainerEngine, find_engines, max_processes
 from homarus.tools.sandbox.container_rules import (
     NO_NETWORK,
+    TMP,
     ContainerRules,
     check_env,
     check_workdir,
@@ -53,7 +54,7 @@ _SCRIPT: Final = (
     'cd -- "$1" || exit 125; shift; /bin/sh -c -- "$1"; exit $?'
 )
 _DECODE: Final = '{name}=$(printf %b. "${key}"); export {name}="${{{name}%.}}"; unset {key}; '
-_DEFAULT_ENV: Final = {"HOME": "/tmp/home", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108 - inside
+_DEFAULT_ENV: Final = {"HOME": f"{TMP}/home", "TMPDIR": TMP, "LANG": "C.UTF-8"}
 # A sequence that no program sends: the terminal never leaves the command behind.
 _NO_DETACH: Final = {"podman": "", "docker": "ctrl-],ctrl-^,ctrl-],ctrl-^"}
 _PODMAN_WORDS: Final = (
