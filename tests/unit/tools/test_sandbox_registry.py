@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from homarus.agent.agent import Agent
+from homarus.config.check import check_config
 from homarus.config.paths import Paths
 from homarus.core.errors import SandboxError, UnknownNameError, UserError
 from homarus.policy.workspace_access import FULL_ACCESS
@@ -120,6 +121,19 @@ async def test_prune_removes_idle_and_old_sandboxes_but_no_live_one(tmp_path: Pa
     assert await harness.registry.prune(harness.now_ms + 1) == [old]
     launch.close()
     assert len(await harness.registry.prune(harness.now_ms + 1)) == 1
+
+
+async def test_prune_obeys_the_settings_of_the_agent_of_a_sandbox(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, {"prune": {"idleHours": 2}})
+    name, registry = await use(harness), harness.registry
+    gone = registry.open("gone", "agent:gone:x", harness.workspace, FULL_ACCESS)
+    assert gone
+    gone.make_workspace()
+    own = {"id": "main", "sandbox": {"prune": {"idleHours": 9}}}
+    tree = {"agents": {"defaults": {"sandbox": {"prune": {"idleHours": 2}}}, "list": [own]}}
+    harness.config = check_config(tree).config or harness.config
+    assert await registry.prune(harness.now_ms + 3 * HOUR_MS) == [gone.name]
+    assert await registry.prune(harness.now_ms + 10 * HOUR_MS) == [name]
 
 
 async def test_prune_with_zero_limits_removes_nothing(tmp_path: Path) -> None:

@@ -219,10 +219,9 @@ class SandboxRegistry:
     async def prune(self, now_ms: int) -> list[str]:
         """Remove what is unused or old by the settings; return the names. A live one stays."""
         removed: list[str] = []
-        config, known = self._get_config(), set(agent_ids(self._get_config()))
+        config = self._get_config()
         for folders, record in list(self._records()):
-            agent = record.agent_id if record.agent_id in known else ""
-            settings = resolve_sandbox(config, agent)
+            settings = resolve_sandbox(config, record.agent_id)  # of an unknown agent: the common
             if _is_due(record, settings, now_ms) and await self._remove(folders, record):
                 removed.append(record.name)
         return removed
