@@ -75,8 +75,9 @@ async def test_sandbox_home_is_a_folder_that_stays(stage: SandboxStage) -> None:
 
 @pytest.mark.parametrize("code", [0, 7, 255])
 async def test_sandbox_exit_code_is_that_of_the_command(stage: SandboxStage, code: int) -> None:
-    result = await stage.run(f"echo out; echo err >&2; exit {code}")
-    assert (result.exit_code, result.output.split()) == (code, ["out", "err"])
+    # What is written to both streams stays in order.
+    result = await stage.run(f"echo out; echo err >&2; echo more; exit {code}")
+    assert (result.exit_code, result.output.split()) == (code, ["out", "err", "more"])
 
 
 async def test_sandbox_signal_is_reported_as_by_a_shell(stage: SandboxStage) -> None:
