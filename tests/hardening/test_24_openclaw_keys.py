@@ -39,6 +39,18 @@ REQUIRED: dict[str, dict[str, Any]] = {
 # Values of text that has a form of its own.
 TEXTS = {
     "agents.defaults.contextPruning.ttl": "5m",
+    **{
+        f"agents.{each}.sandbox.docker.{key}": text
+        for each in ("defaults", "list[]")
+        for key, text in {
+            "workdir": "/work",
+            "memory": "1g",
+            "memorySwap": "2g",
+            "ulimits.<key>": "1024:2048",
+            "seccompProfile": "/etc/profile.json",
+            "binds": "/srv/data:/data",
+        }.items()
+    },
     "session.maintenance.pruneAfter": "30d",
     "session.maintenance.rotateBytes": "10mb",
     "memory.qmd.update.interval": "5m",

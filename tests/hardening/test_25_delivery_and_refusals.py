@@ -16,7 +16,10 @@ from tests.unit.gateway.app_harness import Harness, answer, world
 KEY = "agent:main:main"
 OPENCLAW = {"client": "cli", "version": "dev"}  # what its command sends
 POLICY = {"session": {"sendPolicy": {"default": "deny"}}}
-SANDBOX = {"agents": {"defaults": {"model": "mock/mock-1", "sandbox": {"mode": "all"}}}}
+UNKNOWN_GROUP = {
+    "agents": {"defaults": {"model": "mock/mock-1"}},
+    "tools": {"deny": ["group:nothing"]},
+}
 
 
 def asks(run_id: str = "r1", **more: Json) -> dict[str, Json]:
@@ -89,7 +92,7 @@ async def test_agent_deliver_without_chat_is_refused_before_the_run(
     ("config", "params", "scopes", "reason"),
     [
         (POLICY, {}, (), "send blocked by session policy"),
-        (SANDBOX, {}, (), "must run in a sandbox"),
+        (UNKNOWN_GROUP, {}, (), "there is no such group of tools"),
         ({}, {"deliver": True}, (), "no chat to deliver to"),
         ({}, {"agentId": "nobody"}, (), "unknown agent id"),
         ({}, {"extraSystemPrompt": "x" * 32_001}, (), "extraSystemPrompt"),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -96,7 +97,7 @@ class UlimitConfig(ConfigSection):
     def _from_text(cls, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return value
-        text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        text = str(int(value) if isinstance(value, float) and isfinite(value) else value)
         parts = [part.strip().lower() for part in text.split(":")]
         if len(parts) > 2 or not all(re.fullmatch(_LIMIT, part) for part in parts):
             raise _problem(f"{text[:80]!r} is not a limit; write for example 1024 or 1024:2048")

@@ -110,7 +110,7 @@ def key_paths(tree: Any, path: str = "") -> list[str]:
         ({"docker": {"pidsLimit": "5"}}, "docker.pidsLimit", ""),
         ({"docker": {"ulimits": {"nofile": "many"}}}, "docker.ulimits.nofile", "not a limit"),
         ({"docker": {"ulimits": {"nofile": "1:2:3"}}}, "docker.ulimits.nofile", "not a limit"),
-        ({"docker": {"ulimits": {"nofile": 1.5}}}, "docker.ulimits.nofile", "not a limit"),
+        ({"docker": {"ulimits": {"nofile": "1.5"}}}, "docker.ulimits.nofile", "not a limit"),
         ({"docker": {"ulimits": {"nofile": "9:5"}}}, "docker.ulimits.nofile", "above the hard"),
         ({"docker": {"ulimits": {"cpu": {"soft": -1}}}}, "docker.ulimits.cpu.soft", ""),
         ({"docker": {"workdir": "box"}}, "docker.workdir", "absolute"),

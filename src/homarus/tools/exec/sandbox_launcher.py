@@ -94,7 +94,7 @@ class SandboxLauncher:
         doing = "entering the cgroups of the sandbox failed"
         try:
             for group in launch["cgroups"]:
-                Path(group["path"], "cgroup.procs").write_text("0")
+                _write_setting(Path(group["path"], "cgroup.procs"), "0")
             doing = "setting the limits of the sandbox failed"
             _die_with(parent)
             for limit, value in launch["rlimits"]:
@@ -205,9 +205,18 @@ def _make_cgroup(path: str, settings: list[list[str]]) -> None:
         for name, value in settings:
             file = Path(path, name)
             if name not in OPTIONAL_SETTINGS or file.exists():
-                file.write_text(value)
+                _write_setting(file, value)
     except OSError as exc:
         raise LaunchError(f"the cgroup {path} could not be made: {exc.strerror}") from exc
+
+
+def _write_setting(file: Path, value: str) -> None:
+    """Write to a file of the kernel, which exists or is an error."""
+    fd = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, value.encode())
+    finally:
+        os.close(fd)
 
 
 def remove_cgroup(path: str, deadline: float | None = None) -> bool:
@@ -216,7 +225,7 @@ def remove_cgroup(path: str, deadline: float | None = None) -> bool:
     kill = Path(path, "cgroup.kill")  # version 2: all at once
     if kill.exists():
         with suppress(OSError):
-            kill.write_text("1")
+            _write_setting(kill, "1")
     while True:
         for pid in _cgroup_pids(path):
             with suppress(OSError):

@@ -15,7 +15,7 @@ from typing import Any, Final
 from homarus.core.atomic_file import write_atomic
 from homarus.tools.sandbox.seccomp import DENIED
 
-FILE: Final = "seccomp.json"
+PROFILE_NAME: Final = "seccomp.json"
 _DEFAULTS: Final = (
     Path("/etc/containers/seccomp.json"),
     Path("/usr/share/containers/seccomp.json"),
@@ -30,7 +30,7 @@ _JUDGED: Final = ("clone", "clone3", "unshare", "socket", "socketcall")
 
 def write_profile(folder: Path) -> Path:
     """Write the profile into a private folder and return its path."""
-    path = folder / FILE
+    path = folder / PROFILE_NAME
     write_atomic(path, json.dumps(make_profile(_load_default())).encode())
     return path
 

@@ -36,8 +36,7 @@ from homarus.tools.sandbox.container_rules import (
     find_private_folders,
     make_rules,
 )
-from homarus.tools.sandbox.container_seccomp import FILE as PROFILE
-from homarus.tools.sandbox.container_seccomp import write_profile
+from homarus.tools.sandbox.container_seccomp import PROFILE_NAME, write_profile
 from homarus.tools.sandbox.mount_rules import find_state_dirs, make_mount_point
 
 log = logging.getLogger(__name__)
@@ -237,7 +236,7 @@ class OciSandbox:
             words += ("--cap-drop", name)
         if rules.is_root_read_only:
             words.append("--read-only")
-        profile = rules.seccomp_profile or str(self._scratch / PROFILE)
+        profile = rules.seccomp_profile or str(self._scratch / PROFILE_NAME)
         words += ("--security-opt", f"seccomp={profile}")
         if rules.apparmor_profile:
             words += ("--security-opt", f"apparmor={rules.apparmor_profile}")
