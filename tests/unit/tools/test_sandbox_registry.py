@@ -123,6 +123,37 @@ async def test_prune_removes_idle_and_old_sandboxes_but_no_live_one(tmp_path: Pa
     assert len(await harness.registry.prune(harness.now_ms + 1)) == 1
 
 
+async def test_prune_keeps_a_sandbox_that_is_used_meanwhile(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, {"prune": {"idleHours": 2}})
+    first, second = await use(harness, "agent:main:a"), await use(harness, "agent:main:b")
+    harness.now_ms += 3 * HOUR_MS
+
+    class _UsingBackend(FakeSandbox):
+        async def destroy(self, name: str) -> None:  # while the first one is removed
+            harness.open("agent:main:b").make_workspace()
+
+    harness.registry._backends["bubblewrap"] = _UsingBackend()
+    assert await harness.registry.prune(harness.now_ms) == [first]
+    assert [each.name for each in harness.registry.entries()] == [second]
+
+
+async def test_sandbox_that_cannot_be_removed_is_no_removed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness = SandboxHarness(tmp_path, {"prune": {"idleHours": 2}})
+    name = await use(harness)
+
+    def fail(self: Path, target: Path) -> Path:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(SandboxError, match="could not be removed: Permission denied") as caught:
+        await harness.registry.remove(name)
+    assert caught.value.fix.startswith("check the permissions of ")
+    assert await harness.registry.prune(harness.now_ms + 3 * HOUR_MS) == []
+    assert name in caplog.text and [each.name for each in harness.registry.entries()] == [name]
+
+
 async def test_prune_obeys_the_settings_of_the_agent_of_a_sandbox(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path, {"prune": {"idleHours": 2}})
     name, registry = await use(harness), harness.registry

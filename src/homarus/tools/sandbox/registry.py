@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -207,7 +208,10 @@ class SandboxRegistry:
                 yield SandboxFolders(data, record.path), record
 
     async def remove(self, name: str) -> None:
-        """Remove a sandbox with its files. Raises UnknownNameError, UserError while it is live."""
+        """Remove a sandbox with its files.
+
+        Raises UnknownNameError, UserError while it is live, SandboxError if it cannot be removed.
+        """
         found = {record.name: (folders, record) for folders, record in self._records()}
         if name not in found:
             raise UnknownNameError("sandbox", name, closest_names(name, sorted(found)))
@@ -222,8 +226,14 @@ class SandboxRegistry:
         config = self._get_config()
         for folders, record in list(self._records()):
             settings = resolve_sandbox(config, record.agent_id)  # of an unknown agent: the common
-            if _is_due(record, settings, now_ms) and await self._remove(folders, record):
-                removed.append(record.name)
+            is_due = partial(_is_due, settings=settings, now_ms=now_ms)
+            if not is_due(record):
+                continue
+            try:
+                if await self._remove(folders, record, is_due):
+                    removed.append(record.name)
+            except SandboxError as exc:
+                log.warning("%s", exc)
         return removed
 
     async def clean(self) -> None:
@@ -252,22 +262,40 @@ class SandboxRegistry:
         for path in (path for root in roots for path in find_trash(root)):
             _remove_logged(path)
 
-    async def _remove(self, folders: SandboxFolders, record: SandboxRecord) -> bool:
-        """Remove a sandbox; return False when a command runs in it."""
-        with suppress(OSError):
+    async def _remove(
+        self,
+        folders: SandboxFolders,
+        record: SandboxRecord,
+        is_due: Callable[[SandboxRecord], bool] = lambda _record: True,
+    ) -> bool:
+        """Remove a sandbox; return False when a command runs in it, or it is not due any more.
+
+        Raises SandboxError when its folders cannot be removed.
+        """
+        try:
             lock = folders.acquire_exclusive()
             if lock is None:
                 return False
             try:
+                # It may have been used since the record was read: others are removed before.
+                if not is_due(load_record(folders.data) or record):
+                    return False
                 # The containers of commands end with them; this removes what a crash left.
                 with suppress(HomarusError):
                     await self.get_backend(record.backend).destroy(record.name)
                 trash = folders.move_to_trash()
             finally:
                 os.close(lock)
-            self._prepared.pop(record.name, None)
-            for path in trash:
-                await asyncio.to_thread(_remove_logged, path)
+        except FileNotFoundError:
+            return True  # another process has removed it
+        except OSError as exc:
+            raise SandboxError(
+                f"the sandbox {record.name} could not be removed: {exc.strerror or exc}",
+                fix=f"check the permissions of {exc.filename or record.path.parent}",
+            ) from exc
+        self._prepared.pop(record.name, None)
+        for path in trash:
+            await asyncio.to_thread(_remove_logged, path)
         return True
 
 
