@@ -173,6 +173,12 @@ async def test_oci_podman_is_used_when_no_docker_daemon_answers(machine: Machine
     assert engine.kind == "podman"
 
 
+async def test_oci_folder_of_sockets_that_is_unreadable_is_no_error(machine: Machine) -> None:
+    machine.install("docker")
+    (engine,) = await find_engines({**machine.env, "XDG_RUNTIME_DIR": f"/{'x' * 300}"})
+    assert engine.kind == "podman"
+
+
 async def test_oci_docker_is_used_by_its_own_socket(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +245,9 @@ def test_oci_podman_user_of_the_config_is_mapped() -> None:
     assert "--gidmap 0:0:1 --gidmap 1:1:65535" in words and words.endswith("--user 5:0")
     rootless = replace(podman, is_rootless=True)
     assert rootless.user_words(None, has_namespace=False)[0] == "--userns=keep-id"
+    with pytest.raises(SandboxError, match=r"docker\.user 65535:65535 is outside") as caught:
+        podman.user_words(ContainerUser(65_535, 65_535), has_namespace=True)
+    assert "up to 65534" in caught.value.fix
 
 
 async def test_oci_engine_without_cgroups_limits_processes_by_user(machine: Machine) -> None:
