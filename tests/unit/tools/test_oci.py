@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import SandboxError
-from homarus.tools.sandbox import container_engine, oci
-from homarus.tools.sandbox.base import SandboxCommand, SandboxLaunch, SandboxSpec
+from homarus.tools.sandbox import container_engine, oci, probes
+from homarus.tools.sandbox.base import SandboxCommand, SandboxLaunch, SandboxReport, SandboxSpec
 from homarus.tools.sandbox.container_engine import ContainerEngine, find_engines
 from homarus.tools.sandbox.container_rules import ContainerUser
 from homarus.tools.sandbox.container_seccomp import make_profile
@@ -312,6 +312,19 @@ async def test_oci_network_of_the_config_is_used(machine: Machine) -> None:
     assert "--network mine" in words and "--dns 192.0.2.1" in words
     assert "--add-host a:192.0.2.2" in words
     assert "--dns" not in (await machine.launch(dns=["192.0.2.1"])).argv
+
+
+async def test_oci_level_with_a_network_is_never_above_l1(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def measure(*_args: object, **_options: object) -> SandboxReport:
+        return SandboxReport("oci", "L3")  # as with a network that has no way to the internet
+
+    monkeypatch.setattr(probes, "measure_sandbox", measure)
+    report = await machine.backend().measure({"image": IMAGE, "network": "internal"})
+    assert report.level == "L1" and "'internal'" in report.problem and report.fix
+    for network in (None, "none"):
+        assert (await machine.backend().measure({"network": network})).level == "L3"
 
 
 async def test_oci_workdir_that_is_not_absolute_is_refused(machine: Machine) -> None:

@@ -14,6 +14,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -151,7 +152,17 @@ class OciSandbox:
         """Run the escape probes in containers of the image and the network of the options."""
         from homarus.tools.sandbox.probes import measure_sandbox
 
-        return await measure_sandbox(self, self._scratch, options=options)
+        report = await measure_sandbox(self, self._scratch, options=options)
+        network = (options or {}).get("network") or NO_NETWORK
+        if network == NO_NETWORK or report.level <= "L1":
+            return report
+        # One without a way to the internet still leads to this machine and to other containers.
+        return replace(
+            report,
+            level="L1",
+            problem=f"docker.network {network!r} connects commands to this machine",
+            fix="remove docker.network, or set sandbox.level to L1",
+        )
 
     async def destroy(self, name: str) -> None:
         """Remove every container of a sandbox, also those that a crash left running."""

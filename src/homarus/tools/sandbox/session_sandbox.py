@@ -106,10 +106,6 @@ class SessionSandbox:
         """The path of the workspace inside."""
         return self.settings.container.workdir or WORKDIR
 
-    @property
-    def has_network(self) -> bool:
-        return bool(self.settings.allowed_hosts)
-
     # Files
 
     def find_read_only(self) -> tuple[Path, ...]:
