@@ -187,10 +187,11 @@ class OciSandbox:
         return make_rules(spec, self._private)
 
     async def _find_engine(self, image: str) -> ContainerEngine:
-        """Return the first engine that has the image."""
+        """Return the first engine that has the image; the one that was measured stays."""
         if not self._engines:
             self._engines = await find_engines(self._outer)
-        for engine in self._engines:
+        used = {kind for kind, checked, *_ in self._checked if checked == image}
+        for engine in sorted(self._engines, key=lambda each: each.kind not in used):
             if await engine.has_image(image):
                 return engine
         names = " or ".join(each.kind for each in self._engines)
