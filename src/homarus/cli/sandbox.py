@@ -340,7 +340,7 @@ async def _remove(registry: "SandboxRegistry", chosen: "list[SandboxEntry]") -> 
             await registry.remove(each.name)
         except (SandboxError, UserError) as exc:
             is_complete = False
-            click.echo(f"{each.name} stays: {exc.message}", err=True)
+            click.echo(f"{each.name} stays: {exc.message} → {exc.fix}", err=True)
         else:
             click.echo(f"{each.name} is removed.")
     return is_complete

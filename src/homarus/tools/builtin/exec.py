@@ -162,7 +162,8 @@ async def _make_sandboxed_plan(
     sandbox = ctx.sandbox
     if sandbox is None:
         raise SandboxError(
-            "exec denied: this conversation runs its commands in a sandbox, which is not there"
+            "exec denied: this conversation runs its commands in a sandbox, which is not there",
+            fix="call it again: sandbox.mode was changed during this call",
         )
     config = context.get_tools_config("exec").exec
     requested, pty = options.env or {}, bool(options.pty)
