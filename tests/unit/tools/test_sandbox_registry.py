@@ -69,6 +69,16 @@ async def test_report_without_a_level_is_measured_again(tmp_path: Path) -> None:
     assert (await harness.registry.report("bubblewrap")).level == "L3"
 
 
+async def test_report_below_the_demanded_level_is_measured_again(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, backend=FakeSandbox("L1"))
+    with pytest.raises(SandboxError, match="gives level L1"):
+        await use(harness)
+    harness.backend.level = "L3"  # as after a moment in which the machine was too busy
+    await use(harness)
+    await use(harness)
+    assert harness.backend.measured == 2
+
+
 def test_backend_that_is_unknown_is_a_sandbox_error(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="chroot"):
         SandboxHarness(tmp_path).registry.get_backend("chroot")

@@ -88,8 +88,7 @@ class SandboxRegistry:
     ) -> None:
         self._get_config, self._state = get_config, state
         self._backends: dict[str, Sandbox] = dict(backends or {})
-        self._reports: dict[str, SandboxReport] = {}
-        self._last_reports: dict[str, SandboxReport] = {}  # also those that are measured again
+        self._reports: dict[str, SandboxReport] = {}  # also those that are measured again
         self._measuring: dict[str, asyncio.Lock] = {}
         self._prepared: dict[str, tuple[str, SandboxSpec]] = {}  # by the sandbox's name
         self._services = SandboxServices(
@@ -143,25 +142,23 @@ class SandboxRegistry:
         return self._backends[name]
 
     async def report(
-        self, backend: str, options: Mapping[str, object] | None = None
+        self, backend: str, options: Mapping[str, object] | None = None, min_level: str = "L1"
     ) -> SandboxReport:
         """Return what a backend can give on this machine, measured once in this process.
 
         `options` are those of the sandbox; without, those of the first agent that has this backend.
-        A backend that gives nothing is measured again by the next call: its user may have installed
-        what was missing. Raises SandboxError.
+        A backend that gives less than `min_level` is measured again: its user may have installed
+        what was missing, or the machine was too busy for a probe. Raises SandboxError.
         """
         given = self._find_options(backend) if options is None else options
         options, key = _measured_options(backend, given)
         async with self._measuring.setdefault(key, asyncio.Lock()):
-            if key not in self._reports:
+            found = self._reports.get(key)
+            if found is None or found.level < min_level:
                 made = self.get_backend(backend)
-                report = await (made.measure(options) if options else made.measure())
-                self._last_reports[key] = report
-                if report.level == "L0":
-                    return report
-                self._reports[key] = report
-            return self._reports[key]
+                found = await (made.measure(options) if options else made.measure())
+                self._reports[key] = found
+            return found
 
     def _find_options(self, backend: str) -> Mapping[str, object]:
         config = self._get_config()
@@ -174,7 +171,7 @@ class SandboxRegistry:
     def find_report(self, settings: SandboxSettings) -> SandboxReport | None:
         """Return the last report about the backend of settings, None before it is measured."""
         _, key = _measured_options(resolve_backend(settings), container_options(settings))
-        return self._last_reports.get(key)
+        return self._reports.get(key)
 
     async def _prepare(self, backend: Sandbox, spec: SandboxSpec) -> None:
         """Have a backend prepare a sandbox, unless it has done so for the same rules."""
