@@ -158,10 +158,10 @@ _PROBLEMS: Mapping[str, Callable[[], str]] = {
 }
 
 
-def containers(*filters: str) -> list[str]:
-    """Return the names of the containers that exist, by filters of podman."""
+def containers(*filters: str, field: str = "Names") -> list[str]:
+    """Return the names, or another field, of the containers that exist, by filters of podman."""
     chosen = [word for each in filters for word in ("--filter", each)]
-    done = _call(*_podman(), "ps", "--all", "--format", "{{.Names}}", *chosen)
+    done = _call(*_podman(), "ps", "--all", "--format", f"{{{{.{field}}}}}", *chosen)
     return done.stdout.decode().split()
 
 

@@ -165,15 +165,19 @@ async def test_sandbox_timeout_ends_everything(stage: SandboxStage) -> None:
 async def test_sandbox_command_that_is_ended_leaves_nothing(stage: SandboxStage) -> None:
     mark = f"76543{os.getpid()}"
     command = f"(setsid sleep {mark} &); echo up; sleep {mark}"
-    spec = stage.spec(f"ended-{os.getpid()}")
+    spec, is_oci = stage.spec(f"ended-{os.getpid()}"), stage.backend.name == "oci"
     async with stage.start(command, spec) as started:
         await until(lambda: "up" in started.output, 0.02)
         assert running(mark)
+        label = f"label=homarus.sandbox={spec.name}"
+        ids = containers(label, field="ID") if is_oci else []
+        assert len(ids) == is_oci
         result = await started.end()
     assert result.is_killed and not result.is_success
     await until(lambda: not running(mark), 0.02)
-    if stage.backend.name == "oci":
-        assert containers(f"label=homarus.sandbox={spec.name}") == []
+    if is_oci:
+        assert containers(label) == []
+        assert list(Path("/sys/fs/cgroup").glob(f"*/libpod_parent/libpod-{ids[0]}*")) == []
 
 
 async def test_sandbox_destroy_ends_what_runs(stage: SandboxStage) -> None:

@@ -18,6 +18,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Json
 from homarus.core.session_keys import agent_id_of, channel_of, main_key
 from homarus.policy.sandbox_settings import SandboxSettings, is_sandboxed, resolve_sandbox
+from homarus.policy.unobeyed_settings import OCI
 from homarus.sessions.last_route import last_address
 from homarus.tools.catalog import known_declarations
 from homarus.tools.sandbox.base import AGENT_DIR, WORKDIR
@@ -160,9 +161,15 @@ def _describe(
         path = Path(folder).expanduser()
         yield row("mount", f"{path}, read-only", "read_only_folders")
     yield from _describe_limits(config, agent_id, settings)
+    for bind in settings.container.binds or () if backend == OCI else ():
+        yield row("mount", f"{bind} (SOURCE:TARGET)", "docker", "binds")
     hosts = ", ".join(settings.allowed_hosts)
-    network = f"only {hosts}, through the gateway's proxy" if hosts else "none"
-    yield row("network", network, "network", "allow")
+    named = settings.container.network or "none"
+    if backend == OCI and named != "none":
+        yield row("network", f"{named}, without a proxy", "docker", "network")
+    else:
+        network = f"only {hosts}, through the gateway's proxy" if hosts else "none"
+        yield row("network", network, "network", "allow")
     idle = f"{settings.idle_hours} h without use" if settings.idle_hours else "never when unused"
     yield row("removed after", idle, "prune", "idle_hours")
     age = f"{settings.max_age_days} days" if settings.max_age_days else "never for its age"

@@ -22,7 +22,7 @@ from homarus.config.agent_settings import agent_ids, default_agent_id
 from homarus.config.paths import Paths, shorten
 from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
-from homarus.core.errors import UserError
+from homarus.core.errors import SandboxError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import escape_invisible
 from homarus.policy.sandbox_settings import MIN_LEVEL, resolve_sandbox, sandbox_mode
@@ -338,9 +338,9 @@ async def _remove(registry: "SandboxRegistry", chosen: "list[SandboxEntry]") -> 
     for each in chosen:
         try:
             await registry.remove(each.name)
-        except UserError as exc:
+        except (SandboxError, UserError) as exc:
             is_complete = False
-            click.echo(f"{each.name} stays: {exc.message}", err=True)
+            click.echo(f"{each.name} stays: {exc.message} → {exc.fix}", err=True)
         else:
             click.echo(f"{each.name} is removed.")
     return is_complete

@@ -43,7 +43,7 @@ class _LevelChecker:
     def __init__(self, paths: Paths, config: Config) -> None:
         from homarus.tools.sandbox.registry import SandboxRegistry
 
-        self._manager = SandboxRegistry(lambda: config, paths.state)
+        self._registry = SandboxRegistry(lambda: config, paths.state)
 
     def check(
         self, settings: SandboxSettings, backend: str
@@ -53,7 +53,7 @@ class _LevelChecker:
 
         which = "all sessions" if settings.mode == "all" else "sessions besides the main one"
         try:
-            report = asyncio.run(self._manager.report(backend, container_options(settings)))
+            report = asyncio.run(self._registry.report(backend, container_options(settings)))
         except HomarusError as exc:
             return "bad", f"commands of {which} are refused: {exc.message}", exc.fix
         if report.level < settings.level:

@@ -58,6 +58,13 @@ def _check_folders(paths: tuple[str, ...]) -> tuple[str, ...]:
     return paths
 
 
+def _check_root(path: str) -> str:
+    """Return the folder of the workspaces; raise for one in the home of a named user."""
+    if "\0" in path or (path.startswith("~") and path != "~" and not path.startswith("~/")):
+        raise _problem(f"{path[:80]!r} is not a path; ~/ is the home of the gateway's user")
+    return path
+
+
 def parse_swap_bytes(text: str) -> int:
     """Return the size of memory and swap together; -1 for no limit. Raises UserError."""
     return -1 if text.strip() in {"-1", "-1.0"} else parse_byte_size(text)
@@ -168,7 +175,7 @@ class SandboxConfig(ConfigSection):
     scope: Literal["session", "agent", "shared"] | None = None
     per_session: bool | None = None
     workspace_access: Literal["none", "ro", "rw"] | None = None
-    workspace_root: str | None = None
+    workspace_root: Annotated[str, AfterValidator(_check_root)] | None = None
     docker: ContainerConfig = ContainerConfig.model_construct()
     prune: SandboxPruneConfig = SandboxPruneConfig.model_construct()
     backend: BackendName | None = None

@@ -91,6 +91,11 @@ async def test_session_with_a_sandbox_works_on_its_files(tmp_path: Path) -> None
             FULL_ACCESS,
             SandboxInfo("/work", "none"),
         ),
+        (
+            {"mode": "all", "docker": {"image": "tools", "network": "bridge"}},
+            FULL_ACCESS,
+            SandboxInfo("/workspace", "none", has_network=True),
+        ),
         ({"mode": "off"}, FULL_ACCESS, None),
     ],
 )

@@ -157,6 +157,16 @@ def test_sandbox_explain_shows_folders_hosts_and_the_image(home: Path) -> None:
     assert any(f"/workspace is {home}/boxes/agent-main-" in line for line in lines)
 
 
+def test_sandbox_explain_shows_the_network_and_binds_of_containers(home: Path) -> None:
+    docker = {"image": "tools:1", "network": "bridge", "binds": ["/srv/data:/data:rw"]}
+    config = {"agents": {"defaults": {"sandbox": {"mode": "all", "docker": docker}}}}
+    done = run(home, config, "explain")
+    lines = {" ".join(line.split()) for line in done.output.splitlines()}
+    prefix = "agents.defaults.sandbox.docker"
+    assert f"network bridge, without a proxy {prefix}.network" in lines
+    assert f"mount /srv/data:/data:rw (SOURCE:TARGET) {prefix}.binds" in lines
+
+
 def test_sandbox_list_shows_owner_size_and_live_commands(home: Path) -> None:
     sandbox, fd = make_sandbox(home, SANDBOXED, GROUP)
     try:

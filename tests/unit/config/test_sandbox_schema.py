@@ -128,6 +128,7 @@ def key_paths(tree: Any, path: str = "") -> list[str]:
         ({"docker": {"privileged": True}}, "docker.privileged", "unknown key"),
         ({"network": {"allow": ["http://a/"]}}, "network.allow", "not a host"),
         ({"readOnlyFolders": ["docs"]}, "readOnlyFolders", "absolute"),
+        ({"workspaceRoot": "~nouser/boxes"}, "workspaceRoot", "home of the gateway"),
         ({"prune": {"idleHours": -1}}, "prune.idleHours", ""),
     ],
 )

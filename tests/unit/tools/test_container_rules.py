@@ -144,8 +144,9 @@ def test_container_setting_that_opens_the_sandbox_is_refused(
 def test_container_setting_that_is_none_is_refused(
     tmp_path: Path, key: str, value: object, text: str
 ) -> None:
-    with pytest.raises(SandboxError, match=text):
+    with pytest.raises(SandboxError, match=text) as caught:
         rules_with(tmp_path, **{key: value})
+    assert caught.value.fix
 
 
 def test_container_seccomp_profile_must_deny_by_default(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from homarus.policy.tool_call import CallerFacts
 from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.builtin.process import tools as process_tools
 from homarus.tools.exec.process_table import ProcessTable
+from homarus.tools.sandbox.folders import SandboxFolders, SandboxRecord
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import PreparedCall, ToolContext, ToolOutput
 from tests.unit.tools.sandbox_builders import GROUP, BrokenSandbox, FakeSandbox, SandboxHarness
@@ -188,3 +190,19 @@ async def test_background_command_holds_its_sandbox_and_takes_input(tmp_path: Pa
         polled = await process(context(harness), action="poll", session_id=job, timeout_ms=20_000)
         assert "got it" in str(await polled.run())
     assert not harness.registry.entries()[0].is_live
+
+
+async def test_exec_makes_no_folders_of_a_sandbox_in_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness, threads = SandboxHarness(tmp_path), list[threading.Thread]()
+    save = SandboxFolders.save
+
+    def record_thread(folders: SandboxFolders, record: SandboxRecord) -> None:
+        threads.append(threading.current_thread())
+        save(folders, record)
+
+    monkeypatch.setattr(SandboxFolders, "save", record_thread)
+    prepared = await prepare(harness, {"command": "true", "workdir": "."})
+    prepared.close()
+    assert threads and threads[0] is not threading.main_thread()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import SandboxError
-from homarus.tools.sandbox import container_engine, oci
-from homarus.tools.sandbox.base import SandboxCommand, SandboxLaunch, SandboxSpec
+from homarus.tools.sandbox import container_engine, oci, probes
+from homarus.tools.sandbox.base import SandboxCommand, SandboxLaunch, SandboxReport, SandboxSpec
 from homarus.tools.sandbox.container_engine import ContainerEngine, find_engines
 from homarus.tools.sandbox.container_rules import ContainerUser
 from homarus.tools.sandbox.container_seccomp import make_profile
@@ -27,7 +27,7 @@ cd "$(dirname "$0")/.."
 printf '%s\\n' "$*" >> calls
 env >> variables
 case "$*" in
-*"image inspect"*) test -e no-image && exit 1; echo ok;;
+*"image inspect"*) test -e no-image -o -e "no-image-${0##*/}" && exit 1; echo ok;;
 *info*) test -e broken && { echo "cannot work" >&2; exit 1; }; cat security 2>/dev/null;;
 *uidmap*|*keep-id:*) test -e no-mapping && { echo "Error: no mapping" >&2; exit 125; };;
 *" run "*) test -e no-run && { echo "Error: no run" >&2; exit 125; };;
@@ -173,6 +173,12 @@ async def test_oci_podman_is_used_when_no_docker_daemon_answers(machine: Machine
     assert engine.kind == "podman"
 
 
+async def test_oci_folder_of_sockets_that_is_unreadable_is_no_error(machine: Machine) -> None:
+    machine.install("docker")
+    (engine,) = await find_engines({**machine.env, "XDG_RUNTIME_DIR": f"/{'x' * 300}"})
+    assert engine.kind == "podman"
+
+
 async def test_oci_docker_is_used_by_its_own_socket(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +195,23 @@ async def test_oci_docker_is_used_by_its_own_socket(
         (machine.folder / "security").write_text('["name=seccomp","name=rootless"]')
         (engine, _) = await find_engines(machine.env)
         assert engine.is_rootless
+
+
+async def test_oci_engine_that_was_measured_is_used_further(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.install("docker")
+    monkeypatch.chdir(machine.folder)
+    backend, missing = machine.backend(), machine.folder / "no-image-docker"
+    missing.touch()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("docker.sock")
+        for name in ("one", "two"):  # docker gets the image between the two
+            spec = replace(machine.spec(), name=name)
+            await backend.prepare(spec)
+            machine.launches.append(backend.spawn(spec, SandboxCommand("true")))
+            assert "podman" in machine.launches[-1].argv[0]
+            missing.unlink(missing_ok=True)
 
 
 async def test_oci_variables_that_aim_the_engine_elsewhere_are_ignored(
@@ -239,6 +262,9 @@ def test_oci_podman_user_of_the_config_is_mapped() -> None:
     assert "--gidmap 0:0:1 --gidmap 1:1:65535" in words and words.endswith("--user 5:0")
     rootless = replace(podman, is_rootless=True)
     assert rootless.user_words(None, has_namespace=False)[0] == "--userns=keep-id"
+    with pytest.raises(SandboxError, match=r"docker\.user 65535:65535 is outside") as caught:
+        podman.user_words(ContainerUser(65_535, 65_535), has_namespace=True)
+    assert "up to 65534" in caught.value.fix
 
 
 async def test_oci_engine_without_cgroups_limits_processes_by_user(machine: Machine) -> None:
@@ -303,6 +329,19 @@ async def test_oci_network_of_the_config_is_used(machine: Machine) -> None:
     assert "--network mine" in words and "--dns 192.0.2.1" in words
     assert "--add-host a:192.0.2.2" in words
     assert "--dns" not in (await machine.launch(dns=["192.0.2.1"])).argv
+
+
+async def test_oci_level_with_a_network_is_never_above_l1(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def measure(*_args: object, **_options: object) -> SandboxReport:
+        return SandboxReport("oci", "L3")  # as with a network that has no way to the internet
+
+    monkeypatch.setattr(probes, "measure_sandbox", measure)
+    report = await machine.backend().measure({"image": IMAGE, "network": "internal"})
+    assert report.level == "L1" and "'internal'" in report.problem and report.fix
+    for network in (None, "none"):
+        assert (await machine.backend().measure({"network": network})).level == "L3"
 
 
 async def test_oci_workdir_that_is_not_absolute_is_refused(machine: Machine) -> None:

@@ -1,7 +1,11 @@
 """The /etc of sandboxed commands is made of copies, and made again when the machine's changes."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from homarus.tools.sandbox import sandbox_etc
 from homarus.tools.sandbox.sandbox_etc import write_etc
 
 
@@ -34,3 +38,33 @@ def test_etc_is_made_again_only_when_a_source_changed(tmp_path: Path) -> None:
     assert sorted(each.name for each in (tmp_path / "scratch").iterdir()) == sorted(
         [first.name, second.name]
     )
+
+
+def test_etc_leaves_out_folders_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    (source / "ssl" / "certs" / "closed").mkdir(parents=True)
+    (source / "ssl" / "certs" / "ca.pem").write_text("certificate")
+    listed = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path.name == "closed":
+            raise PermissionError(13, "Permission denied")
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    folder = write_etc(tmp_path / "scratch", source)
+    assert [each.name for each in (folder / "ssl" / "certs").iterdir()] == ["ca.pem"]
+
+
+def test_etc_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sandbox_etc, "write_synced", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_etc(tmp_path / "scratch", tmp_path)
+    assert list((tmp_path / "scratch").iterdir()) == []

@@ -69,6 +69,16 @@ async def test_report_without_a_level_is_measured_again(tmp_path: Path) -> None:
     assert (await harness.registry.report("bubblewrap")).level == "L3"
 
 
+async def test_report_below_the_demanded_level_is_measured_again(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, backend=FakeSandbox("L1"))
+    with pytest.raises(SandboxError, match="gives level L1"):
+        await use(harness)
+    harness.backend.level = "L3"  # as after a moment in which the machine was too busy
+    await use(harness)
+    await use(harness)
+    assert harness.backend.measured == 2
+
+
 def test_backend_that_is_unknown_is_a_sandbox_error(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="chroot"):
         SandboxHarness(tmp_path).registry.get_backend("chroot")
@@ -121,6 +131,37 @@ async def test_prune_removes_idle_and_old_sandboxes_but_no_live_one(tmp_path: Pa
     assert await harness.registry.prune(harness.now_ms + 1) == [old]
     launch.close()
     assert len(await harness.registry.prune(harness.now_ms + 1)) == 1
+
+
+async def test_prune_keeps_a_sandbox_that_is_used_meanwhile(tmp_path: Path) -> None:
+    harness = SandboxHarness(tmp_path, {"prune": {"idleHours": 2}})
+    first, second = await use(harness, "agent:main:a"), await use(harness, "agent:main:b")
+    harness.now_ms += 3 * HOUR_MS
+
+    class _UsingBackend(FakeSandbox):
+        async def destroy(self, name: str) -> None:  # while the first one is removed
+            harness.open("agent:main:b").make_workspace()
+
+    harness.registry._backends["bubblewrap"] = _UsingBackend()
+    assert await harness.registry.prune(harness.now_ms) == [first]
+    assert [each.name for each in harness.registry.entries()] == [second]
+
+
+async def test_sandbox_that_cannot_be_removed_is_no_removed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness = SandboxHarness(tmp_path, {"prune": {"idleHours": 2}})
+    name = await use(harness)
+
+    def fail(self: Path, target: Path) -> Path:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(SandboxError, match="could not be removed: Permission denied") as caught:
+        await harness.registry.remove(name)
+    assert caught.value.fix.startswith("check the permissions of ")
+    assert await harness.registry.prune(harness.now_ms + 3 * HOUR_MS) == []
+    assert name in caplog.text and [each.name for each in harness.registry.entries()] == [name]
 
 
 async def test_prune_obeys_the_settings_of_the_agent_of_a_sandbox(tmp_path: Path) -> None:

@@ -103,6 +103,15 @@ async def test_launch_cleanup_runs_after_the_command(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "ran\ncleaned\n"
 
 
+async def test_launch_cleanup_finds_the_helpers_of_the_launcher_alive(tmp_path: Path) -> None:
+    # An engine ends its container by its helper; without that, cgroups are left.
+    text = "sleep 60 >/dev/null 2>&1 & echo $! > helper"
+    script = f"kill -0 $(cat {tmp_path}/helper) && echo alive > {tmp_path}/log"
+    await run_launch(tmp_path, text, cleanup=(("/bin/sh", "-c", script),))
+    assert (tmp_path / "log").read_text() == "alive\n"
+    assert not Path("/proc", (tmp_path / "helper").read_text().strip()).exists()
+
+
 async def test_launch_reads_the_input_of_the_plan(tmp_path: Path) -> None:
     with open_sandboxed_plan(tmp_path, "cat", options={"stdin": "hello"}) as plan:
         assert (await run_plan(plan)).output == "hello"

@@ -88,6 +88,17 @@ def test_mounts_of_a_group_are_the_entries_it_sees(tmp_path: Path) -> None:
     assert set(shown(harness.open(access=GROUP_ACCESS))) == {"/agent/AGENTS.md", "/agent/notes"}
 
 
+def test_mounts_of_a_group_leave_out_what_is_removed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = SandboxHarness(tmp_path, {"workspaceAccess": "ro"})
+    (harness.workspace / "notes").mkdir()
+    sandbox = harness.open(access=GROUP_ACCESS)
+    entries = list(harness.workspace.iterdir())
+    monkeypatch.setattr(Path, "iterdir", lambda _self: iter([*entries, tmp_path / "gone"]))
+    assert list(shown(sandbox)) == ["/agent/notes"]
+
+
 def test_mounts_include_documentation_folders_and_sent_files(tmp_path: Path) -> None:
     docs, extra, media = tmp_path / "docs", tmp_path / "extra", tmp_path / "state" / "media"
     for folder in (docs, extra, media):
@@ -119,7 +130,7 @@ def test_read_only_folder_with_private_files_is_refused(tmp_path: Path, folder: 
         harness.open().make_spec()
 
 
-@pytest.mark.parametrize("folder", ["/", "/proc/self", "/dev"])
+@pytest.mark.parametrize("folder", ["/", "/proc/self", "/dev", f"/{'x' * 300}"])
 def test_read_only_folder_of_the_system_is_refused(tmp_path: Path, folder: str) -> None:
     harness = SandboxHarness(tmp_path, {"readOnlyFolders": [folder]})
     with pytest.raises(SandboxError, match="readOnlyFolders"):

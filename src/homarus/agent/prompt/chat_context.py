@@ -249,6 +249,7 @@ def find_sandbox_info(config: Config, key: str, access: WorkspaceAccess) -> Sand
         "ro" if settings.access == "rw" and not access.is_full else settings.access,
         elevated=can_leave and any(config.tools.elevated.allow_from.values()),
         hosts=settings.allowed_hosts,
+        has_network=settings.container.network not in {None, "none"},
     )
 
 

@@ -34,6 +34,7 @@ class SandboxInfo:
     browser: bool = False
     hosts: tuple[str, ...] = ()
     agent_dir: str = "/agent"
+    has_network: bool = False  # one of the container engine, without our proxy
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ def _sandbox(facts: PromptFacts) -> str:
         more = f" and {len(box.hosts) - _MAX_HOSTS} more" if len(box.hosts) > _MAX_HOSTS else ""
         lines.append(f"Commands reach these hosts, through a proxy: {named}{more}.")
     else:
-        lines.append("Commands have no network.")
+        lines.append(f"Commands have {'a' if box.has_network else 'no'} network.")
     if box.browser:
         lines.append("It has a browser of its own.")
     lines.append(

@@ -4,6 +4,7 @@ A command that takes longer than a call waits goes on in the background; the `pr
 it there.
 """
 
+import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -161,13 +162,15 @@ async def _make_sandboxed_plan(
     sandbox = ctx.sandbox
     if sandbox is None:
         raise SandboxError(
-            "exec denied: this conversation runs its commands in a sandbox, which is not there"
+            "exec denied: this conversation runs its commands in a sandbox, which is not there",
+            fix="call it again: sandbox.mode was changed during this call",
         )
     config = context.get_tools_config("exec").exec
     requested, pty = options.env or {}, bool(options.pty)
     env = build_environment(requested, {}, pty=pty)
     del env["PATH"]  # programs are found in the folders of the sandbox
-    workdir = sandbox.resolve_workdir(options.workdir)
+    # In a thread: it may make the sandbox's folders, and write their record to the disk.
+    workdir = await asyncio.to_thread(sandbox.resolve_workdir, options.workdir)
     launch, level = await sandbox.make_launch(options.command, workdir=workdir, env=env, pty=pty)
     try:
         with ctx.files.open_dir(".") as held:

@@ -64,9 +64,11 @@ def main() -> None:
     outcome = runner.run_launch(plan) if plan["launch"] else runner.run(plan)
     with suppress(OSError):  # the gateway is gone; what is left to do is the same
         control.sendall(json.dumps(outcome).encode())
+    if plan["launch"]:  # first: an engine whose helpers are killed leaves cgroups
+        _load_launcher().run_cleanup(plan["launch"])
     _kill_children()
     if plan["launch"]:
-        _load_launcher().clean_up(plan["launch"])
+        _load_launcher().remove_cgroups(plan["launch"])
     os.killpg(0, signal.SIGKILL)  # what is left of the group, which includes this process
 
 

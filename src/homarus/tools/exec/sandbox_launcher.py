@@ -190,10 +190,20 @@ def restrict_scope() -> bool:
 
 
 def clean_up(launch: dict[str, Any]) -> None:
-    """Run the cleanup commands of a launch, then kill what is in its cgroups and remove them."""
+    """Do for a command what its supervisor could not: remove what it left."""
+    run_cleanup(launch)
+    remove_cgroups(launch)
+
+
+def run_cleanup(launch: dict[str, Any]) -> None:
+    """Run the cleanup commands of a launch."""
     deadline = time.monotonic() + CLEANUP_S
     for words in launch["cleanup"]:
         _run_cleanup(words, launch["env"], deadline)
+
+
+def remove_cgroups(launch: dict[str, Any]) -> None:
+    """Kill what is in the cgroups of a launch, and remove them."""
     deadline = time.monotonic() + REMOVE_S
     for group in launch["cgroups"]:
         remove_cgroup(group["path"], deadline)

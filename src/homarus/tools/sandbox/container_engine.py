@@ -112,6 +112,11 @@ class ContainerEngine:
 
 def _mapped_user(inside: ContainerUser) -> tuple[str, ...]:
     """Return a mapping in which the user inside is root outside, and root inside is not."""
+    if max(inside.uid, inside.gid) > _MAX_ID - 2:
+        raise SandboxError(
+            f"docker.user {inside.uid}:{inside.gid} is outside the user ids of a container",
+            fix=f"use numbers up to {_MAX_ID - 2}, or remove docker.user",
+        )
     words: list[str] = []
     for option, number in (("--uidmap", inside.uid), ("--gidmap", inside.gid)):
         maps = [f"0:1:{number}"] if number else []
@@ -191,7 +196,15 @@ def _docker_socket(env: Mapping[str, str]) -> str | None:
     sockets = ["/var/run/docker.sock"]
     sockets += [f"{runtime}/docker.sock"] if runtime.startswith("/") else []
     sockets += [f"{home}/.docker/run/docker.sock"] if home.startswith("/") else []
-    return next((each for each in sockets if Path(each).is_socket()), None)
+    return next((each for each in sockets if _is_socket(each)), None)
+
+
+def _is_socket(path: str) -> bool:
+    """Return whether there is a socket; a folder of another user may not be readable."""
+    try:
+        return Path(path).is_socket()
+    except OSError:
+        return False
 
 
 async def _find_podman(env: Mapping[str, str]) -> ContainerEngine | str:

@@ -36,6 +36,7 @@ DEFAULT_IMAGE: Final = "openclaw-sandbox:bookworm-slim"
 DEFAULT_PREFIX: Final = "openclaw-sbx-"
 DEFAULT_TMPFS: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - inside; /tmp is a folder
 NO_NETWORK: Final = "none"
+_FIX: Final = "change or remove the setting in sandbox.docker"
 _TMPFS_BYTES: Final = 64 << 20
 TMP: Final = "/tmp"  # noqa: S108 - the one inside
 
@@ -118,8 +119,8 @@ def make_rules(spec: SandboxSpec, private: Sequence[Path]) -> ContainerRules:
     """
     try:
         return _make_rules(spec, private)
-    except UserError as exc:
-        raise SandboxError(exc.message, fix=exc.fix) from exc
+    except (SandboxError, UserError) as exc:
+        raise SandboxError(exc.message, fix=exc.fix or _FIX) from exc
 
 
 def _make_rules(spec: SandboxSpec, private: Sequence[Path]) -> ContainerRules:

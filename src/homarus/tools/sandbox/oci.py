@@ -14,6 +14,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -150,7 +151,17 @@ class OciSandbox:
         """Run the escape probes in containers of the image and the network of the options."""
         from homarus.tools.sandbox.probes import measure_sandbox
 
-        return await measure_sandbox(self, self._scratch, options=options)
+        report = await measure_sandbox(self, self._scratch, options=options)
+        network = (options or {}).get("network") or NO_NETWORK
+        if network == NO_NETWORK or report.level <= "L1":
+            return report
+        # One without a way to the internet still leads to this machine and to other containers.
+        return replace(
+            report,
+            level="L1",
+            problem=f"docker.network {network!r} connects commands to this machine",
+            fix="remove docker.network, or set sandbox.level to L1",
+        )
 
     async def destroy(self, name: str) -> None:
         """Remove every container of a sandbox, also those that a crash left running."""
@@ -175,10 +186,11 @@ class OciSandbox:
         return make_rules(spec, self._private)
 
     async def _find_engine(self, image: str) -> ContainerEngine:
-        """Return the first engine that has the image."""
+        """Return the first engine that has the image; the one that was measured stays."""
         if not self._engines:
             self._engines = await find_engines(self._outer)
-        for engine in self._engines:
+        used = {kind for kind, checked, *_ in self._checked if checked == image}
+        for engine in sorted(self._engines, key=lambda each: each.kind not in used):
             if await engine.has_image(image):
                 return engine
         names = " or ".join(each.kind for each in self._engines)

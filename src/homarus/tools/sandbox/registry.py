@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -87,8 +88,7 @@ class SandboxRegistry:
     ) -> None:
         self._get_config, self._state = get_config, state
         self._backends: dict[str, Sandbox] = dict(backends or {})
-        self._reports: dict[str, SandboxReport] = {}
-        self._last_reports: dict[str, SandboxReport] = {}  # also those that are measured again
+        self._reports: dict[str, SandboxReport] = {}  # also those that are measured again
         self._measuring: dict[str, asyncio.Lock] = {}
         self._prepared: dict[str, tuple[str, SandboxSpec]] = {}  # by the sandbox's name
         self._services = SandboxServices(
@@ -142,25 +142,23 @@ class SandboxRegistry:
         return self._backends[name]
 
     async def report(
-        self, backend: str, options: Mapping[str, object] | None = None
+        self, backend: str, options: Mapping[str, object] | None = None, min_level: str = "L1"
     ) -> SandboxReport:
         """Return what a backend can give on this machine, measured once in this process.
 
         `options` are those of the sandbox; without, those of the first agent that has this backend.
-        A backend that gives nothing is measured again by the next call: its user may have installed
-        what was missing. Raises SandboxError.
+        A backend that gives less than `min_level` is measured again: its user may have installed
+        what was missing, or the machine was too busy for a probe. Raises SandboxError.
         """
         given = self._find_options(backend) if options is None else options
         options, key = _measured_options(backend, given)
         async with self._measuring.setdefault(key, asyncio.Lock()):
-            if key not in self._reports:
+            found = self._reports.get(key)
+            if found is None or found.level < min_level:
                 made = self.get_backend(backend)
-                report = await (made.measure(options) if options else made.measure())
-                self._last_reports[key] = report
-                if report.level == "L0":
-                    return report
-                self._reports[key] = report
-            return self._reports[key]
+                found = await (made.measure(options) if options else made.measure())
+                self._reports[key] = found
+            return found
 
     def _find_options(self, backend: str) -> Mapping[str, object]:
         config = self._get_config()
@@ -173,7 +171,7 @@ class SandboxRegistry:
     def find_report(self, settings: SandboxSettings) -> SandboxReport | None:
         """Return the last report about the backend of settings, None before it is measured."""
         _, key = _measured_options(resolve_backend(settings), container_options(settings))
-        return self._last_reports.get(key)
+        return self._reports.get(key)
 
     async def _prepare(self, backend: Sandbox, spec: SandboxSpec) -> None:
         """Have a backend prepare a sandbox, unless it has done so for the same rules."""
@@ -207,7 +205,10 @@ class SandboxRegistry:
                 yield SandboxFolders(data, record.path), record
 
     async def remove(self, name: str) -> None:
-        """Remove a sandbox with its files. Raises UnknownNameError, UserError while it is live."""
+        """Remove a sandbox with its files.
+
+        Raises UnknownNameError, UserError while it is live, SandboxError if it cannot be removed.
+        """
         found = {record.name: (folders, record) for folders, record in self._records()}
         if name not in found:
             raise UnknownNameError("sandbox", name, closest_names(name, sorted(found)))
@@ -222,8 +223,14 @@ class SandboxRegistry:
         config = self._get_config()
         for folders, record in list(self._records()):
             settings = resolve_sandbox(config, record.agent_id)  # of an unknown agent: the common
-            if _is_due(record, settings, now_ms) and await self._remove(folders, record):
-                removed.append(record.name)
+            is_due = partial(_is_due, settings=settings, now_ms=now_ms)
+            if not is_due(record):
+                continue
+            try:
+                if await self._remove(folders, record, is_due):
+                    removed.append(record.name)
+            except SandboxError as exc:
+                log.warning("%s", exc)
         return removed
 
     async def clean(self) -> None:
@@ -252,22 +259,40 @@ class SandboxRegistry:
         for path in (path for root in roots for path in find_trash(root)):
             _remove_logged(path)
 
-    async def _remove(self, folders: SandboxFolders, record: SandboxRecord) -> bool:
-        """Remove a sandbox; return False when a command runs in it."""
-        with suppress(OSError):
+    async def _remove(
+        self,
+        folders: SandboxFolders,
+        record: SandboxRecord,
+        is_due: Callable[[SandboxRecord], bool] = lambda _record: True,
+    ) -> bool:
+        """Remove a sandbox; return False when a command runs in it, or it is not due any more.
+
+        Raises SandboxError when its folders cannot be removed.
+        """
+        try:
             lock = folders.acquire_exclusive()
             if lock is None:
                 return False
             try:
+                # It may have been used since the record was read: others are removed before.
+                if not is_due(load_record(folders.data) or record):
+                    return False
                 # The containers of commands end with them; this removes what a crash left.
                 with suppress(HomarusError):
                     await self.get_backend(record.backend).destroy(record.name)
                 trash = folders.move_to_trash()
             finally:
                 os.close(lock)
-            self._prepared.pop(record.name, None)
-            for path in trash:
-                await asyncio.to_thread(_remove_logged, path)
+        except FileNotFoundError:
+            return True  # another process has removed it
+        except OSError as exc:
+            raise SandboxError(
+                f"the sandbox {record.name} could not be removed: {exc.strerror or exc}",
+                fix=f"check the permissions of {exc.filename or record.path.parent}",
+            ) from exc
+        self._prepared.pop(record.name, None)
+        for path in trash:
+            await asyncio.to_thread(_remove_logged, path)
         return True
 
 

@@ -45,19 +45,24 @@ def write_etc(scratch: Path, source: Path = Path("/etc")) -> Path:
     if folder.is_dir():
         return folder
     temporary = scratch / temporary_name()
-    make_private_dir(temporary)
-    for name, text in _FILES.items():
-        write_synced(temporary / name, text.encode())
-    for name in _COPIED:
-        _copy(source / name, temporary / name)
-    zone = os.path.realpath(source / "localtime")
-    if zone.startswith(_ZONES):
-        (temporary / "localtime").symlink_to(zone)
     try:
-        temporary.rename(folder)
-    except OSError:  # another process was faster
+        _write_files(temporary, source)
+        with suppress(OSError):  # another process was faster
+            temporary.rename(folder)
+    finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
+
+
+def _write_files(folder: Path, source: Path) -> None:
+    make_private_dir(folder)
+    for name, text in _FILES.items():
+        write_synced(folder / name, text.encode())
+    for name in _COPIED:
+        _copy(source / name, folder / name)
+    zone = os.path.realpath(source / "localtime")
+    if zone.startswith(_ZONES):
+        (folder / "localtime").symlink_to(zone)
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -69,16 +74,20 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 def _copy(source: Path, target: Path) -> None:
     """Copy a file, or a folder of files and links, as far as it can be read."""
-    if source.is_dir():
+    try:
+        is_folder = source.is_dir()
+        entries = sorted(source.iterdir()) if is_folder else []
+        data = source.read_bytes() if not is_folder and source.is_file() else None
+    except OSError:
+        return  # also a folder above it may be unreadable
+    if data is not None:
+        make_private_dir(target.parent)
+        write_synced(target, data)
+    elif is_folder:
         make_private_dir(target)
-        for entry in sorted(source.iterdir()):
-            if entry.is_symlink():
-                with suppress(OSError):
-                    (target / entry.name).symlink_to(entry.readlink())
-            else:
-                _copy(entry, target / entry.name)
-    elif source.is_file():
-        with suppress(OSError):
-            data = source.read_bytes()
-            make_private_dir(target.parent)
-            write_synced(target, data)
+    for entry in entries:
+        if entry.is_symlink():
+            with suppress(OSError):
+                (target / entry.name).symlink_to(entry.readlink())
+        else:
+            _copy(entry, target / entry.name)

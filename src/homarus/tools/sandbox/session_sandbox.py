@@ -49,7 +49,7 @@ class SandboxServices:
 
     state: Path
     get_backend: Callable[[str], Sandbox]
-    report: Callable[[str, Mapping[str, object]], Awaitable[SandboxReport]]
+    report: Callable[[str, Mapping[str, object], str], Awaitable[SandboxReport]]
     prepare: Callable[[Sandbox, SandboxSpec], Awaitable[None]]
     get_workspaces: Callable[[], Sequence[Path]]
     get_now_ms: Callable[[], int]
@@ -105,10 +105,6 @@ class SessionSandbox:
     def workdir(self) -> str:
         """The path of the workspace inside."""
         return self.settings.container.workdir or WORKDIR
-
-    @property
-    def has_network(self) -> bool:
-        return bool(self.settings.allowed_hosts)
 
     # Files
 
@@ -207,8 +203,9 @@ class SessionSandbox:
         when the sandbox cannot be had as the settings demand it.
         """
         check_obeyed(self.settings, self.backend)
-        report = await self._services.report(self.backend, container_options(self.settings))
-        check_level(report, self.settings.level)
+        options, level = container_options(self.settings), self.settings.level
+        report = await self._services.report(self.backend, options, level)
+        check_level(report, level)
         backend = self._services.get_backend(self.backend)
         holder = _LockHolder()
         try:

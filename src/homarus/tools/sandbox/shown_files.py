@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +43,7 @@ def check_shown_folder(
     real, own = _real(folder), _real(state)
     what = "the agent's workspace" if is_workspace else "sandbox.readOnlyFolders"
     fix = "sandbox.workspaceAccess: none" if is_workspace else "remove it from the list"
-    if not folder.is_absolute() or not real.exists():
+    if not folder.is_absolute() or not os.access(real, os.F_OK):  # `exists` may raise
         raise SandboxError(f"{what}: {folder} is not an existing folder of this machine", fix=fix)
     if _contains(real, own):
         raise SandboxError(f"{what}: {folder} contains the state directory {state}", fix=fix)
@@ -67,14 +68,18 @@ def find_visible_entries(workspace: Path, access: WorkspaceAccess) -> Iterator[P
     try:
         entries = sorted(workspace.iterdir())
     except OSError as exc:
-        raise SandboxError(f"the workspace {workspace} cannot be read: {exc.strerror}") from exc
+        raise SandboxError(
+            f"the workspace {workspace} cannot be read: {exc.strerror}",
+            fix="sandbox.workspaceAccess: none, or give the gateway's user access to it",
+        ) from exc
     for entry in entries:
         folded = fold_name(entry.name)
         if folded in PRIVATE or folded in hidden or not access.shows_completely(entry.name):
             continue
-        mode = entry.lstat().st_mode
-        if stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and entry.lstat().st_nlink == 1):
-            yield entry
+        with suppress(FileNotFoundError):  # it was removed meanwhile
+            found = entry.lstat()
+            if stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1):
+                yield entry
 
 
 def find_media(access: WorkspaceAccess, state: Path) -> list[Path]:
