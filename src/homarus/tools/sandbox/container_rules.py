@@ -30,7 +30,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
 from homarus.core.units import parse_byte_size
 from homarus.tools.sandbox.base import Mount, SandboxSpec, check_sandbox_name
-from homarus.tools.sandbox.mount_rules import check_source
+from homarus.tools.sandbox.mount_rules import CREDENTIALS, check_source
 
 DEFAULT_IMAGE: Final = "openclaw-sandbox:bookworm-slim"
 DEFAULT_PREFIX: Final = "openclaw-sbx-"
@@ -58,25 +58,6 @@ _TMPFS_OPTION: Final = re.compile(
 _UNSAFE_PATH: Final = re.compile(r"[\x00-\x1f\x7f,\"]")
 _DENYING: Final = frozenset(
     f"SCMP_ACT_{each}" for each in ("ERRNO", "KILL", "KILL_PROCESS", "KILL_THREAD", "TRAP")
-)
-# Files of a user's home that hold credentials; a folder that contains one is not shared either.
-CREDENTIALS: Final = (
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".docker",
-    ".netrc",
-    ".npmrc",
-    ".pypirc",
-    ".git-credentials",
-    ".password-store",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/containers",
-    ".local/share/keyrings",
-    ".local/share/containers",
 )
 
 

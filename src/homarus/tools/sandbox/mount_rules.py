@@ -23,7 +23,8 @@ _SHARED_IN_STATE: Final = (
     "sandboxes/.data/*/tmp",
     "sandboxes/.data/.scratch/*/probe-*",
 )
-_CREDENTIALS: Final = (
+# Files of a home that hold credentials; a folder that contains one is not mounted either.
+CREDENTIALS: Final = (
     ".ssh",
     ".gnupg",
     ".aws",
@@ -40,6 +41,7 @@ _CREDENTIALS: Final = (
     ".config/gh",
     ".config/containers",
     ".local/share/keyrings",
+    ".local/share/containers",
     ".mozilla",
 )
 # The kernel, devices, sockets of services, and what decides who may log in.
@@ -113,7 +115,7 @@ def check_source(source: Path, protected: Iterable[Path]) -> None:
         if _is_beneath(source, each) or _is_beneath(each, source):
             raise _refusal(source, f"{each}, with devices or sockets of this machine")
     home = os.path.expanduser("~")  # noqa: PTH111 - text is compared
-    for each in (*_SYSTEM_SECRETS, *(f"{home}/{name}" for name in _CREDENTIALS)):
+    for each in (*_SYSTEM_SECRETS, *(f"{home}/{name}" for name in CREDENTIALS)):
         if _is_beneath(source, each) or (_is_beneath(each, source) and os.path.lexists(each)):
             raise _refusal(source, f"the credentials in {each}")
 
