@@ -215,7 +215,8 @@ def list_(*, as_json: bool) -> None:
         rows = [_entry_to_json(each, now_ms) for each in entries]
         click.echo(json.dumps({"sandboxes": rows}, ensure_ascii=False))
         return
-    click.echo(f"{len(entries)} sandboxes:" if entries else "There is no sandbox.")
+    count = "1 sandbox" if len(entries) == 1 else f"{len(entries)} sandboxes"
+    click.echo(f"{count}:" if entries else "There is no sandbox.")
     for each in entries:
         click.echo(escape_invisible(f"  {_describe_entry(each, paths, now_ms)}"))
 

@@ -162,7 +162,7 @@ def test_sandbox_list_shows_owner_size_and_live_commands(home: Path) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH)
         done = run(home, SANDBOXED, "list")
-        assert "1 sandboxes:" in done.output
+        assert "1 sandbox:" in done.output
         assert f"{sandbox.name}: bubblewrap, of agent main, 2.0 kB, made now" in done.output
         assert "a command runs in it" in done.output
         row = json.loads(run(home, SANDBOXED, "list", "--json").output)["sandboxes"][0]

@@ -141,10 +141,14 @@ class SessionSandbox:
 
     def tmp_files(self, path: str) -> tuple[RootedFs, str] | None:
         """Return the `/tmp` of commands, and how its paths start, for a path in it; else None."""
-        if not _is_beneath(path, TMP_DIR) or self.is_inside(path):
+        if not self.is_tmp(path):
             return None
         self.make_workspace()
         return RootedFs(self._folders.tmp, names=(Path(TMP_DIR),)), f"{TMP_DIR}/"
+
+    def is_tmp(self, path: str) -> bool:
+        """Return whether an absolute path is one of the `/tmp` of commands."""
+        return _is_beneath(path, TMP_DIR) and not self.is_inside(path)
 
     def is_inside(self, path: str) -> bool:
         """Return whether an absolute path is one of the workspace, as it is called inside."""
@@ -182,7 +186,7 @@ class SessionSandbox:
             return self.workdir
         check_text(path)
         roots = (TMP_DIR, AGENT_DIR) if self.access == "ro" else (TMP_DIR,)
-        if any(_is_beneath(path, root) for root in roots):
+        if any(_is_beneath(os.path.normpath(path), root) for root in roots):
             return os.path.normpath(path)
         if path.startswith("/") and not self.is_inside(path):
             raise ToolDeniedError(
