@@ -56,6 +56,10 @@ def test_acquire_creates_private_folders_with_a_shared_lock(tmp_path: Path) -> N
     for folder in (own.data, own.tmp, own.workspace):
         assert folder.stat().st_mode & 0o777 == 0o700
     os.close(first)
+    for folder in (own.tmp, own.workspace):
+        folder.chmod(0)  # as a command may do, and the next one could not start
+    os.close(own.acquire())
+    assert {each.stat().st_mode & 0o777 for each in (own.tmp, own.workspace)} == {0o700}
     assert own.is_live() and own.acquire_exclusive() is None
     os.close(second)
     assert not own.is_live()

@@ -274,6 +274,9 @@ async def test_file_tools_of_rw_access_use_the_agents_workspace(tmp_path: Path) 
     assert (harness.workspace / "AGENTS.md").read_text() == "x"
     assert await write_effects(ctx, "/workspace/AGENTS.md") == {"identity"}
     assert await write_effects(ctx, "/tmp/AGENTS.md") == frozenset()
+    harness.workspace.chmod(0)
+    harness.open().make_workspace()
+    assert harness.workspace.stat().st_mode & 0o700 == 0o700
     isolated = context(SandboxHarness(tmp_path).open())
     assert await write_effects(isolated, "/workspace/AGENTS.md") == frozenset()
 

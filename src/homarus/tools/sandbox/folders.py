@@ -101,6 +101,8 @@ class SandboxFolders:
                         f"{self.workspace} is a link, not the folder of a sandbox",
                         fix="remove the link",
                     )
+                restore_rights(self.workspace)
+            restore_rights(self.tmp)
         except OSError as exc:
             os.close(fd)
             raise self._failure(exc) from exc
@@ -200,6 +202,13 @@ class SandboxFolders:
                 folder.rename(target)
                 moved.append(target)
         return moved
+
+
+def restore_rights(folder: Path) -> None:
+    """Give a folder its owner's rights again, if a command took them: no other could start."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & FOLDER_MODE != FOLDER_MODE:
+        folder.chmod(mode | FOLDER_MODE)
 
 
 def _try_lock(fd: int, operation: int, tries: int = 1) -> bool:

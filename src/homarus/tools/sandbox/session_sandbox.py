@@ -27,7 +27,12 @@ from homarus.tools.sandbox.base import (
     SandboxReport,
     SandboxSpec,
 )
-from homarus.tools.sandbox.folders import SandboxFolders, SandboxRecord, data_root
+from homarus.tools.sandbox.folders import (
+    SandboxFolders,
+    SandboxRecord,
+    data_root,
+    restore_rights,
+)
 from homarus.tools.sandbox.limits import resolve_limits
 from homarus.tools.sandbox.shown_files import (
     check_shown_folder,
@@ -243,6 +248,9 @@ class SessionSandbox:
         check_workspace_root(root, services.state, services.get_workspaces())
         lock = self._folders.acquire(has_workspace=self.access != "rw")
         try:
+            if self.access == "rw":
+                with suppress(OSError):  # it is missing, or of another user: prepare says so
+                    restore_rights(self.workspace)
             now_ms = services.get_now_ms()
             self._folders.save(replace(self._record, created_ms=now_ms, used_ms=now_ms))
         except BaseException:
