@@ -289,6 +289,16 @@ def test_doctor_names_settings_that_the_backend_cannot_obey(
     assert "sandbox.docker.containerPrefix has no effect" in rows["note"]
 
 
+def test_doctor_names_read_only_folders_that_are_missing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, FakeSandbox())
+    section = {"mode": "all", "readOnlyFolders": ["/missing/folder"]}
+    rows = doctor_rows(home, {"agents": {"defaults": {"sandbox": section}}})
+    (bad,) = [row["text"] for row in rows if "/missing/folder" in row["text"]]
+    assert "are refused" in bad and "not an existing folder" in bad
+
+
 def test_doctor_without_sandbox_mode_measures_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
