@@ -284,6 +284,13 @@ async def test_sandbox_has_no_capabilities_and_gains_none(stage: SandboxStage) -
     assert set(values.values()) == {0}
 
 
+async def test_sandbox_leaves_no_set_id_file_on_the_machine(stage: SandboxStage) -> None:
+    text = "echo true > run; for mode in 4755 2755 u+s g+s; do chmod $mode run; done; chmod 755 run"
+    result = await stage.run(f"umask 022; {text}")
+    assert result.output.count("not permitted") == 4, result.output
+    assert (stage.spec().workspace / "run").stat().st_mode & 0o7777 == 0o755
+
+
 async def test_sandbox_destroyed_is_gone_and_can_be_made_again(stage: SandboxStage) -> None:
     spec = stage.spec()
     assert (await stage.run("echo kept > file", spec)).is_success

@@ -11,6 +11,7 @@ from homarus.policy.exec_settings import (
     resolve_exec_settings,
     with_exec_options,
 )
+from homarus.policy.sandbox_settings import is_sandboxed
 from homarus.policy.tool_call import CallerFacts
 
 
@@ -24,7 +25,8 @@ def resolve_command_caller(  # noqa: PLR0917 - who calls, and from where
 ) -> CallerFacts:
     """Return the caller with the settings for commands: of config, session, message and sender.
 
-    `rules` are the contents of the approvals files, `entry` is that of the session.
+    `rules` are the contents of the approvals files, `entry` is that of the session. A sandbox that
+    the config wants since the run began holds for its next command.
     """
     entry = with_exec_options(entry, options)
     elevated, is_allowed = resolve_elevated(
@@ -33,4 +35,11 @@ def resolve_command_caller(  # noqa: PLR0917 - who calls, and from where
     settings = resolve_exec_settings(
         config, rules, caller.agent_id, entry, is_owner=caller.is_owner
     )
-    return replace(caller, exec=settings, elevated=elevated, is_elevated_allowed=is_allowed)
+    has_sandbox = caller.is_sandboxed or is_sandboxed(config, caller.agent_id, caller.session_key)
+    return replace(
+        caller,
+        exec=settings,
+        elevated=elevated,
+        is_elevated_allowed=is_allowed,
+        is_sandboxed=has_sandbox,
+    )

@@ -3,9 +3,9 @@
 import asyncio
 import json
 import os
-import stat
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,7 +215,8 @@ def list_(*, as_json: bool) -> None:
         rows = [_entry_to_json(each, now_ms) for each in entries]
         click.echo(json.dumps({"sandboxes": rows}, ensure_ascii=False))
         return
-    click.echo(f"{len(entries)} sandboxes:" if entries else "There is no sandbox.")
+    count = "1 sandbox" if len(entries) == 1 else f"{len(entries)} sandboxes"
+    click.echo(f"{count}:" if entries else "There is no sandbox.")
     for each in entries:
         click.echo(escape_invisible(f"  {_describe_entry(each, paths, now_ms)}"))
 
@@ -256,14 +257,15 @@ def _entry_to_json(entry: "SandboxEntry", now_ms: int) -> dict[str, Any]:
 
 def _used_bytes(folder: Path) -> int:
     """Return the size of the files of a folder; links are not followed."""
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            try:
-                found = os.lstat(os.path.join(place, name))  # noqa: PTH118 - for many files
-            except OSError:
-                continue
-            total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    total, todo = 0, [str(folder)]  # no recursion: commands can make very deep folders
+    while todo:
+        with suppress(OSError), os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    with suppress(OSError):
+                        total += entry.stat(follow_symlinks=False).st_size
     return total
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from homarus.config.agent_settings import agent_ids
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
-from homarus.core.errors import HomarusError
+from homarus.core.errors import HomarusError, SandboxError
 from homarus.policy.sandbox_settings import SandboxSettings, resolve_sandbox, sandbox_mode
 
 # What it is about, the state, the text and the fix, as of a finding of doctor.
@@ -21,12 +22,19 @@ def check_sandboxes(paths: Paths, config: Config) -> Iterator[SandboxFinding]:
         return
     from homarus.policy.unobeyed_settings import unobeyed_settings
     from homarus.tools.sandbox.session_sandbox import resolve_backend
+    from homarus.tools.sandbox.shown_files import check_shown_folder
 
     checker = _LevelChecker(paths, config)
     for agent in agents:
         settings = resolve_sandbox(config, agent)
         backend = resolve_backend(settings)
         yield (f"agent {agent}", *checker.check(settings, backend))
+        for each in settings.read_only:
+            try:
+                check_shown_folder(Path(each).expanduser(), paths.state, ())
+            except SandboxError as exc:
+                text = f"commands in sandboxes are refused: {exc.message}"
+                yield f"agent {agent}", "bad", text, exc.fix
         for one in unobeyed_settings(settings, backend):
             key = f"sandbox.{one.key}"
             if one.is_refused:

@@ -22,7 +22,7 @@ async def write_effects(
     so a name in the workspace cannot hide either. The files of a sandbox are no part of the agent.
     """
     if ctx.sandbox and path:
-        if ctx.sandbox.access != "rw":
+        if ctx.sandbox.access != "rw" or ctx.sandbox.is_tmp(path):
             return _NONE
         path = ctx.sandbox.to_relative(path)
     return await asyncio.to_thread(_find, ctx.workspace, path) if path else _NONE

@@ -81,13 +81,13 @@ def folder_to_read(ctx: "ToolContext", path: str) -> tuple[RootedFs, str]:
     return (machine, "/") if machine else (ctx.files, "")
 
 
-def folder_to_write(ctx: "ToolContext", path: str) -> RootedFs:
-    """Return the folder that a path is written in."""
+def folder_to_write(ctx: "ToolContext", path: str) -> tuple[RootedFs, str]:
+    """Return the folder that a path is written in, and what its paths start with in results."""
     plain = _outside(ctx, path)
     if plain and ctx.sandbox and not _find_read_only(ctx, path):
-        found = ctx.sandbox.tmp_files(path)
-        return found[0] if found else ctx.files
-    return (_machine(ctx, plain) if plain else None) or ctx.files
+        return ctx.sandbox.tmp_files(path) or (ctx.files, "")
+    machine = _machine(ctx, plain) if plain else None
+    return (machine, "/") if machine else (ctx.files, "")
 
 
 def _find_read_only(ctx: "ToolContext", path: str) -> Path | None:

@@ -211,8 +211,8 @@ class ToolContext:
 
         return folder_to_read(self, path)
 
-    def folder_to_write(self, path: str) -> "RootedFs":
-        """Return the folder that a path is written in."""
+    def folder_to_write(self, path: str) -> "tuple[RootedFs, str]":
+        """Return the folder that a path is written in, and what its paths start with in results."""
         from homarus.tools.file_scope import folder_to_write
 
         return folder_to_write(self, path)

@@ -77,3 +77,12 @@ def test_caller_of_command_has_settings_of_session_and_message() -> None:
     guest = make_caller(CONFIG, MAIN, [message("8", authority="authorised")])
     found = resolve(guest)
     assert (found.exec.security, found.elevated) == ("allowlist", "off")
+
+
+def test_caller_of_command_has_sandbox_that_config_wants_meanwhile() -> None:
+    caller = make_caller(CONFIG, MAIN, [message(authority="owner")])
+    changed = Config.model_validate({"agents": {"defaults": {"sandbox": {"mode": "all"}}}})
+    now = resolve_command_caller(caller, changed, (), {}, RunOptions(), find_traits)
+    assert not caller.is_sandboxed and now.is_sandboxed
+    later = resolve_command_caller(now, CONFIG, (), {}, RunOptions(), find_traits)
+    assert later.is_sandboxed  # only a new run leaves the sandbox

@@ -172,7 +172,7 @@ def test_sandbox_list_shows_owner_size_and_live_commands(home: Path) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH)
         done = run(home, SANDBOXED, "list")
-        assert "1 sandboxes:" in done.output
+        assert "1 sandbox:" in done.output
         assert f"{sandbox.name}: bubblewrap, of agent main, 2.0 kB, made now" in done.output
         assert "a command runs in it" in done.output
         row = json.loads(run(home, SANDBOXED, "list", "--json").output)["sandboxes"][0]
@@ -297,6 +297,16 @@ def test_doctor_names_settings_that_the_backend_cannot_obey(
     rows = {row["state"]: row["text"] for row in doctor_rows(home, config)}
     assert "sandbox.docker.setupCommand cannot be obeyed" in rows["bad"]
     assert "sandbox.docker.containerPrefix has no effect" in rows["note"]
+
+
+def test_doctor_names_read_only_folders_that_are_missing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, FakeSandbox())
+    section = {"mode": "all", "readOnlyFolders": ["/missing/folder"]}
+    rows = doctor_rows(home, {"agents": {"defaults": {"sandbox": section}}})
+    (bad,) = [row["text"] for row in rows if "/missing/folder" in row["text"]]
+    assert "are refused" in bad and "not an existing folder" in bad
 
 
 def test_doctor_without_sandbox_mode_measures_nothing(

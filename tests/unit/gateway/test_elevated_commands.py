@@ -122,6 +122,7 @@ async def test_exec_command_says_where_commands_run(tmp_path: Path) -> None:
             ("a", "/exec host=sandbox", "Commands run in the sandbox of this conversation"),
             ("b", "/elevated ask", "Elevated: ask"),
             ("c", "/exec", "Commands run on this machine (elevated: ask)"),
+            ("d", "/elevated off", "Elevated: off; commands run in the sandbox"),
         ):
             await it.send(text, name)
             assert expected in it.gateway.chats(name)[-1]["message"]["content"][0]["text"]

@@ -18,6 +18,7 @@ from homarus.tools.sandbox.container_engine import ContainerEngine, find_engines
 from homarus.tools.sandbox.container_rules import ContainerUser
 from homarus.tools.sandbox.container_seccomp import make_profile
 from homarus.tools.sandbox.oci import OciSandbox, encode_env
+from homarus.tools.sandbox.seccomp import MODED, OPENED
 
 IMAGE = "localhost/box:1"
 # Writes its arguments and variables down, and answers from the files of its folder.
@@ -406,6 +407,7 @@ def test_container_profile_refuses_what_bubblewrap_refuses() -> None:
         ("socket", 2),
         ("socket", 10),
         ("socket", 16, 0),
+        *((name, 0) for name in (*MODED, *OPENED)),  # no set-id bit, or no new file
     }
 
 
@@ -421,4 +423,5 @@ def test_container_profile_without_a_default_refuses_by_name() -> None:
     assert ("clone", (0x10000000, 0x10000000)) in refused  # a user namespace
     assert ("socket", (0xFFFFFFFF, 1)) in refused  # a unix socket
     assert ("socket", (0xFFFFFFFF, 2)) not in refused
+    assert {("chmod", (0o4000, 0o4000)), ("openat", (0o100, 0o100), (0o4000, 0o4000))} <= refused
     assert all(rule["action"] == "SCMP_ACT_ERRNO" for rule in profile["syscalls"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from homarus.cli.sandbox import _used_bytes
 from homarus.core.errors import SandboxError
 from homarus.tools.sandbox.folders import (
     SandboxFolders,
@@ -56,6 +57,10 @@ def test_acquire_creates_private_folders_with_a_shared_lock(tmp_path: Path) -> N
     for folder in (own.data, own.tmp, own.workspace):
         assert folder.stat().st_mode & 0o777 == 0o700
     os.close(first)
+    for folder in (own.tmp, own.workspace):
+        folder.chmod(0)  # as a command may do, and the next one could not start
+    os.close(own.acquire())
+    assert {each.stat().st_mode & 0o777 for each in (own.tmp, own.workspace)} == {0o700}
     assert own.is_live() and own.acquire_exclusive() is None
     os.close(second)
     assert not own.is_live()
@@ -124,3 +129,21 @@ def test_remove_tree_of_unreadable_folders_spares_linked_ones(tmp_path: Path) ->
     (top / "closed").chmod(0)
     remove_tree(top)
     assert not top.exists() and (other / "kept").is_dir()
+
+
+def test_remove_tree_of_very_deep_folders_removes_them(tmp_path: Path) -> None:
+    top, outside = tmp_path / "top", tmp_path / "outside"
+    top.mkdir()
+    outside.mkdir()
+    fd = os.open(top, os.O_RDONLY)
+    name = "d" * 10
+    for _ in range(1100):  # deeper than recursion goes, and than a path can name
+        os.mkdir(name, dir_fd=fd)
+        os.symlink(outside, "link", dir_fd=fd)
+        below = os.open(name, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+    assert _used_bytes(top) == 0
+    remove_tree(top)
+    assert not top.exists() and outside.exists()

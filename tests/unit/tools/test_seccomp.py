@@ -20,6 +20,12 @@ NUMBERS = {
         "personality": 135,
         "unshare": 272,
         "clone3": 435,
+        "fchmod": 91,
+        "fchmodat": 268,
+        "mknodat": 259,
+        "openat": 257,
+        "openat2": 437,
+        "fchmodat2": 452,
     },
     "aarch64": {
         "read": 63,
@@ -30,6 +36,12 @@ NUMBERS = {
         "personality": 92,
         "unshare": 97,
         "clone3": 435,
+        "fchmod": 52,
+        "fchmodat": 53,
+        "mknodat": 33,
+        "openat": 56,
+        "openat2": 437,
+        "fchmodat2": 452,
     },
 }
 both = pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
@@ -118,6 +130,17 @@ def test_filter_kills_programs_of_other_machines(machine: str) -> None:
         ("socketpair", (1, 0x80005, 0), ALLOW),
         ("socketpair", (1, 2, 0), EPERM),
         ("socketpair", (30, 1, 0), EPERM),
+        ("fchmod", (3, 0o1777), ALLOW),
+        ("fchmod", (3, 0o4755), EPERM),
+        ("fchmodat", (3, 0, 0o2755), EPERM),
+        ("fchmodat", (3, 0o4755, 0o755), ALLOW),
+        ("fchmodat2", (3, 0, 0o4755), EPERM),
+        ("mknodat", (3, 0, 0o104755), EPERM),
+        ("openat", (3, 0, 0o101, 0o755), ALLOW),
+        ("openat", (3, 0, 0o101, 0o4755), EPERM),
+        ("openat", (3, 0, 0o20200001, 0o4755), EPERM),  # O_TMPFILE
+        ("openat", (3, 0, 0, 0o4755), ALLOW),  # makes no file: there is no mode
+        ("openat2", (), ENOSYS),
     ],
 )
 def test_filter_judges_calls_by_their_arguments(

@@ -210,7 +210,10 @@ def test_workdir_is_resolved_as_commands_see_it(tmp_path: Path) -> None:
     assert sandbox.resolve_workdir("/agent/a/../b") == "/agent/b"
 
 
-@pytest.mark.parametrize("path", ["..", "/workspace/../etc", "/etc", "missing", "a\\b", "/agentx"])
+@pytest.mark.parametrize(
+    "path",
+    ["..", "/workspace/../etc", "/etc", "/tmp/../etc", "missing", "a\\b", "/agentx"],
+)
 def test_workdir_outside_the_sandbox_is_refused(tmp_path: Path, path: str) -> None:
     sandbox = SandboxHarness(tmp_path).open()
     with pytest.raises(ToolError):
@@ -281,6 +284,10 @@ async def test_file_tools_of_rw_access_use_the_agents_workspace(tmp_path: Path) 
     await call(write, ctx, path="/workspace/AGENTS.md", content="x")
     assert (harness.workspace / "AGENTS.md").read_text() == "x"
     assert await write_effects(ctx, "/workspace/AGENTS.md") == {"identity"}
+    assert await write_effects(ctx, "/tmp/AGENTS.md") == frozenset()
+    harness.workspace.chmod(0)
+    harness.open().make_workspace()
+    assert harness.workspace.stat().st_mode & 0o700 == 0o700
     isolated = context(SandboxHarness(tmp_path).open())
     assert await write_effects(isolated, "/workspace/AGENTS.md") == frozenset()
 
@@ -299,7 +306,7 @@ async def test_file_tools_read_the_read_only_folders(tmp_path: Path) -> None:
 async def test_file_tools_reach_the_tmp_of_commands(tmp_path: Path) -> None:
     harness = SandboxHarness(tmp_path)
     ctx, canary = context(harness.open()), f"/tmp/{tmp_path.name}-canary/x"
-    await call(write, ctx, path=canary, content="inside")
+    assert canary in await call(write, ctx, path=canary, content="inside")
     spec = harness.open().make_spec()
     assert (spec.tmp / canary.removeprefix("/tmp/")).read_text() == "inside"
     assert await call(read, ctx, path=canary) == "inside" and not Path(canary).exists()

@@ -66,7 +66,10 @@ async def elevated(context: AgentCommandContext) -> CommandReply:
             f"elevated commands are not for you here: {refusal}",
             fix="the owner of this machine can change it: homarus config set",
         )
-    text = f"Elevated: {level}; {_LEVEL_EFFECTS[level]}."
+    effect = _LEVEL_EFFECTS[level]
+    if level == "off" and is_sandboxed(context.config, agent_id_of(context.key), context.key):
+        effect = "commands run in the sandbox of this conversation"
+    text = f"Elevated: {level}; {effect}."
     return CommandReply(text, {"elevatedLevel": level})
 
 

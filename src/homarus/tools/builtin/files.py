@@ -54,10 +54,10 @@ async def write(
 ) -> str:
     """Write a file: make it, with its folders, or replace all that is in it."""
     data = _encoded(content, "content")
-    done = await asyncio.to_thread(ctx.folder_to_write(path).write_atomic, path, data)
-    return (
-        f"{'Created' if done.created else 'Replaced'} {format_path(done.path)} ({len(data)} bytes)."
-    )
+    folder, prefix = ctx.folder_to_write(path)
+    done = await asyncio.to_thread(folder.write_atomic, path, data)
+    verb = "Created" if done.created else "Replaced"
+    return f"{verb} {format_path(prefix + done.path)} ({len(data)} bytes)."
 
 
 @tool(group="fs", serial=True, effects=write_effects)
@@ -81,7 +81,8 @@ async def edit(
 ) -> ToolOutput:
     """Replace one piece of text in a file. Everything else stays, byte for byte."""
     _encoded(new_text, "newText")
-    done = await asyncio.to_thread(_edit, ctx.folder_to_write(path), path, old_text, new_text)
+    folder, _ = ctx.folder_to_write(path)
+    done = await asyncio.to_thread(_edit, folder, path, old_text, new_text)
     text = f"Edited {format_path(path)} at line {done.line}."
     return ToolOutput((Text(text),), {"diff": done.diff, "firstChangedLine": done.line})
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from homarus.core.atomic_file import write_atomic
-from homarus.tools.sandbox.seccomp import DENIED
+from homarus.tools.sandbox.seccomp import CREATE_FLAGS, DENIED, MODED, OPENED, SET_ID_BITS
 
 PROFILE_NAME: Final = "seccomp.json"
 _DEFAULTS: Final = (
@@ -25,7 +25,7 @@ _AF_INET, _AF_INET6, _AF_NETLINK = 2, 10, 16
 _NETLINK_ROUTE: Final = 0
 # The flags of clone and unshare that make namespaces; that of time is one of unshare only.
 _NAMESPACES, _NEWTIME = 0x7E020000, 0x80
-_JUDGED: Final = ("clone", "clone3", "unshare", "socket", "socketcall")
+_JUDGED: Final = ("clone", "clone3", "unshare", "socket", "socketcall", "openat2")
 
 
 def write_profile(folder: Path) -> Path:
@@ -41,7 +41,7 @@ def make_profile(default: dict[str, Any] | None) -> dict[str, Any]:
     Without one, calls that are not named are allowed, as in the filter of bubblewrap. Programs of
     another architecture are killed: their calls have other numbers.
     """
-    refused = {*DENIED, *_JUDGED}
+    refused = {*DENIED, *_JUDGED, *MODED, *OPENED}
     rules = [
         {**rule, "names": kept}
         for rule in (default or {}).get("syscalls", ())
@@ -58,11 +58,12 @@ def make_profile(default: dict[str, Any] | None) -> dict[str, Any]:
 
 def _own_rules(*, has_default: bool) -> Iterable[dict[str, Any]]:
     yield _rule(sorted(DENIED), _ERRNO, errno=EPERM)
-    # Its flags are in memory, which a filter cannot read: libraries then use clone.
-    yield _rule(["clone3"], _ERRNO, errno=ENOSYS)
+    # Their flags are in memory, which a filter cannot read: libraries then use clone and openat.
+    yield _rule(["clone3", "openat2"], _ERRNO, errno=ENOSYS)
+    yield from _set_id_rules(has_default=has_default)
     if not has_default:
         # What is not named is allowed here: the namespaces are refused one by one.
-        for bit in (1 << number for number in range(32) if _NAMESPACES >> number & 1):
+        for bit in _bits(_NAMESPACES):
             yield _rule(["clone", "unshare"], _ERRNO, (0, bit, bit), errno=EPERM)
         yield _rule(["unshare"], _ERRNO, (0, _NEWTIME, _NEWTIME), errno=EPERM)
         for family in (each for each in range(64) if each not in {_AF_INET, _AF_INET6}):
@@ -76,6 +77,26 @@ def _own_rules(*, has_default: bool) -> Iterable[dict[str, Any]]:
         yield _rule(["socket"], _ALLOW, (0, 0xFFFFFFFF, family))
     netlink = (0, 0xFFFFFFFF, _AF_NETLINK), (2, 0xFFFFFFFF, _NETLINK_ROUTE)
     yield _rule(["socket"], _ALLOW, *netlink)
+
+
+def _set_id_rules(*, has_default: bool) -> Iterable[dict[str, Any]]:
+    """Yield the rules about modes with set-id bits: the file would stay on this machine."""
+    if has_default:
+        for name, index in (MODED | OPENED).items():
+            yield _rule([name], _ALLOW, (index, SET_ID_BITS, 0))
+        for name, index in OPENED.items():
+            yield _rule([name], _ALLOW, (index - 1, CREATE_FLAGS, 0))
+    for bit in _bits(SET_ID_BITS):
+        for name, index in MODED.items():
+            yield _rule([name], _ERRNO, (index, bit, bit), errno=EPERM)
+        for name, index in OPENED.items():
+            for flag in _bits(CREATE_FLAGS):
+                created = index - 1, flag, flag
+                yield _rule([name], _ERRNO, created, (index, bit, bit), errno=EPERM)
+
+
+def _bits(mask: int) -> Iterable[int]:
+    return (1 << number for number in range(32) if mask >> number & 1)
 
 
 def _rule(

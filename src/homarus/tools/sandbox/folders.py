@@ -32,6 +32,7 @@ from homarus.tools.sandbox.loader import FOLDER
 DATA_FOLDER: Final = ".data"
 RECORD_FILE: Final = "sandbox.json"
 _TRASH: Final = ".removed-"
+_MAX_PATH: Final = 800  # characters, of up to four bytes; the kernel takes 4096 bytes
 _MAX_READABLE: Final = 40
 _HASH_CHARS: Final = 10
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,60}[a-z0-9])?")
@@ -101,6 +102,8 @@ class SandboxFolders:
                         f"{self.workspace} is a link, not the folder of a sandbox",
                         fix="remove the link",
                     )
+                restore_rights(self.workspace)
+            restore_rights(self.tmp)
         except OSError as exc:
             os.close(fd)
             raise self._failure(exc) from exc
@@ -202,6 +205,13 @@ class SandboxFolders:
         return moved
 
 
+def restore_rights(folder: Path) -> None:
+    """Give a folder its owner's rights again, if a command took them: no other could start."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & FOLDER_MODE != FOLDER_MODE:
+        folder.chmod(mode | FOLDER_MODE)
+
+
 def _try_lock(fd: int, operation: int, tries: int = 1) -> bool:
     for attempt in range(tries):
         with suppress(BlockingIOError):
@@ -252,24 +262,36 @@ def find_trash(root: Path) -> list[Path]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder, also one with folders that its commands made unreadable. Raises OSError."""
+    """Remove a folder, also one that its commands made unreadable, or very deep. Raises OSError."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
-    with suppress(OSError):
+    with suppress(OSError, RecursionError):
         shutil.rmtree(path)
         return
-    _make_accessible(path)
-    shutil.rmtree(path)
+    _remove_deep(path)
 
 
-def _make_accessible(top: Path) -> None:
-    """Give every folder its owner's rights; links are not followed."""
-    todo = [top]
+def _remove_deep(top: Path) -> None:
+    """Remove a folder; links are not followed.
+
+    A folder whose path becomes long is moved to the top first: the kernel has a limit for it.
+    """
+    top.chmod(FOLDER_MODE)
+    todo, emptied = [top], list[Path]()
     while todo:
         folder = todo.pop()
-        with suppress(OSError):
-            if stat.S_ISDIR(folder.lstat().st_mode):
-                folder.chmod(FOLDER_MODE)
-                with os.scandir(folder) as entries:
-                    todo += [Path(each) for each in entries if each.is_dir(follow_symlinks=False)]
+        with os.scandir(folder) as found:
+            entries = list(found)  # before any is moved to a folder that is read
+        for entry in entries:
+            path = Path(entry)
+            if not entry.is_dir(follow_symlinks=False):
+                path.unlink()
+                continue
+            path.chmod(FOLDER_MODE)  # a folder that is moved must be writable itself
+            if len(entry.path) > _MAX_PATH:
+                path = path.rename(top / f"{_TRASH}{secrets.token_hex(8)}")
+            todo.append(path)
+        emptied.append(folder)
+    for folder in reversed(emptied):  # each after those that were in it
+        folder.rmdir()

@@ -4,6 +4,10 @@ Most of what is refused here a process without capabilities cannot do anyway; th
 code of the kernel behind it out of reach. What is refused fails with EPERM; clone3, whose flags a
 filter cannot read, with ENOSYS, so that libraries use clone. A program of another architecture is
 killed: its numbers mean other calls.
+
+A file with the set-user-id bit is refused as well. Inside it has no effect, but it stays in a
+folder of this machine, where it belongs to the gateway's user: other users who start it there would
+have the rights of that user. openat2, whose mode a filter cannot read, fails with ENOSYS.
 """
 
 import errno
@@ -40,6 +44,9 @@ _NAMESPACES: Final = 0x7E020000
 _NEWTIME: Final = 0x80
 _TERMINAL_REQUESTS: Final = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX put text into a terminal
 _PERSONALITIES: Final = (0, 0xFFFFFFFF)  # Linux, and the question which one it is
+
+SET_ID_BITS: Final = 0o6000  # S_ISUID, S_ISGID
+CREATE_FLAGS: Final = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE: else open has no mode
 
 # The number of each refused call: on x86_64, on aarch64 (None where it does not exist).
 DENIED: Final[dict[str, tuple[int, int | None]]] = {
@@ -111,7 +118,7 @@ DENIED: Final[dict[str, tuple[int, int | None]]] = {
 }
 
 # The number of each call that is judged by its arguments.
-_JUDGED: Final[dict[str, tuple[int, int]]] = {
+_JUDGED: Final[dict[str, tuple[int, int | None]]] = {
     "clone": (56, 220),
     "clone3": (435, 435),
     "unshare": (272, 97),
@@ -119,7 +126,25 @@ _JUDGED: Final[dict[str, tuple[int, int]]] = {
     "personality": (135, 92),
     "socket": (41, 198),
     "socketpair": (53, 199),
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "creat": (85, None),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "open": (2, None),
+    "openat": (257, 56),
+    "openat2": (437, 437),
 }
+
+# Which argument is the mode of a file; before that of OPENED, its flags.
+MODED: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2} | {
+    "creat": 1,
+    "mknod": 1,
+    "mknodat": 2,
+}
+OPENED: Final = {"open": 2, "openat": 3}
 
 _Instruction = tuple[int, int, int, int]  # code, steps if true, steps if false, value
 
@@ -140,7 +165,8 @@ def make_filter(machine: str) -> bytes:
     for name, judge in _judges().items():
         # The number is in the accumulator until a block loads an argument, and a block that
         # matched always returns.
-        program += [(_JUMP_EQUAL, 0, len(judge), _JUDGED[name][column]), *judge]
+        if (number := _JUDGED[name][column]) is not None:
+            program += [(_JUMP_EQUAL, 0, len(judge), number), *judge]
     program.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(
         struct.pack("<HBBI", code, jump, miss, value) for code, jump, miss, value in program
@@ -173,7 +199,17 @@ def _judges() -> dict[str, list[_Instruction]]:
             *_require(1, (_STREAM, _SEQPACKET), bits=_TYPE_BITS),
             (_RETURN, 0, 0, _ALLOW),
         ],
+        **{name: _deny_bits(index, SET_ID_BITS) for name, index in MODED.items()},
+        **{name: _judge_open(index) for name, index in OPENED.items()},
+        "openat2": [(_RETURN, 0, 0, _ENOSYS)],
     }
+
+
+def _judge_open(mode: int) -> list[_Instruction]:
+    """Refuse the bits in the mode of a new file; without a new file, the mode is any number."""
+    judge = _deny_bits(mode, SET_ID_BITS)
+    creates = (_JUMP_BITS, 0, len(judge), CREATE_FLAGS)
+    return [_load(mode - 1), creates, *judge, (_RETURN, 0, 0, _ALLOW)]
 
 
 def _judge_socket() -> list[_Instruction]:

@@ -27,7 +27,12 @@ from homarus.tools.sandbox.base import (
     SandboxReport,
     SandboxSpec,
 )
-from homarus.tools.sandbox.folders import SandboxFolders, SandboxRecord, data_root
+from homarus.tools.sandbox.folders import (
+    SandboxFolders,
+    SandboxRecord,
+    data_root,
+    restore_rights,
+)
 from homarus.tools.sandbox.limits import resolve_limits
 from homarus.tools.sandbox.shown_files import (
     check_shown_folder,
@@ -137,10 +142,14 @@ class SessionSandbox:
 
     def tmp_files(self, path: str) -> tuple[RootedFs, str] | None:
         """Return the `/tmp` of commands, and how its paths start, for a path in it; else None."""
-        if not _is_beneath(path, TMP_DIR) or self.is_inside(path):
+        if not self.is_tmp(path):
             return None
         self.make_workspace()
         return RootedFs(self._folders.tmp, names=(Path(TMP_DIR),)), f"{TMP_DIR}/"
+
+    def is_tmp(self, path: str) -> bool:
+        """Return whether an absolute path is one of the `/tmp` of commands."""
+        return _is_beneath(path, TMP_DIR) and not self.is_inside(path)
 
     def is_inside(self, path: str) -> bool:
         """Return whether an absolute path is one of the workspace, as it is called inside."""
@@ -178,7 +187,7 @@ class SessionSandbox:
             return self.workdir
         check_text(path)
         roots = (TMP_DIR, AGENT_DIR) if self.access == "ro" else (TMP_DIR,)
-        if any(_is_beneath(path, root) for root in roots):
+        if any(_is_beneath(os.path.normpath(path), root) for root in roots):
             return os.path.normpath(path)
         if path.startswith("/") and not self.is_inside(path):
             raise ToolDeniedError(
@@ -236,6 +245,9 @@ class SessionSandbox:
         check_workspace_root(root, services.state, services.get_workspaces())
         lock = self._folders.acquire(has_workspace=self.access != "rw")
         try:
+            if self.access == "rw":
+                with suppress(OSError):  # it is missing, or of another user: prepare says so
+                    restore_rights(self.workspace)
             now_ms = services.get_now_ms()
             self._folders.save(replace(self._record, created_ms=now_ms, used_ms=now_ms))
         except BaseException:
