@@ -13,7 +13,7 @@ import pytest
 from homarus.core.errors import SandboxError, ToolDeniedError, ToolError
 from homarus.policy.decision import decide_tool_call
 from homarus.policy.exec_settings import ExecSettings
-from homarus.policy.tool_call import CallerFacts
+from homarus.policy.tool_call import CallerFacts, TaintSource
 from homarus.tools.builtin.exec import exec_tool
 from homarus.tools.builtin.process import tools as process_tools
 from homarus.tools.exec.process_table import ProcessTable
@@ -61,6 +61,18 @@ async def run(harness: SandboxHarness, args: Mapping[str, Any], **given: Any) ->
         prepared.close()
     assert isinstance(output, ToolOutput)
     return output
+
+
+@pytest.mark.parametrize(("access", "action"), [("none", "allow"), ("ro", "allow"), ("rw", "ask")])
+async def test_tainted_command_that_can_write_prompt_files_is_asked_about(
+    tmp_path: Path, access: str, action: str
+) -> None:
+    harness = SandboxHarness(tmp_path, {"workspaceAccess": access})
+    prepared = await prepare(harness, {"command": "true"})
+    prepared.close()
+    assert decide_tool_call(prepared.facts, CALLER).action == "allow"
+    tainted = replace(CALLER, taint=(TaintSource("web"),))
+    assert decide_tool_call(prepared.facts, tainted).action == action
 
 
 async def test_sandboxed_command_runs_verbatim_and_shows_inner_paths(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.exec_settings import ExecAsk, ExecHost, ExecSecurity
 from homarus.policy.sandbox_settings import MIN_LEVEL, resolve_exec_place
-from homarus.policy.tool_call import LayerVerdict, ToolCallFacts
+from homarus.policy.tool_call import Effect, LayerVerdict, ToolCallFacts
 from homarus.tools.folder import DescriptorFolder, Folder
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, tool
@@ -229,9 +229,12 @@ def _prepare_plan(
         lines += [_OPEN_INPUT] if plan.pty or plan.background else []
         return replace(question, wire=wire, detail="\n".join([*lines, question.detail]))
 
+    effects: set[Effect] = {"exec"}
+    if sandbox_level and ctx.sandbox and ctx.sandbox.access == "rw":
+        effects.add("identity")  # the agent's prompt files and skills are among its files
     facts = ToolCallFacts(
         made.declaration,
-        effects=frozenset({"exec"}),
+        effects=frozenset(effects),
         exec=evaluation,
         own_verdict=_judge_options(
             options, is_satisfied=evaluation.is_satisfied or sandbox_level >= MIN_LEVEL
