@@ -186,7 +186,7 @@ async def test_sandbox_destroy_ends_what_runs(stage: SandboxStage) -> None:
     if stage.backend.name == "bubblewrap" and os.geteuid() != 0:
         pytest.skip("commands of bubblewrap are found again by their cgroups, which need root")
     async with stage.start(f"echo up; sleep {mark}", spec) as started:
-        await until(lambda: "up" in started.output, 0.02)
+        await until(lambda: "up" in started.output and running(mark), 0.02)
         await stage.backend.destroy("other")
         assert running(mark)
         await stage.backend.destroy(spec.name)

@@ -108,7 +108,7 @@ def test_typing_during_an_answer_stays_below_it_and_is_sent(
     words = [word for word in shown.split() if word.startswith("word")]
     assert words == [f"word{number:04d}" for number in range(60)]
     chat.press("MOCK:long:900:40\r")
-    chat.wait_until("answering · ")
+    chat.wait_until("word0060")  # of this answer: the one before it has fewer words
     chat.press("MOCK:say:never§\r")
     chat.wait_until("1 more sent · Ctrl-C stops")
     chat.press("\x03")
