@@ -371,7 +371,7 @@ class App:
             await asyncio.to_thread(remove_leftovers, [*folders, self.paths.state / "agents"])
             await self.sandboxes.clean()
             agent = self.agent(default_agent_id(self._config()))
-            self.tools(agent.id)
+            self.tools(agent.id).specs()  # building their schemas is half of a first turn
             await self.models.preload(ModelSelection(agent.id, agent.model))
 
     async def recover(self) -> list[tuple[InboxRecord, asyncio.Future[RunOutcome]]]:

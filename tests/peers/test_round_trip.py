@@ -200,7 +200,7 @@ def test_folder_survives_openclaw_homarus_openclaw_homarus(folder: Folder) -> No
 def test_openclaw_agent_command_runs_no_agent_of_its_own_after_refusal(folder: Folder) -> None:
     home, model = folder.home, folder.model
     config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
-    config["agents"]["defaults"]["sandbox"] = {"mode": "all"}
+    config["tools"] = {**config.get("tools", {}), "deny": ["group:nothing"]}
     home.configure(config)
     asked = len(model.requests)
     with running_gateway(home) as gateway:
@@ -209,5 +209,5 @@ def test_openclaw_agent_command_runs_no_agent_of_its_own_after_refusal(folder: F
             "OPENCLAW_GATEWAY_TOKEN": TOKEN,
         }
         done = folder.openclaw("agent", "--agent", "main", "--message", "Hello")
-    assert "must run in a sandbox" in done.out and "embedded" not in done.err
+    assert "there is no such group of tools" in done.out and "embedded" not in done.err
     assert len(model.requests) == asked
