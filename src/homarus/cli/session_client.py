@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from homarus.cli.approval_prompt import ApprovalPrompt
     from homarus.cli.gateway_approver import GatewayApprover
     from homarus.gateway.client import GatewayClient
+    from homarus.store.journal import InboxRecord
 
 ShowEvent = Callable[[Event], None]
 _RUN_TIMEOUT_S = 7 * 86_400.0  # runs have their own deadline
@@ -201,6 +202,7 @@ class LocalSessionClient:
     ) -> None:
         self._control, self._models, self._clock, self._key = control, models, clock, key
         self._get_config = get_config
+        self._accepting = self._aborts = 0  # messages that are being saved; calls of abort
 
     async def run(
         self, text: str, options: RunOptions = NO_OPTIONS, delivery: Mapping[str, Json] = NOWHERE
@@ -225,8 +227,11 @@ class LocalSessionClient:
             authority=authority,
         )
         try:
-            record = (await self._control.accept(self._key, inbound)).record
-            outcome = await self._control.submit(self._key, record)
+            record, is_stopped = await self._accept(inbound)
+            submitted = self._control.submit(self._key, record)
+            if is_stopped:
+                await self._control.stop(self._key, record.id)
+            outcome = await submitted
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -245,6 +250,16 @@ class LocalSessionClient:
         meta.setdefault("attempts", [])
         return ChatAnswer(outcome.text, is_aborted, is_merged, payload)
 
+    async def _accept(self, inbound: Inbound) -> "tuple[InboxRecord, bool]":
+        """Save a message; return also whether everything was stopped meanwhile."""
+        aborts = self._aborts
+        self._accepting += 1
+        try:
+            accepted = await self._control.accept(self._key, inbound)
+        finally:
+            self._accepting -= 1
+        return accepted.record, self._aborts != aborts
+
     async def status(self) -> SessionStatus:
         return await self._control.status(self._key)
 
@@ -253,7 +268,8 @@ class LocalSessionClient:
         await (await self._control.load(self._key)).set_model(model.provider, model.id)
 
     def abort(self) -> bool:
-        return bool(self._control.stop_now(self._key))
+        self._aborts += 1
+        return bool(self._control.stop_now(self._key)) or self._accepting > 0
 
     async def find_usage(self) -> str:
         session = await self._control.load(self._key)

@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from homarus.cli.session_client import GatewaySessionClient, _resolve_key
+from homarus.cli.session_client import GatewaySessionClient, LocalSessionClient, _resolve_key
 from homarus.core.errors import UnavailableError, UserError
 from homarus.core.event import ToolEnded
 from homarus.core.message import Text, ToolResult
 from homarus.gateway.client import GatewayClient
+from homarus.testing.clock import FakeClock
 
 KEY = "agent:main:main"
 
@@ -177,3 +179,39 @@ async def test_failed_run_raises_an_error_with_its_result() -> None:
         with pytest.raises(UnavailableError, match="too large") as caught:
             await session.run("hello")
     assert caught.value.payload["result"] == result
+
+
+class SlowControl:
+    """Session control that saves a message when `saved` is set, and never answers it."""
+
+    def __init__(self) -> None:
+        self.is_saving, self.saved = asyncio.Event(), asyncio.Event()
+        self.stopped: list[str] = []
+        self._outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def accept(self, _key: str, inbound: Any) -> Any:
+        self.is_saving.set()
+        await self.saved.wait()
+        return SimpleNamespace(record=SimpleNamespace(id=inbound.id))
+
+    def submit(self, _key: str, _record: object) -> asyncio.Future[Any]:
+        return self._outcome
+
+    def stop_now(self, _key: str) -> tuple[str, ...]:
+        return ()
+
+    async def stop(self, _key: str, run_id: str) -> None:
+        self.stopped.append(run_id)
+        self._outcome.cancel()
+
+
+async def test_abort_while_a_message_is_saved_stops_that_message() -> None:
+    control = SlowControl()
+    session = LocalSessionClient(cast("Any", control), cast("Any", None), FakeClock(), KEY)
+    assert not session.abort()  # nothing runs
+    async with asyncio.TaskGroup() as group:
+        sent = group.create_task(session.send("next"))
+        await control.is_saving.wait()
+        assert session.abort()
+        control.saved.set()
+    assert sent.result().aborted and len(control.stopped) == 1
