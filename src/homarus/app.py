@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from homarus.agent.agent_registry import AgentRegistry
@@ -372,6 +373,7 @@ class App:
             await self.sandboxes.clean()
             agent = self.agent(default_agent_id(self._config()))
             self.tools(agent.id).specs()  # building their schemas is half of a first turn
+            import_module("homarus.agent.reply.reply_cleaner")
             await self.models.preload(ModelSelection(agent.id, agent.model))
 
     async def recover(self) -> list[tuple[InboxRecord, asyncio.Future[RunOutcome]]]:

@@ -88,7 +88,10 @@ class _ChatRequestBuilder:
         if request.system:
             turns.insert(0, self._system_turn(request.system))
         fields = self._fields(request)
-        pieces = [encode_json(fields)[:-1], b',"messages":[', b",".join(turns), b"]"]
+        pieces = [encode_json(fields)[:-1]]
+        for number, turn in enumerate(turns):  # one copy of a long conversation, not two
+            pieces += [b"," if number else b',"messages":[', turn]
+        pieces.append(b"]" if turns else b',"messages":[]')
         if request.tools and self._model.calls_tools and "tools" not in fields:
             pieces += [b',"tools":', self._tool_list(request.tools)]
         return b"".join((*pieces, b"}"))
