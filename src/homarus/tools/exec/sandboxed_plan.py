@@ -30,9 +30,9 @@ def make_sandboxed_plan(
 ) -> ExecPlan:
     """Return the plan of a command that `launch` starts.
 
-    `folder` is the folder of this machine that the launcher starts in, `env` the environment of
-    the command inside. The descriptor of the folder is duplicated; the launch belongs to the plan,
-    whose `close` closes it.
+    `folder` is the folder inside that the command runs in, `folder_fd` the workspace on this
+    machine, in which the launcher is started, `env` the environment inside. The descriptor is
+    duplicated; the launch belongs to the plan, whose `close` closes it.
     """
     own_fd = os.dup(folder_fd)
     try:

@@ -240,6 +240,7 @@ class SandboxRegistry:
         await asyncio.to_thread(remove_leftovers)
         await asyncio.to_thread(self._remove_trash)
         for folders, record in list(self._records()):
+            # bubblewrap leaves cgroups only, which are gone: its backend need not be loaded.
             if record.backend != "bubblewrap" and not folders.is_live():
                 with suppress(HomarusError):
                     await self.get_backend(record.backend).destroy(record.name)
