@@ -95,6 +95,7 @@ class SandboxFolders:
         except OSError as exc:
             raise self._failure(exc) from exc
         try:
+            make_private_dir(self.tmp)  # another first use may have made the lock's folder only
             if has_workspace:
                 make_private_dir(self.workspace)
                 if self.workspace.is_symlink():
