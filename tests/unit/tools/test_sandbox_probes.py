@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from homarus.core.errors import SandboxError
 from homarus.tools.sandbox import bubblewrap
 from homarus.tools.sandbox.base import EscapeProbeResult, Sandbox, SandboxReport, SandboxSpec
-from homarus.tools.sandbox.probe_list import PROBES
+from homarus.tools.sandbox.probe_list import PROBES, ProbeFacts, ProbePart, make_programs
 from homarus.tools.sandbox.probes import find_namespace_fix, judge, measure_sandbox
 from tests.unit.tools.probe_builders import WeakSandbox, is_root, require_bwrap, run_directly
 
@@ -122,6 +123,23 @@ async def test_measure_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     os.utime(old, (1, 1))
     await measure_sandbox(WeakSandbox(uses_bwrap=False), tmp_path, run=stop)
     assert list(tmp_path.iterdir()) == [young]
+
+
+async def test_part_that_fails_early_leaves_nothing_of_a_slow_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stop(*_: object) -> str:
+        return ""
+
+    def make_slowly(part: ProbePart, facts: ProbeFacts) -> dict[str, bytes]:
+        if part == "disk":
+            time.sleep(0.1)
+        return make_programs(part, facts)
+
+    monkeypatch.setattr("homarus.tools.sandbox.probes.make_programs", make_slowly)
+    await measure_sandbox(WeakSandbox(uses_bwrap=False), tmp_path, run=stop)
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_control_characters_of_a_launcher_are_escaped(tmp_path: Path) -> None:

@@ -169,7 +169,8 @@ class _Measure:
         """Return the results of the probes of one part."""
         spec = self._make_spec(part)
         facts = self._bait.make_facts(spec.workspace, self._read_only_targets(spec))
-        await asyncio.to_thread(self._write_programs, spec, facts, part)
+        # Not in a thread: one that outlives a cancelled part would write after the removal.
+        self._write_programs(spec, facts, part)
         async with self._preparing:  # the first one may have to find out what the machine has
             await self._sandbox.prepare(spec)
         try:
