@@ -35,6 +35,7 @@ from homarus.tools.web.web_state import WebState, make_web_state
 from tests.unit.tools.web_builders import (
     Site,
     SiteRequest,
+    always,
     call_tool,
     load_web_tools,
     open_site,
@@ -250,7 +251,7 @@ async def test_searxng_on_a_private_address_is_searched(ctx: ToolContext, state:
         config = Config.model_validate(  # no host is allowed for what a model aims
             {"tools": {"web": {"search": {"searxng": {"baseUrl": f"{site.url}/sx/"}}}}}
         )
-        args = {"count": 2, "country": "at", "search_lang": "de", "freshness": "py"}
+        args: dict[str, Any] = {"count": 2, "country": "at", "search_lang": "de", "freshness": "py"}
         result = await search(ctx, state, config, **args)
     found = payload(result)
     assert site.requests[0].query == {
@@ -480,7 +481,7 @@ async def test_service_that_hangs_or_floods_gives_one_error(
         assert result.is_error and "too large" in result.text
     for body in ("[]", "{}", "nope", '{"results": 7}', "[" * 100_000):
         answer = respond(body, kind="application/json")
-        async with open_site(lambda _request, made=answer: made) as site:  # type: ignore[misc] - a default binds it
+        async with open_site(always(answer)) as site:
             result = await search(ctx, state, web_config({"searxng": {"baseUrl": site.url}}))
             assert result.is_error and "SearXNG" in result.text
 

@@ -71,6 +71,11 @@ def respond_json(value: Any, status: str = "200 OK") -> bytes:
     return respond(json.dumps(value), status, "application/json")
 
 
+def always(content: bytes) -> Answer:
+    """Answer every request with the same response."""
+    return lambda _request: content
+
+
 @asynccontextmanager
 async def open_site(answer: Answer) -> AsyncIterator[Site]:
     """Serve on a loopback address. A response without its end stays open, as of a slow server."""

@@ -92,18 +92,21 @@ async def extract_html(
     charset: str = "",
     mode: TextMode = "markdown",
     max_chars: int = DEFAULT_MAX_CHARS,
+    is_whole: bool = False,
     name: str = "",
 ) -> ExtractedPage:
     """Return the readable part of a web page, with links, tables and headings as Markdown.
 
     `url` is what relative links are resolved with, `charset` that of the response's header. A page
-    without a readable part gives its plain text. Raises ToolError, which calls the page `name`.
+    without a readable part gives its plain text, as every page does with `is_whole`. Raises
+    ToolError, which calls the page `name`.
     """
     options: dict[str, Json] = {
         "url": url,
         "charset": charset,
         "mode": mode,
         "max_chars": max_chars,
+        "is_whole": is_whole,
     }
     data = await _run_worker("html", content, options, name or "the page")
     return _decode(ExtractedPage, data, name or "the page")

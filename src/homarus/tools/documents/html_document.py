@@ -30,14 +30,14 @@ _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 
 
 def extract_html(
-    content: bytes, *, url: str, charset: str, mode: str, max_chars: int
+    content: bytes, *, url: str, charset: str, mode: str, max_chars: int, is_whole: bool
 ) -> dict[str, Any]:
-    """Return the title and the readable part, as Markdown or as plain text."""
+    """Return the title and the readable part or all text, as Markdown or as plain text."""
     page = decode_page(content, charset)
     plain = _PlainPage(url, max_chars, is_markdown=mode == "markdown")
     plain.feed(page)
     plain.close()
-    text, fallback = _readable(page, url, mode), plain.text
+    text, fallback = "" if is_whole else _readable(page, url, mode), plain.text
     if not text or (len(text) < MIN_CHARS and len(text) < MIN_SHARE * len(fallback)):
         text = fallback
     return {

@@ -6,6 +6,7 @@ Pages and PDFs are parsed by a process of their own (`tools.documents`). Other t
 import codecs
 import json
 import re
+from dataclasses import replace
 from typing import Final
 
 from homarus.core.errors import FetchError
@@ -79,7 +80,8 @@ async def read_page(
     if kind == "application/pdf":
         return await _read_pdf(response, max_chars)
     if kind in _HTML_TYPES:
-        return await _read_html(response, charset, mode, max_chars)
+        page = await _read_html(response, charset, mode, max_chars, is_whole=not is_readable)
+        return page if is_readable else replace(page, extractor="html")
     if not _TEXT_TYPES.fullmatch(kind) or _is_binary(response.body):
         size = f"{'more than ' if response.is_truncated else ''}{len(response.body)} bytes"
         fix = "look at it with `image`" if kind.startswith("image/") else ""
@@ -127,7 +129,7 @@ def _text_codec(label: str) -> str:
     """Return the name of an encoding of text; "" for any other."""
     try:
         name = codecs.lookup(label).name
-        b"".decode(name)  # refuses codecs that are not for text
+        b"a".decode(name, "replace")  # refuses codecs that are not for text
     except (LookupError, ValueError, UnicodeError):
         return ""
     plain = {"ascii": "", "iso8859-1": "cp1252"}  # as browsers read them
@@ -153,7 +155,7 @@ def _pretty_json(response: FetchedResponse, charset: str) -> str:
 
 
 async def _read_html(
-    response: FetchedResponse, charset: str, mode: ExtractMode, max_chars: int
+    response: FetchedResponse, charset: str, mode: ExtractMode, max_chars: int, *, is_whole: bool
 ) -> PageText:
     from homarus.tools.documents.extraction import extract_html
 
@@ -163,6 +165,7 @@ async def _read_html(
         charset=charset,
         mode=mode,
         max_chars=max_chars,
+        is_whole=is_whole,
     )
     is_cut = page.is_truncated or response.is_truncated or len(response.body) > MAX_HTML_BYTES
     return PageText(page.text, "readability", page.title, is_cut, "text/html")
@@ -175,7 +178,8 @@ async def _read_pdf(response: FetchedResponse, max_chars: int) -> PageText:
         size = f"{len(response.body) // 1_000_000} MB"
         raise FetchError(f"the PDF at {shown_url(response.url)} is larger than {size}")
     found = await extract_pdf(response.body, max_chars=max_chars)
-    pages = [f"[page {page.number} of {found.page_count}]\n{page.text}" for page in found.pages]
+    shown = ((page.number, page.text or page.problem or "no text") for page in found.pages)
+    pages = [f"[page {number} of {found.page_count}]\n{text}" for number, text in shown]
     text = "\n\n".join(pages)
     is_cut = found.is_truncated or len(text) > max_chars
     return PageText(text[:max_chars], "pdf", found.title, is_cut, "application/pdf")
