@@ -9,7 +9,7 @@ from homarus.core.errors import FetchError
 from homarus.core.fast_dataclass import dataclass
 from homarus.tools.web.fetched_page import ExtractMode
 from homarus.tools.web.search.base import find_key, plain_text
-from homarus.tools.web.service import ServiceRequest, request_json
+from homarus.tools.web.service_request import WebServiceRequest, request_json
 
 _FIX: Final = "check tools.web.fetch.firecrawl, or set its enabled to false"
 _LINK: Final = re.compile(r"!?\[([^\[\]]{0,300})\]\([^()\s]{0,2000}\)")
@@ -46,7 +46,7 @@ async def scrape_page(
         "maxAge": config.max_age_ms,
     }
     found = await request_json(
-        ServiceRequest(
+        WebServiceRequest(
             "Firecrawl",
             f"{config.base_url.rstrip('/')}/v2/scrape",
             key,

@@ -58,7 +58,7 @@ class SearchAccess:
     """How a provider is reached; `origin` is where a person finds the key or the address.
 
     One that is not `is_automatic` is used only when the config names the provider: its key is for
-    models in the first place.
+    models in the first place. `is_fallback`: it needs nothing, and is the last resort.
     """
 
     base_url: str
@@ -68,6 +68,7 @@ class SearchAccess:
     timeout_s: float = 30.0
     has_inline_citations: bool = False
     is_automatic: bool = True
+    is_fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,12 @@ from homarus.tools.web.search.base import (
     find_key,
     make_result,
 )
-from homarus.tools.web.service import ServiceRequest, add_query, list_of_objects, request_json
+from homarus.tools.web.service_request import (
+    WebServiceRequest,
+    add_query,
+    list_of_objects,
+    request_json,
+)
 
 LABEL: Final = "brave"
 AUTO_ORDER: Final = 20
@@ -38,7 +43,7 @@ async def search(query: WebQuery, access: SearchAccess) -> SearchAnswer:
         "text_decorations": "false",
     }
     found = await request_json(
-        ServiceRequest(
+        WebServiceRequest(
             "Brave Search",
             add_query(f"{access.base_url.rstrip('/')}/res/v1/web/search", params),
             access.api_key,

@@ -20,7 +20,12 @@ from homarus.tools.web.search.base import (
     WebResult,
     make_result,
 )
-from homarus.tools.web.service import ServiceRequest, add_query, check_status, request_service
+from homarus.tools.web.service_request import (
+    WebServiceRequest,
+    add_query,
+    check_status,
+    request_service,
+)
 
 LABEL: Final = "duckduckgo (no key)"
 AUTO_ORDER: Final = 1000  # where nothing else is configured
@@ -40,7 +45,7 @@ _NOTHING_FOUND: Final = "no-results"
 
 def find_access(_config: WebSearchConfig, _env: Mapping[str, str]) -> SearchAccess | None:
     """Return the address: there is nothing to configure."""
-    return SearchAccess(BASE_URL, "no search provider is configured")
+    return SearchAccess(BASE_URL, "no search provider is configured", is_fallback=True)
 
 
 async def search(query: WebQuery, access: SearchAccess) -> SearchAnswer:
@@ -53,7 +58,7 @@ async def search(query: WebQuery, access: SearchAccess) -> SearchAnswer:
         "kl": region if has_region else "",
         "df": "..".join(dates) if dates else _RANGES.get(query.freshness, ""),
     }
-    request = ServiceRequest(
+    request = WebServiceRequest(
         "DuckDuckGo",
         add_query(f"{access.base_url.rstrip('/')}/html/", params),
         headers={"Accept": "text/html", "User-Agent": USER_AGENT},

@@ -12,7 +12,7 @@ from homarus.tools.web.search.base import (
     find_key,
     make_result,
 )
-from homarus.tools.web.service import ServiceRequest, list_of_objects, request_json
+from homarus.tools.web.service_request import WebServiceRequest, list_of_objects, request_json
 
 LABEL: Final = "grok"
 AUTO_ORDER: Final = 40
@@ -47,7 +47,7 @@ async def search(query: WebQuery, access: SearchAccess) -> SearchAnswer:
     if not access.has_inline_citations:
         body["include"] = ["no_inline_citations"]
     found = await request_json(
-        ServiceRequest(
+        WebServiceRequest(
             "Grok",
             f"{access.base_url.rstrip('/')}/responses",
             access.api_key,

@@ -14,7 +14,7 @@ from homarus.tools.web.search.base import (
     find_key,
     make_result,
 )
-from homarus.tools.web.service import ServiceRequest, list_of_objects, request_json
+from homarus.tools.web.service_request import WebServiceRequest, list_of_objects, request_json
 
 LABEL: Final = "perplexity"
 AUTO_ORDER: Final = 30
@@ -53,7 +53,7 @@ async def search(query: WebQuery, access: SearchAccess) -> SearchAnswer:
     if _is_direct(access.base_url):
         body |= _filters(query)
     found = await request_json(
-        ServiceRequest(
+        WebServiceRequest(
             "Perplexity",
             f"{access.base_url.rstrip('/')}/chat/completions",
             access.api_key,

@@ -12,7 +12,12 @@ from homarus.tools.web.search.base import (
     WebQuery,
     make_result,
 )
-from homarus.tools.web.service import ServiceRequest, add_query, list_of_objects, request_json
+from homarus.tools.web.service_request import (
+    WebServiceRequest,
+    add_query,
+    list_of_objects,
+    request_json,
+)
 
 LABEL: Final = "searxng"
 AUTO_ORDER: Final = 10  # a server of one's own comes first
@@ -46,7 +51,7 @@ async def search(query: WebQuery, access: SearchAccess) -> SearchAnswer:
     }
     base = access.base_url.rstrip("/").removesuffix("/search")
     found = await request_json(
-        ServiceRequest(
+        WebServiceRequest(
             "SearXNG", add_query(f"{base}/search", params), timeout_s=access.timeout_s, fix=FIX
         )
     )

@@ -25,7 +25,7 @@ _MAX_REASON_CHARS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceRequest:
+class WebServiceRequest:
     """A request; `service` is the service's name in messages, `fix` what to check on a refusal."""
 
     service: str
@@ -38,7 +38,7 @@ class ServiceRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceResponse:
+class WebServiceResponse:
     """The response to a request, of any status."""
 
     status: int
@@ -50,7 +50,7 @@ def add_query(url: str, params: Mapping[str, str | int]) -> str:
     return f"{url}?{urlencode({name: value for name, value in params.items() if value != ''})}"
 
 
-async def request_service(request: ServiceRequest) -> ServiceResponse:
+async def request_service(request: WebServiceRequest) -> WebServiceResponse:
     """Send a request, a POST if it has a body. Raises FetchError, or ToolError for a wrong URL."""
     add_known_secret(request.api_key)
     try:
@@ -83,7 +83,7 @@ async def request_service(request: ServiceRequest) -> ServiceResponse:
         await client.close()
 
 
-async def _exchange(client: HttpClient, request: ServiceRequest) -> ServiceResponse:
+async def _exchange(client: HttpClient, request: WebServiceRequest) -> WebServiceResponse:
     body = b"" if request.body is None else json.dumps(request.body).encode()
     headers = {"User-Agent": "homarus", "Accept": "application/json", **request.headers}
     if request.api_key and "Authorization" not in headers and not _sends_key(request):
@@ -100,15 +100,15 @@ async def _exchange(client: HttpClient, request: ServiceRequest) -> ServiceRespo
                 if size > MAX_BYTES:
                     raise FetchError(f"the response of {request.service} is too large")
                 pieces.append(piece)
-        return ServiceResponse(response.status, b"".join(pieces))
+        return WebServiceResponse(response.status, b"".join(pieces))
 
 
-def _sends_key(request: ServiceRequest) -> bool:
+def _sends_key(request: WebServiceRequest) -> bool:
     """Return whether a header of the service's own carries the key."""
     return request.api_key in request.headers.values()
 
 
-async def request_json(request: ServiceRequest) -> dict[str, Any]:
+async def request_json(request: WebServiceRequest) -> dict[str, Any]:
     """Return the JSON object of a successful response. Raises FetchError for any other."""
     response = await request_service(request)
     check_status(request, response)
@@ -121,7 +121,7 @@ async def request_json(request: ServiceRequest) -> dict[str, Any]:
     return parsed
 
 
-def check_status(request: ServiceRequest, response: ServiceResponse) -> None:
+def check_status(request: WebServiceRequest, response: WebServiceResponse) -> None:
     """Raise FetchError for a response that is not successful."""
     status, service = response.status, request.service
     if 200 <= status < 300:
