@@ -64,7 +64,7 @@ class FetchedPage:
         """Return the page for a model: what it is in a few lines, then its text."""
         kind = ", ".join(filter(None, (f"status {self.status}", self.content_type)))
         lines = [f"Title: {self.title}"] if self.title else []
-        lines.append(f"URL: {self.final_url} ({kind})")
+        lines.append(f"URL: {shown_url(self.final_url)} ({kind})")
         if self.warning:
             lines.append(f"Note: {self.warning}")
         text = self.text or "(the page has no text)"
