@@ -151,7 +151,7 @@ class Terminal:
                     self.screen += os.read(self._fd, 65_536).decode(errors="replace")
                 except OSError:
                     break
-        return self._process.wait(timeout=5)
+        return self._process.wait(timeout=DEADLINE_S)
 
     def close(self) -> None:
         if self._process.poll() is None:
