@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 # Make the pseudo-terminal the controlling one, so that Ctrl-C reaches the program.
 TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
