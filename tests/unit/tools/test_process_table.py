@@ -182,7 +182,7 @@ async def test_cleanup_of_a_removed_command_spares_one_with_its_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_table, "MIN_CLEANUP_MS", 50)
-    monkeypatch.setattr(process_table.secrets, "choice", lambda words: words[0])
+    monkeypatch.setattr("secrets.choice", lambda words: words[0])
     async with program() as one:
         gone = await one.start(tmp_path, "cat", JobSettings(cleanup_ms=50))
         gone.running.write(b"", eof=True)
@@ -190,7 +190,9 @@ async def test_cleanup_of_a_removed_command_spares_one_with_its_id(
         one.table.remove(gone)
         job = await one.start(tmp_path, "cat")
         assert job.id == gone.id
-        await asyncio.sleep(0.2)  # longer than the cleanup of the first one
+        later = await one.start(tmp_path, "cat", JobSettings(cleanup_ms=60))
+        later.running.write(b"", eof=True)
+        await until(lambda: later not in one.table.jobs(OWNER))  # its cleanup is after the first
         assert one.table.jobs(OWNER) == [job]
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ async def test_links_swapped_by_a_sandboxed_command_lead_nowhere(tmp_path: Path)
             attacker = RunningCommand(plan, group)
             try:
                 for path in ("plain", "swapped/secret"):  # the links are there, and lead out
-                    await until(lambda path=path: _follow(session.workspace / path))
+                    await until(partial(_follow, session.workspace / path))
                 await _race(session)
             finally:
                 await attacker.end()
