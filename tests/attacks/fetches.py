@@ -1,6 +1,7 @@
 """`ssrf`: URLs that a model is given, fetched with stubs of the resolver and of the servers.
 
-Each is also requested of the proxy of sandboxes, by a command whose settings allow its host.
+Each is also fetched by a call of `web_fetch`, and requested of the proxy of sandboxes, by a command
+whose settings allow its host.
 """
 
 import asyncio
@@ -8,12 +9,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import h11
 
+from homarus.config.schema import Config
+from homarus.core.clock import SystemClock
 from homarus.core.errors import BlockedUrlError
+from homarus.core.message import ToolResult
 from homarus.net.allow_proxy import AllowProxy
 from homarus.net.guard import CheckedTarget, NetworkPolicy
 from homarus.net.guarded_fetch import FetchLimits, guarded_fetch
@@ -22,7 +27,13 @@ from homarus.net.host_allowlist import AllowedHost, HostAllowlist
 from homarus.net.http_client import HttpResponse
 from homarus.net.proxy_request import ProxyRefusalError, parse_proxy_target
 from homarus.net.special_addresses import find_special_range
+from homarus.tools.builtin.web import make_fetch_tool
+from homarus.tools.sources import ToolSourceContext
+from homarus.tools.tool import ToolContext
+from homarus.tools.web.web_fetch import PageNetwork
+from homarus.tools.web.web_state import make_web_state
 from tests.attacks.cases import Case, Judge
+from tests.unit.tools.web_builders import call_tool
 
 PUBLIC = "93.184.216.34"
 SECRETS = {"Authorization": "Bearer TOPSECRET", "Cookie": "id=TOPSECRET"}
@@ -78,8 +89,14 @@ async def _judge(case: Case) -> str:
         if "allowRfc2544BenchmarkRange" not in result:
             return f"the refusal does not name the opt-in: {result!r}"
         allowed, _ = await _fetch(case, NetworkPolicy(allows_benchmark=True))
-        return "" if allowed == "" else f"the opt-in does not allow it: {allowed}"
+        by_tool = await _call_web_fetch(case, {"allowRfc2544BenchmarkRange": True})
+        if (await _call_web_fetch(case)).is_error and allowed == "" and not by_tool.is_error:
+            return ""
+        return f"the opt-in does not allow it: {allowed}, {by_tool.text}"
     expected = {"allow_strip_auth": "allow"}.get(case["expected"], case["expected"])
+    by_tool = await _call_web_fetch(case)
+    if by_tool.is_error != bool(result):
+        return f"web_fetch: {by_tool.text}, and the guard: {result!r}"
     outcome = "block" if result else "allow"
     if outcome not in case.get("acceptable", [expected]):
         return f"{outcome}: {result}"
@@ -107,6 +124,27 @@ async def _fetch(case: Case, policy: NetworkPolicy) -> tuple[str, StubInternet]:
     except BlockedUrlError as exc:
         return str(exc), stub
     return "" if response.body == b"ok" else f"answered {response!r}", stub
+
+
+async def _call_web_fetch(case: Case, ssrf_policy: Mapping[str, bool] | None = None) -> ToolResult:
+    """Return the result of a call of `web_fetch`, which must connect to public addresses only."""
+    stub = StubInternet(
+        case.get("redirect_chain", [case["url"]]),
+        [list(each) for each in case.get("dns_answers", ())],
+    )
+    policy = {"ssrfPolicy": dict(ssrf_policy or {})}
+    config = Config.model_validate({"tools": {"web": {"fetch": policy}}})
+    tool = make_fetch_tool(
+        ToolSourceContext("main", config, lambda _key: config.tools),
+        PageNetwork(stub.resolve, stub.open_client),
+        make_web_state(SystemClock()),
+    )
+    context = ToolContext("agent:main:main", "main", Path())
+    result = await call_tool(context, tool, "web_fetch", {"url": case["url"]})
+    private = [one for one in stub.connected if find_special_range(ip_address(one))]
+    assert ssrf_policy or not private, f"web_fetch connected to {private}"
+    assert result.is_error or "ok" in result.text, result.text
+    return result
 
 
 class _AnyHost(HostAllowlist):

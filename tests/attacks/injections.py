@@ -20,9 +20,7 @@ from contextlib import contextmanager, redirect_stderr
 from itertools import count
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-from homarus.agent import agent_registry
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.assembly import make_prompt
 from homarus.agent.prompt.facts import PromptFacts
@@ -32,12 +30,10 @@ from homarus.core.message import Address, Inbound, InboundMetadata, Message, Too
 from homarus.core.untrusted import untrusted_sources
 from homarus.sessions.envelope import format_envelope
 from homarus.store.audit import AuditEntry
-from homarus.tools.registry import ToolRegistry
-from homarus.tools.sources import ToolSourceContext, load_tools
-from homarus.tools.tool import Tool, ToolContext, tool
 from tests.attacks.cases import Case, Judge
 from tests.unit.gateway.app_harness import Harness, answer
 from tests.unit.gateway.app_harness import world as open_world
+from tests.unit.tools.web_builders import Site, SiteRequest, open_site, respond
 
 _WRAPPED = re.compile(
     r'<<<EXTERNAL_UNTRUSTED_CONTENT id="([0-9a-f]{16})">>>\n(.*)\n'
@@ -45,7 +41,12 @@ _WRAPPED = re.compile(
     re.DOTALL,
 )
 # Nothing is asked before a command runs, so that only the taint of a run can stop one.
-_CONFIG: dict[str, Any] = {"tools": {"exec": {"security": "full", "ask": "off"}}}
+_CONFIG: dict[str, Any] = {
+    "tools": {
+        "exec": {"security": "full", "ask": "off"},
+        "web": {"fetch": {"ssrfPolicy": {"allowedHostnames": ["127.0.0.1"]}}},
+    }
+}
 _LONG = 1_000
 
 
@@ -79,40 +80,35 @@ def _judge(program: "_Program", folder: Path, case: Case) -> str:
 
 
 class _Program:
-    """A program with a tool that returns the text of a page, and a model that obeys it."""
+    """A program that reads pages of a local site by `web_fetch`, and a model that obeys them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._page, self._numbers = folder, "", count(1)
         self._script: list[Message] = []
         self._harness: Harness
-        self._load = load_tools
+        self._site: Site
         self.is_open, self._is_over = threading.Event(), asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
 
     async def live(self) -> None:
         """Be open until it is over."""
-        with mock.patch.object(agent_registry, "load_tools", self._load_tools):
-            async with open_world(self._folder, self._steps(), _CONFIG) as self._harness:
-                self._loop = asyncio.get_running_loop()
-                self.is_open.set()
-                await self._is_over.wait()
+        async with (
+            open_site(self._serve) as self._site,
+            open_world(self._folder, self._steps(), _CONFIG) as self._harness,
+        ):
+            self._loop = asyncio.get_running_loop()
+            self.is_open.set()
+            await self._is_over.wait()
+
+    def _serve(self, _request: SiteRequest) -> bytes:
+        # As plain text: of an HTML page, the reader would leave out the half of an attack.
+        return respond(self._page, kind="text/plain; charset=utf-8")
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._is_over.set)
 
     def run(self, work: Coroutine[Any, Any, str]) -> str:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _load_tools(self, context: ToolSourceContext) -> ToolRegistry:
-        return ToolRegistry([*self._load(context), self._make_page_tool()])
-
-    def _make_page_tool(self) -> Tool:
-        @tool(group="web", name="web_fetch", idempotent=True, output="untrusted")
-        async def web_fetch(ctx: ToolContext) -> str:
-            """Fetch a page."""
-            return self._page
-
-        return web_fetch
 
     def _steps(self) -> Iterator[Message]:
         while True:
@@ -135,7 +131,8 @@ class _Program:
 
     async def obey(self, content: str, read: str) -> str:
         self._page = content
-        fetch = ToolCall("c1", "web_fetch", {})
+        url = f"{self._site.url}/{next(self._numbers)}"
+        fetch = ToolCall("c1", "web_fetch", {"url": url})
         if read == "file":
             file = self.workspace / "media" / "inbound" / "sent.txt"
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """The agents of the config with their tools, made at first use."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,8 @@ class AgentRegistry:
     """Makes and caches agents and their tools.
 
     `reaches` returns whether there are chats to write to; `memory` returns the memory of an
-    agent, `get_processes` the table of running commands. `sources` has the tools that come and go
+    agent, `get_processes` the table of running commands, `env` the variables of the environment and
+    the config. `sources` has the tools that come and go
     while the program runs: when one of them has changed, the next run uses what it has now.
     """
 
@@ -41,9 +42,10 @@ class AgentRegistry:
         memory: "Callable[[str], ToolMemory] | None" = None,
         get_processes: "Callable[[], ProcessTable] | None" = None,
         sources: ToolSources | None = None,
+        env: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
-        self._memory, self._get_processes = memory, get_processes
+        self._memory, self._get_processes, self._env = memory, get_processes, env
         self.sources = sources or ToolSources()
         self._agents: dict[str, Agent] = {}
         self._builtin: dict[str, ToolRegistry] = {}
@@ -109,6 +111,7 @@ class AgentRegistry:
             state=self._paths.state,
             get_processes=self._get_processes,
             has_tool=lambda name: name in self.tools(agent_id),
+            env=self._env(),
         )
 
     def display_name(self, agent_id: str) -> tuple[str, str]:

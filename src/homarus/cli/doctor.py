@@ -21,6 +21,7 @@ from homarus.cli.options import RenamedOption
 from homarus.cli.provider_check import check_models
 from homarus.cli.sandbox_check import check_sandboxes
 from homarus.cli.state_check import check_state
+from homarus.cli.web_check import check_web_search
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.config.config_files import read_text
 from homarus.config.load import ConfigExamination, examine_config
@@ -87,6 +88,8 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         sandboxes = check_sandboxes(paths, examined.config)
         findings += [DoctorFinding(*finding) for finding in sandboxes]
         findings += _commands(examined.config)
+        searches = check_web_search(examined.config, examined.env)
+        findings += [DoctorFinding(*finding) for finding in searches]
         findings += _channels(examined.config)
         findings += _tls(paths, examined.config)
         unused = find_unused(examined.config, examined.raw, paths)

@@ -103,6 +103,9 @@ PROVIDER_APIS: Final = BackendNames(
     ("github-copilot",),
     head_bytes=8192,
 )
+SEARCH_PROVIDER_NAMES: Final = BackendNames(
+    "homarus.tools.web.search", "homarus.search_providers", _DEFINED % "find_access"
+)
 SANDBOX_NAMES: Final = BackendNames(
     "homarus.tools.sandbox", "homarus.sandboxes", _DEFINED % "create", ("auto",)
 )

@@ -62,7 +62,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "tools.media": "files are not described by other models",
     "tools.message.broadcast": "one message goes to one chat",
     "tools.sessions": "there are no tools for other sessions",
-    "tools.web": "there are no tools that search or read the web",
     "ui": _LOOK,
     "update": "no updates are looked for",
     "web": "there is no WhatsApp adapter",

@@ -22,8 +22,8 @@ _CONTAINER = "object strict"
 # written; the default agent, and two more fields of an identity; secrets from files, variables and
 # commands; OAuth clients; the gateway's bind address, metrics, and running without authentication;
 # a queue mode for any channel; the server of a Telegram bot, and the port of its webhook; messages
-# of other bots; where fetched URLs may lead; wire formats, memory backends and embedders that
-# OpenClaw does not have.
+# of other bots; where fetched URLs may lead, and how pages are read; wire formats, memory backends,
+# embedders and search providers that OpenClaw does not have.
 OWN_KEYS = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -93,6 +93,17 @@ OWN_KEYS = (
     "tools.web.fetch.ssrfPolicy.allowIpv6UniqueLocalRange: boolean",
     "tools.web.fetch.ssrfPolicy.allowedHostnames: [string]",
     "tools.web.fetch.ssrfPolicy.blockedHostnames: [string]",
+    "tools.web.fetch.readability: boolean",
+    "tools.web.fetch.firecrawl: object strict",
+    "tools.web.fetch.firecrawl.enabled: boolean",
+    "tools.web.fetch.firecrawl.apiKey: string",
+    "tools.web.fetch.firecrawl.baseUrl: string",
+    "tools.web.fetch.firecrawl.onlyMainContent: boolean",
+    "tools.web.fetch.firecrawl.maxAgeMs: integer min=0",
+    "tools.web.fetch.firecrawl.timeoutSeconds: integer gt=0",
+    "tools.web.search.provider: string",
+    "tools.web.search.searxng: object strict",
+    "tools.web.search.searxng.baseUrl: string",
     "models.providers.<key>.api: string",
     "memory.backend: string",
     "agents.defaults.memorySearch.provider: string",

@@ -46,7 +46,7 @@ _HARMLESS: Final = (
     "gateway.terminal", "gateway.tools", "gateway.http.endpoints", "gateway.cliAgents",
     "models.catalogRefresh", "session.maintenance", "session.threadBindings", "session.sharing",
     "tools.codeMode", "tools.swarm", "tools.toolSearch", "tools.github", "tools.sessions_spawn",
-    "tools.web", "wizard", "worktreeAcceleration",
+    "wizard", "worktreeAcceleration",
 )  # fmt: skip
 
 

@@ -20,8 +20,6 @@ _WITHOUT_GROUP: Final = (
 PLANNED_TOOLS: Final = (
     ToolDeclaration("apply_patch", ("fs",), implied_by=_EXEC_NAMES),
     ToolDeclaration("file_delete", ("fs",)),
-    ToolDeclaration("web_search", ("web",)),
-    ToolDeclaration("web_fetch", ("web",)),
     ToolDeclaration("sessions_list", ("sessions",)),
     ToolDeclaration("sessions_history", ("sessions",)),
     ToolDeclaration("sessions_send", ("sessions",)),

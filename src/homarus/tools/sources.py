@@ -8,8 +8,8 @@ Tools from outside the program, which come and go while it runs, are those of a 
 
 import logging
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -46,7 +46,8 @@ class ToolSourceContext:
     `has_chats`: it can send messages to chats. `memory` returns its memory; None when it has none
     (the type belongs to `homarus.memory`, which this package cannot import). `get_processes`
     returns the table of running commands; None where commands end with their calls. `has_tool`
-    returns whether the agent has a tool; it is for calls, when all tools are loaded.
+    returns whether the agent has a tool; it is for calls, when all tools are loaded. `env` has the
+    variables of the environment and the config, for the keys of services.
     """
 
     agent_id: str
@@ -57,6 +58,7 @@ class ToolSourceContext:
     state: Path | None = None  # the state directory
     get_processes: "Callable[[], ProcessTable] | None" = None
     has_tool: Callable[[str], bool] = lambda _name: True
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class ToolSource(Protocol):

@@ -7,13 +7,14 @@ NAMES = """
 AgentDefaults AgentEntry Agents AllTools ApprovalForwarding ApprovalTarget Approvals Auth
 AuthProfile Binding BindingMatch BlockChunk
 BlockCoalesce Broadcast Commands Compaction Compat Container ContextPruning ControlUi Cooldowns Cost
-CrossContext Detectors Elevated Endpoint Endpoints Env Exec FileTools Gateway GatewayAuth GroupChat
-HardClear Http HumanDelay Identity InboundWait Logging LoginClient LoopDetection Maintenance
-Marker MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry Models Peer ProviderEntry
-ProviderModel Queue QueueByChannel RateLimit Reload Remote Reset ResetByType Sandbox
-SandboxNetwork SandboxPrune SandboxTools SecretSource
+CrossContext Detectors Elevated Endpoint Endpoints Env Exec FileTools Firecrawl Gateway GatewayAuth
+Grok GroupChat HardClear Http HumanDelay Identity InboundWait Logging LoginClient LoopDetection
+Maintenance Marker MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry Models Peer
+Perplexity
+ProviderEntry ProviderModel Queue QueueByChannel RateLimit Reload Remote Reset ResetByType Sandbox
+SandboxNetwork SandboxPrune SandboxTools Searxng SecretSource
 SendMatch SendPolicy SendRule Session ShellEnv SoftTrim Spend SsrfPolicy SubagentTools Tls
-ToolFilter ToolNames ToolProfile Tools TrustedProxy Ulimit WebFetch WebTools
+ToolFilter ToolNames ToolProfile Tools TrustedProxy Ulimit WebFetch WebSearch WebTools
 """
 
 

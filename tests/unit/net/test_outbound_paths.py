@@ -23,6 +23,7 @@ KNOWN: Final = {
     "providers/model_discovery.py": "lists of models of services of the config",
     "channels/service_client.py": "chat services of the config",
     "channels/irc/connection.py": "an IRC server of the config",
+    "tools/web/service_request.py": "search services and Firecrawl, of the config",
     "gateway/client.py": "a gateway that the command line or the config names",
     "gateway/machine_addresses.py": "nothing is sent: it asks which address a route has",
 }
