@@ -71,7 +71,7 @@ def make_apply_patch(*, workspace_only: bool) -> Tool:
     return apply_patch
 
 
-async def _patch_effects(ctx: ToolContext, input: str = "") -> frozenset[Effect]:  # noqa: A002
+async def _patch_effects(ctx: ToolContext, input: str = "") -> frozenset[Effect]:  # noqa: A002 - the name
     """Return the effects of every file of a patch; of one that cannot be parsed none."""
     effects: frozenset[Effect] = frozenset()
     try:
