@@ -9,7 +9,7 @@ a start, a run or a command (policy/restrictions.py).
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-_EXEC: Final = "commands run on this machine alone, and there is no apply_patch"
+_EXEC: Final = "commands run on this machine alone"
 _LOOK: Final = "it changes how something looks or is found, not what is allowed"
 
 # OpenClaw's settings that have no effect, by the start of their path.

@@ -10,6 +10,17 @@ from homarus.config.section import ConfigSection, Ids, PositiveInt, StrTuple
 from homarus.config.web_schema import WebToolsConfig
 
 
+class ApplyPatchConfig(ConfigSection):
+    """The tool `apply_patch`, which is for models of OpenAI; `allowModels` names some of them.
+
+    With `workspaceOnly: false` it reaches what `write` reaches.
+    """
+
+    enabled: bool = False
+    workspace_only: bool = True
+    allow_models: StrTuple = ()
+
+
 class ExecConfig(ConfigSection):
     """The `exec` tool.
 
@@ -27,6 +38,7 @@ class ExecConfig(ConfigSection):
     host: Literal["sandbox", "gateway", "node"] | None = None
     security: Literal["deny", "allowlist", "full"] | None = None
     ask: Literal["off", "on-miss", "always"] | None = None
+    apply_patch: ApplyPatchConfig = ApplyPatchConfig.model_construct()
 
 
 class ElevatedConfig(ConfigSection):

@@ -8,7 +8,6 @@ from typing import Final
 
 from homarus.policy.tool_call import ToolDeclaration
 
-_EXEC_NAMES: Final = ("exec", "bash", "shell", "code_run", "group:runtime")
 _WITHOUT_GROUP: Final = (
     "agents_list", "image", "tts", "terminal", "code_execution", "secrets", "x_search", "screen",
     "theme", "progress_card", "agents_wait", "get_goal", "create_goal", "update_goal",
@@ -18,8 +17,6 @@ _WITHOUT_GROUP: Final = (
 )  # fmt: skip
 
 PLANNED_TOOLS: Final = (
-    ToolDeclaration("apply_patch", ("fs",), implied_by=_EXEC_NAMES),
-    ToolDeclaration("file_delete", ("fs",)),
     ToolDeclaration("sessions_list", ("sessions",)),
     ToolDeclaration("sessions_history", ("sessions",)),
     ToolDeclaration("sessions_send", ("sessions",)),

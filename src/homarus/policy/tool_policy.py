@@ -14,6 +14,7 @@ from unicodedata import category, normalize
 
 from homarus.config.tools_schema import (
     AgentToolsConfig,
+    ApplyPatchConfig,
     GlobalToolsConfig,
     ToolFilterConfig,
     ToolProfileConfig,
@@ -42,17 +43,19 @@ SUBAGENT_DENY: Final = (
     "memory_get", "sessions_send",
 )  # fmt: skip
 LEAF_DENY: Final = ("sessions_list", "sessions_history", "sessions_spawn")
-# The tools in a sandbox by OpenClaw's default. Those that search files are ours in addition: they
-# see what `read` sees. The names of channels stand for the tools of plugins for them.
+# The tools in a sandbox by OpenClaw's default. Those that search and delete files are ours in
+# addition: they reach what `read` and `write` reach. The names of channels stand for the tools of
+# plugins for them.
 SANDBOX_ALLOW: Final = (
-    "exec", "process", "read", "write", "edit", "apply_patch", "ls", "find", "grep", "image",
-    "sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "subagents",
+    "exec", "process", "read", "write", "edit", "apply_patch", "file_delete", "ls", "find", "grep",
+    "image", "sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "subagents",
     "session_status",
 )  # fmt: skip
 SANDBOX_DENY: Final = (
     "browser", "canvas", "nodes", "cron", "gateway", "telegram", "whatsapp", "discord", "irc",
     "googlechat", "slack", "signal", "imessage",
 )  # fmt: skip
+_OPENAI: Final = frozenset({"openai", "openai-codex", "azure-openai", "azure"})
 _SANDBOX_DEFAULT: Final = "the default tools of sandboxes"
 SANDBOX_KEY: Final = "tools.sandbox.tools"
 
@@ -200,7 +203,9 @@ def make_policy_rules(
         found = list(_provider_sections(common, own, provider, model))
         rules = (_without_plugin_lists(filter_rules(one, name), plugins) for name, one in found)
         profile = _profile_rules([one for _, one in found])
-        return (*((profile,) if profile else ()), *(each for each in rules if each != ToolRules()))
+        patches = patch_rules(_find_patch_config(common, own), provider, model)
+        given = (each for each in rules if each != ToolRules())
+        return (*((profile,) if profile else ()), *given, *patches)
 
     return PolicyRules(
         profile=_profile_rules([one for _, one in sections]),
@@ -209,6 +214,29 @@ def make_policy_rules(
         subagents=filter_rules(subagents or ToolFilterConfig(), "tools.subagents.tools"),
         sandbox=sandbox_rules(common, own, plugins),
     )
+
+
+def _find_patch_config(common: ToolsConfig, own: ToolsConfig | None) -> ApplyPatchConfig:
+    """Return the settings of `apply_patch`: the agent's own where its `exec` section has them."""
+    is_own = own is not None and "exec" in own.model_fields_set
+    return (own if own is not None and is_own else common).exec.apply_patch
+
+
+def patch_rules(config: ApplyPatchConfig, provider: str, model: str) -> tuple[ToolRules, ...]:
+    """Return the rule that keeps `apply_patch` from a model that it is not for; () for others.
+
+    The format is one that models of OpenAI are trained on, also where another service has them.
+    `allowModels` names some of these, with or without their provider.
+    """
+    if not config.enabled:
+        return ()  # the agent does not have the tool
+    provider, model = provider.lower(), model.lower()
+    is_openai = provider in _OPENAI or model.startswith("openai/")
+    allowed = {each.strip().lower() for each in config.allow_models}
+    if is_openai and (not allowed or {model, f"{provider}/{model}"} & allowed):
+        return ()
+    key = "tools.exec.applyPatch.allowModels" if is_openai else "models that are not OpenAI's"
+    return (ToolRules(deny=("apply_patch",), origin=key),)
 
 
 def sandbox_rules(

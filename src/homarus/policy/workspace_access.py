@@ -3,7 +3,7 @@
 Bootstrap files, skills and hooks become the prompts and the code of the agent's next runs, so only
 the owner's conversations write them, unless the config allows everyone. Memory files are shown to
 their audience (`policy.audience`); to every other conversation they are not there, and neither are
-exported conversations and the history in `.git`, which has all versions of all files. Names are
+exported conversations, deleted files and the history in `.git`, which has all versions. Names are
 compared as the most lenient file system does: `agents.MD` is protected like `AGENTS.md`.
 """
 
@@ -36,8 +36,9 @@ PROMPT_FILES: Final = frozenset(
     }
 )
 _PROMPT_FOLDERS = frozenset({"skills", ".agents", "hooks"})
-# Memory, exported conversations, and the history of all files.
-_PRIVATE = frozenset({"memory.md", "memory", "bank", "exports", ".git"})
+TRASH: Final = ".trash"  # where deleted files are kept for some time
+# Memory, exported conversations, and the history of all files; deleted files may be any of these.
+_PRIVATE = frozenset({"memory.md", "memory", "bank", "exports", ".git", TRASH})
 PROTECTED: Final = PROMPT_FILES | _PROMPT_FOLDERS | _PRIVATE  # folded names in the workspace's root
 # Folders that contain notes of several audiences.
 _COMMON: Final = frozenset({("memory",), ("memory", "chats"), ("memory", "shared")})

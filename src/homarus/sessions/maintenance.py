@@ -1,4 +1,4 @@
-"""Session maintenance: prune old sessions, and bound archived transcripts and `sessions.json`.
+"""Session maintenance: prune old sessions and trash, bound archived transcripts, `sessions.json`.
 
 It runs a minute after a start and then once a day. Mode `warn` only logs what `enforce` would do.
 The transcript of a pruned session stays in the store, and its file is renamed, not removed, up to
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from homarus.config import schema
-from homarus.config.agent_settings import agent_ids
+from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.config.paths import Paths
 from homarus.core.clock import Clock, ClockStepDetector
 from homarus.core.fast_dataclass import dataclass
@@ -24,6 +24,7 @@ from homarus.core.session_keys import is_main
 from homarus.core.units import parse_byte_size, parse_duration_ms
 from homarus.sessions.session import SessionRepository
 from homarus.store.base import SessionRecord, Store
+from homarus.tools.trash import prune_trash
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +145,9 @@ class SessionMaintenance:
         rules = retention_rules(config.session.maintenance)
         for agent in agent_ids(config):
             await self._maintain_agent(agent, rules)
+            workspace = resolve_agent_settings(config, self._services.paths, agent).workspace
+            if removed := await asyncio.to_thread(prune_trash, workspace, now_ms):
+                log.info("agent %s: %d old deletions removed from the trash", agent, len(removed))
         if prune_sandboxes := self._services.prune_sandboxes:
             await prune_sandboxes(now_ms)
 

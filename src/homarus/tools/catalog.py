@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 @cache
 def builtin_tools() -> ToolRegistry:
     """Return every tool of the program, made for no agent: they are described, not used."""
-    config = Config()
+    config = Config.model_validate({"tools": {"exec": {"applyPatch": {"enabled": True}}}})
     return load_tools(
         ToolSourceContext(
             "main", config, lambda _key: config.tools, has_chats=True, memory=_no_memory

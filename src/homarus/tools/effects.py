@@ -1,4 +1,4 @@
-"""Find what a write to a file would change outside the conversation."""
+"""Find what a write to a file, or its removal, would change outside the conversation."""
 
 import asyncio
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 from homarus.core.text import fold_name
 from homarus.policy.tool_call import Effect
 from homarus.policy.workspace_access import is_prompt_path
+from homarus.tools.rooted_fs import protected_links
 from homarus.tools.tool import ToolContext
 
 _NONE: frozenset[Effect] = frozenset()
@@ -26,6 +27,29 @@ async def write_effects(
             return _NONE
         path = ctx.sandbox.to_relative(path)
     return await asyncio.to_thread(_find, ctx.workspace, path) if path else _NONE
+
+
+async def remove_effects(
+    ctx: ToolContext, path: str | None = None, **_rest: object
+) -> frozenset[Effect]:
+    """Return the effects of removing a file or folder: those of writing what is in it."""
+    effects = await write_effects(ctx, path)
+    if not path or (ctx.sandbox and (ctx.sandbox.access != "rw" or ctx.sandbox.is_tmp(path))):
+        return effects
+    if ctx.sandbox:
+        path = ctx.sandbox.to_relative(path)
+    linked = await asyncio.to_thread(_contains_prompt_files, ctx.workspace, path)
+    return effects | {"identity"} if linked else effects
+
+
+def _contains_prompt_files(workspace: Path, path: str) -> bool:
+    """Return whether a prompt file of the workspace is a link to something in a folder."""
+    root, folder = workspace.resolve(), (workspace / Path(path).expanduser()).resolve()
+    if not folder.is_relative_to(root):
+        return False
+    names = tuple(map(fold_name, folder.relative_to(root).parts))
+    links = protected_links(workspace).items()
+    return any(target[: len(names)] == names for target, name in links if is_prompt_path((name,)))
 
 
 def _find(workspace: Path, path: str) -> frozenset[Effect]:

@@ -62,6 +62,11 @@ class Folder(Protocol):
     def create(self, name: str, mode: int) -> int: ...
     def mkdir(self, name: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
+
+    def move(self, name: str, target: "Folder", new: str) -> None:
+        """Move an entry, of any kind and without following a link, to another open directory."""
+        ...
+
     def remove(self, name: str) -> None: ...
     def entries(self) -> Iterator[DirEntry]: ...
     def sync(self) -> None: ...
@@ -122,6 +127,11 @@ class DescriptorFolder:
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
+    def move(self, name: str, target: Folder, new: str) -> None:
+        if not isinstance(target, DescriptorFolder):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+        os.rename(name, new, src_dir_fd=self.fd, dst_dir_fd=target.fd)
+
     def remove(self, name: str) -> None:
         os.unlink(name, dir_fd=self.fd)
 
@@ -176,6 +186,11 @@ class PathFolder:
 
     def rename(self, old: str, new: str) -> None:
         self._plain(old).replace(self._plain(new))
+
+    def move(self, name: str, target: Folder, new: str) -> None:
+        if not isinstance(target, PathFolder):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+        self._plain(name).rename(target.path / new)  # both were checked when they were opened
 
     def remove(self, name: str) -> None:
         self._plain(name).unlink()

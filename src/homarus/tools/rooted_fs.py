@@ -25,7 +25,13 @@ from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.private_files import FILE_MODE
 from homarus.core.text import fold_name
-from homarus.policy.workspace_access import FULL_ACCESS, PROTECTED, FileAccess, WorkspaceAccess
+from homarus.policy.workspace_access import (
+    FULL_ACCESS,
+    PROTECTED,
+    TRASH,
+    FileAccess,
+    WorkspaceAccess,
+)
 from homarus.tools.folder import DirEntry, EntryKind, Folder, open_folder
 from homarus.tools.pathname import MAX_DEPTH, PRIVATE, check_name, format_path, split_path
 
@@ -54,6 +60,14 @@ class FileWrite:
 
     path: str
     created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileTarget:
+    """Where a write would go, from the root, and the file that is there now."""
+
+    path: str
+    stat: os.stat_result | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,14 @@ class _ResolvedPath:
     folder: Folder
     name: str
     path: str
+
+
+class _MissingFolderError(FileNotFoundError):
+    """A folder on the way is missing; `parts` are all names from the root."""
+
+    def __init__(self, parts: Sequence[str]) -> None:
+        super().__init__(errno.ENOENT, os.strerror(errno.ENOENT), parts[-1])
+        self.parts = parts
 
 
 class RootedFs:
@@ -145,24 +167,90 @@ class RootedFs:
         raise FileChangedError(f"{format_path(path)} is replaced again and again")
 
     def write_atomic(
-        self, path: str, data: bytes, *, seen: os.stat_result | None = None, new: bool = False
+        self,
+        path: str,
+        data: bytes,
+        *,
+        seen: os.stat_result | None = None,
+        new: bool = False,
+        like: os.stat_result | None = None,
     ) -> FileWrite:
         """Replace or create a file atomically; missing directories are created.
 
         With `seen`, the file must still be the one that was read; keep it open until here. With
-        `new`, there must be none. Otherwise FileChangedError is raised.
+        `new`, there must be none. Otherwise FileChangedError is raised. A new file gets the mode
+        and the owner of `like`.
         """
         with _translate_errors(path), self._resolve(path.rstrip("/"), writing=True) as target:
-            if not target.name or path.endswith("/"):
-                raise ToolError(f"{format_path(path)} is a folder", fix="name a file in it")
-            self._access.check_write(target.path.split("/"), path)
-            before = _stat(target)
-            if before:
-                _check_plain(before, path)
-                if not before.st_mode & 0o222:
-                    raise ToolError(f"{format_path(path)} is read-only")
-            _replace(target, data, before, lambda: _check_same(target, seen, path, new=new))
+            before = self._check_writable(target, path)
+            kept = before or like
+            _replace(target, data, kept, lambda: _check_same(target, seen, path, new=new))
         return FileWrite(target.path, created=before is None)
+
+    def check_write(self, path: str) -> FileTarget:
+        """Return what a write would replace, and create nothing. Raises as the write would."""
+        with _translate_errors(path):
+            try:
+                with self._resolve(path.rstrip("/"), writing=True, creating=False) as target:
+                    return FileTarget(target.path, self._check_writable(target, path))
+            except _MissingFolderError as exc:
+                self._access.check_write(exc.parts, path)
+                return FileTarget("/".join(exc.parts), None)
+
+    def _check_writable(self, target: _ResolvedPath, path: str) -> os.stat_result | None:
+        """Return the status of the file that a write replaces; None for a new one."""
+        if not target.name or path.endswith("/"):
+            raise ToolError(f"{format_path(path)} is a folder", fix="name a file in it")
+        self._access.check_write(target.path.split("/"), path)
+        before = _stat(target)
+        if before:
+            _check_plain(before, path)
+            if not before.st_mode & 0o222:
+                raise ToolError(f"{format_path(path)} is read-only")
+        return before
+
+    def remove(self, path: str, *, seen: os.stat_result) -> None:
+        """Remove a plain file that is still the one that was read, else FileChangedError."""
+        with (
+            _translate_errors(path),
+            self._resolve(path, writing=True, creating=False) as target,
+            _REPLACING,
+        ):
+            self._check_writable(target, path)
+            _check_same(target, seen, path, new=False)
+            target.folder.remove(target.name)
+            target.folder.sync()
+
+    def move_to_trash(self, path: str, batch: str) -> str:
+        """Move a file, folder or link to the trash of this root, and return its path there.
+
+        It is `TRASH`, a folder for each `batch`, and the path from the root, so that the batch
+        can be put back as it is. A link is moved itself, not what it leads to.
+        """
+        with (
+            _translate_errors(path),
+            self._resolve(path.rstrip("/"), writing=True, creating=False, last=False) as source,
+        ):
+            parts = source.path.split("/")
+            if not source.name:
+                raise ToolDeniedError(f"{format_path(path)} is the workspace itself, or above it")
+            if fold_name(parts[0]) == TRASH:
+                raise ToolDeniedError(f"{format_path(path)} is in the trash", fix="leave it there")
+            self._access.check_remove(parts, path)
+            source.folder.stat(source.name)
+            _check_removable(source, path)
+            with ExitStack() as closing:
+                folder = self._open()
+                closing.callback(folder.close)
+                for name in (TRASH, batch, *parts[:-1]):
+                    with suppress(FileExistsError):
+                        folder.mkdir(name)
+                    folder = folder.enter(name)
+                    closing.callback(folder.close)
+                source.folder.move(source.name, folder, source.name)
+                folder.sync()
+            source.folder.sync()
+            return "/".join((TRASH, batch, *parts))
 
     def stat(self, path: str) -> os.stat_result:
         """Return the status of an entry, following links inside the root."""
@@ -202,15 +290,27 @@ class RootedFs:
             yield OpenDir(folder, target.path)
 
     @contextmanager
-    def _resolve(self, path: str, *, writing: bool = False) -> Iterator[_ResolvedPath]:
+    def _resolve(
+        self, path: str, *, writing: bool = False, creating: bool = True, last: bool = True
+    ) -> Iterator[_ResolvedPath]:
+        """Resolve a path. Without `creating`, a missing folder raises _MissingFolderError.
+
+        Without `last`, a link is not followed if it is the last name.
+        """
         home = Path.home() if path.startswith("~") else self.root
         roots = (self.root, Path(os.path.realpath(self.root)), *self._names)
         parts = split_path(path, roots, home)
         with ExitStack() as closing:
             steps = _PathWalk(
-                self._open(), closing, path, self._access, writing=writing, links=self._links
+                self._open(),
+                closing,
+                path,
+                self._access,
+                writing=writing,
+                creating=creating,
+                links=self._links,
             )
-            yield steps.resolve(parts)
+            yield steps.resolve(parts, last=last)
 
     def _open(self) -> Folder:
         try:
@@ -248,6 +348,19 @@ class _AccessCheck:
                 f"{format_path(path)} is not written from this conversation",
                 fix="only the agent's owner changes it, in a conversation of their own",
             )
+
+    def check_remove(self, parts: Sequence[str], path: str) -> None:
+        """Raise ToolDeniedError for an entry that may not be removed, by itself or by its content.
+
+        A protected name that is a link protects what it leads to, also in a folder.
+        """
+        if self._access.is_full:
+            return
+        self.check_write(parts, path)
+        folded = tuple(map(fold_name, parts))
+        for target in self._links or ():
+            if target[: len(folded)] == folded:
+                self.check_write(target, path)
 
     def visible(self, folder: str, entries: Sequence[DirEntry]) -> list[DirEntry]:
         """Return the entries of a directory that the conversation sees."""
@@ -294,34 +407,54 @@ class _PathWalk:
         access: _AccessCheck,
         *,
         writing: bool,
+        creating: bool,
         links: bool,
     ) -> None:
         self._stack = [root]
         self._names: list[str] = []
         self._path, self._access = path, access
-        self._writing, self._links = writing, links
+        self._writing, self._links, self._creating = writing, links, creating
         closing.callback(self._close)
 
-    def resolve(self, parts: tuple[str, ...]) -> _ResolvedPath:
-        """Follow the components to the last, resolving each link explicitly."""
+    def resolve(self, parts: tuple[str, ...], *, last: bool = True) -> _ResolvedPath:
+        """Follow the components to the last, resolving each link explicitly.
+
+        Without `last`, the last one is not followed if it is a link.
+        """
         todo = list(reversed(parts))
         links = 0
         while todo:
             name = todo.pop()
             if name == "..":
                 self._back()
-            elif name and (target := self._link(name)) is not None:
+            elif name and (target := self._link(name)) is not None and (todo or last):
                 links += 1
                 if links > MAX_LINKS:
                     raise ToolError(f"{format_path(self._path)}: too many links on the way")
                 todo.extend(reversed(self._expand(name, target)))
             elif todo:
-                self._enter(name)
+                try:
+                    self._enter(name)
+                except FileNotFoundError:
+                    if not self._writing:
+                        raise
+                    raise self._missing((name, *reversed(todo))) from None
             elif name:
                 if not self._writing:
                     self._access.check_visible((*self._names, name))
                 return _ResolvedPath(self._stack[-1], name, "/".join((*self._names, name)))
         return _ResolvedPath(self._stack[-1], "", "/".join(self._names) or ".")
+
+    def _missing(self, names: Sequence[str]) -> _MissingFolderError:
+        """Check the names from a missing folder on as if it were created."""
+        parts = [*self._names, *(name for name in names if name)]
+        if ".." in parts:
+            raise ToolError(f"{format_path(self._path)}: .. after a folder that does not exist")
+        for at in range(len(self._names), len(parts)):
+            check_name(parts[at], writing=True)
+            if at < len(parts) - 1:
+                self._access.check_write(parts[: at + 1], self._path, folder=True)
+        return _MissingFolderError(parts)
 
     def _link(self, name: str) -> str | None:
         check_name(name, writing=self._writing)
@@ -350,7 +483,7 @@ class _PathWalk:
         try:
             inner = current.enter(name)
         except FileNotFoundError:
-            if not self._writing:
+            if not self._writing or not self._creating:
                 raise
             with suppress(FileExistsError):
                 current.mkdir(name)
@@ -382,6 +515,25 @@ def _check_plain(status: os.stat_result, path: str, *, hard_links: bool = False)
             f"{format_path(path)} has a second name (a hard link), perhaps outside the workspace",
             fix="make a copy, and use that",
         )
+
+
+def _check_removable(source: _ResolvedPath, path: str) -> None:
+    """Refuse a folder that contains the gateway's own state; links in it are not followed."""
+    try:
+        folder = source.folder.enter(source.name)
+    except (NotADirectoryError, OSError) as exc:
+        if exc.errno in {errno.ENOTDIR, errno.ELOOP}:
+            return
+        raise
+    try:
+        everything = _AccessCheck(Path(), FULL_ACCESS)
+        for found in _walk(OpenDir(folder, source.path), (), MAX_ENTRIES, everything):
+            if fold_name(found.path.rpartition("/")[2]) in PRIVATE:
+                raise ToolDeniedError(
+                    f"{format_path(path)} contains the gateway's own state: not for file tools"
+                )
+    finally:
+        folder.close()
 
 
 def _stat(target: _ResolvedPath) -> os.stat_result | None:

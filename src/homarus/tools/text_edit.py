@@ -38,7 +38,7 @@ def replace_once(text: str, old: str, new: str, *, name: str) -> TextEdit:
     if put == found:
         raise ToolError(f"{name}: oldText and newText are the same; nothing changed")
     changed = text[:at] + put + text[at + len(found) :]
-    before, after = _lines(text), _lines(changed)
+    before, after = split_lines(text), split_lines(changed)
     same = _common(before, after)
     return TextEdit(changed, same + 1, _diff(before, after, same, name))
 
@@ -52,7 +52,7 @@ def _find(text: str, old: str, name: str) -> tuple[int, str]:
     if len(matches) == 1:
         return matches[0]
     if not matches:
-        raise ToolError(f"{name}: oldText is not in the file.{_nearby(text, old)}")
+        raise ToolError(f"{name}: oldText is not in the file.{describe_nearest(text, old)}")
     numbers = sorted(text.count("\n", 0, at) + 1 for at, _ in matches[:_SHOWN_MATCHES])
     lines = ", ".join(str(number) for number in numbers)
     more = ", …" if len(matches) > _SHOWN_MATCHES else ""
@@ -71,7 +71,7 @@ def _occurrences(text: str, piece: str) -> Iterator[int]:
         at = text.find(piece, at + 1)
 
 
-def _lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     r"""Return the lines with their ends, where only `\n` ends a line."""
     return list(io.StringIO(text, newline="\n"))
 
@@ -82,11 +82,15 @@ def _with_ending(text: str, ending: str) -> str:
 
 def _ending(text: str, found: str) -> str:
     """Return the line ending of the replaced text, else of most of the file."""
-    sample = found if "\n" in found else text
-    return "\r\n" if sample.count("\r\n") * 2 > sample.count("\n") else "\n"
+    return dominant_ending(found if "\n" in found else text)
 
 
-def _nearby(text: str, old: str) -> str:
+def dominant_ending(text: str) -> str:
+    """Return the line ending that most lines have."""
+    return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+
+
+def describe_nearest(text: str, old: str) -> str:
     """Return the lines most similar to the missing one, for the model to compare."""
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
     lines = text.split("\n")

@@ -341,13 +341,15 @@ def tool(
     owner_only: bool = False,
     effects: tuple[Effect, ...] | FindEffects = (),
     output: Literal["trusted", "untrusted"] = "trusted",
+    implied_by: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[ToolContext, P], Awaitable[_Returned]]], Tool]:
     """Turn `async def name(ctx, …) -> str | ToolOutput` into a Tool.
 
     `aliases` are its other names, in rules and in calls of models. An `owner_only` tool is for
     messages of the owner alone. `effects` are what every call of it changes outside the
     conversation, or a function that returns them for the arguments of one call. A function that
-    returns a PreparedCall prepares a call, which is run after it was decided.
+    returns a PreparedCall prepares a call, which is run after it was decided. `implied_by` are
+    names in allow lists that allow this tool too.
     """
 
     def wrap(function: Callable[Concatenate[ToolContext, P], Awaitable[_Returned]]) -> Tool:
@@ -364,7 +366,9 @@ def tool(
             return ToolSpec(called, inspect.getdoc(function) or "", _schema(get_params()))
 
         return Tool(
-            ToolDeclaration(called, (group,), aliases, is_owner_only=owner_only),
+            ToolDeclaration(
+                called, (group,), aliases, is_owner_only=owner_only, implied_by=implied_by
+            ),
             get_spec,
             get_params,
             _run_prepared(run) if prepare else run,

@@ -4,7 +4,7 @@ from homarus.config.json_schema import config_json_schema
 
 # What `config schema` and `config.schema` have always called the parts of the config.
 NAMES = """
-AgentDefaults AgentEntry Agents AllTools ApprovalForwarding ApprovalTarget Approvals Auth
+AgentDefaults AgentEntry Agents AllTools ApplyPatch ApprovalForwarding ApprovalTarget Approvals Auth
 AuthProfile Binding BindingMatch BlockChunk
 BlockCoalesce Broadcast Commands Compaction Compat Container ContextPruning ControlUi Cooldowns Cost
 CrossContext Detectors Elevated Endpoint Endpoints Env Exec FileTools Firecrawl Gateway GatewayAuth

@@ -36,6 +36,7 @@ from homarus.sessions.session import Session, SessionRepository
 from homarus.store.base import SessionRecord, Store
 from homarus.store.sqlite import SqliteStore, open_store
 from homarus.testing.clock import START_MS, FakeClock
+from homarus.tools.trash import make_batch
 
 DAY_MS = 86_400_000
 records = st.lists(
@@ -244,6 +245,17 @@ async def test_maintenance_prunes_sandboxes(tmp_path: Path) -> None:
         services = replace(program.services(), prune_sandboxes=prune)
         await SessionMaintenance(services).run_once()
         assert pruned == [program.clock.now_ms()]
+
+
+async def test_maintenance_prunes_old_trash_of_workspaces(tmp_path: Path) -> None:
+    async with played(tmp_path) as program:
+        trash = tmp_path / "workspace" / ".trash"
+        old, new = (make_batch(START_MS / 1000 - days * 86_400) for days in (31, 29))
+        for name in (old, new):
+            (trash / name).mkdir(parents=True)
+            (trash / name / "file").write_text("x")
+        await SessionMaintenance(program.services()).run_once()
+        assert [path.name for path in trash.iterdir()] == [new]
 
 
 async def test_maintenance_prunes_old_settled_messages_only(tmp_path: Path) -> None:

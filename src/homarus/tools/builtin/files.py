@@ -21,6 +21,20 @@ MAX_LINES = 2000
 MAX_BYTES = 50_000
 MAX_IMAGE_BYTES = 5_000_000
 MAX_EDIT_BYTES = 10_000_000
+MAX_DOCUMENT_BYTES = 50_000_000
+PDF = "application/pdf"
+# Characters that text has hardly any of: all controls but tab, line ends, form feed and escape.
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b")) + b"\x7f"
+_MAX_CONTROL_SHARE = 0.05
+_ARCHIVES = {
+    "docx": "Word document",
+    "xlsx": "Excel workbook",
+    "pptx": "PowerPoint presentation",
+    "odt": "OpenDocument text",
+    "ods": "OpenDocument spreadsheet",
+    "odp": "OpenDocument presentation",
+    "epub": "EPUB book",
+}
 
 Path: TypeAlias = Annotated[
     str,
@@ -38,12 +52,18 @@ async def read(
     offset: Annotated[int | None, Field(ge=0, description="First line to read, from 1")] = None,
     limit: Annotated[int | None, Field(ge=1, description="How many lines at most")] = None,
 ) -> ToolOutput:
-    """Read a text file, or look at an image (png, jpeg, gif, webp).
+    """Read a text file or a PDF, or look at an image (png, jpeg, gif, webp).
 
-    Long files come in parts: at most 2000 lines or 50 KB, and where to go on.
+    Long files come in parts: at most 2000 lines or 50 KB, and where to go on. In a PDF, offset and
+    limit count pages; scanned pages are images.
     """
     folder, _ = ctx.folder_to_read(path)
-    return await asyncio.to_thread(_read, folder, path, offset or 1, limit)
+    found = await asyncio.to_thread(_read, folder, path, offset or 1, limit)
+    if isinstance(found, ToolOutput):
+        return found
+    from homarus.tools.documents.pdf_reader import read_pdf  # few conversations have documents
+
+    return await read_pdf(found, format_path(path), offset or 1, limit, MAX_BYTES)
 
 
 @tool(group="fs", serial=True, aliases=("file_write",), effects=write_effects)
@@ -111,33 +131,41 @@ def _edit(beneath: RootedFs, path: str, old: str, new: str) -> TextEdit:
         return change
 
 
-def _read(beneath: RootedFs, path: str, offset: int, limit: int | None) -> ToolOutput:
+def _read(beneath: RootedFs, path: str, offset: int, limit: int | None) -> ToolOutput | bytes:
+    """Return the content for the model; of a PDF its bytes, which are parsed elsewhere."""
     with beneath.open_read(path) as opened:
         head = opened.file.read(8192)
         opened.file.seek(0)
         if mime := sniff_image_mime(head):
             return _read_image(opened, mime, path)
-        if kind := _binary_kind(head):
+        if sniff_mime(head[:HEAD_BYTES]) == PDF:
+            return opened.file.read(MAX_DOCUMENT_BYTES + 1)
+        if kind := _binary_kind(head, path):
             raise ToolError(
                 f"{format_path(path)} is a binary file ({kind}, {opened.stat.st_size} bytes), "
                 "not text",
-                fix="only text and images can be read; ask for its text, or convert it",
+                fix="text, images and PDF files can be read; ask for its text, or convert it",
             )
         if not head:
             return ToolOutput((Text("(empty file)"),))
         return ToolOutput((Text(_read_lines(opened.file, offset, limit)),))
 
 
-def _binary_kind(head: bytes) -> str:
+def _binary_kind(head: bytes, path: str) -> str:
     """Return the type of a file that is not text; "" for text."""
     mime = sniff_mime(head[:HEAD_BYTES])
-    if mime == "application/pdf" or b"\0" in head:  # a PDF may begin with readable lines
-        return mime or "of an unknown type"
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return mime  # text in another encoding is shown as far as it can be
-    return ""
+    if b"\0" not in head:
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(head)
+        except UnicodeDecodeError:
+            controls = len(head) - len(head.translate(None, _CONTROLS))
+            if not mime and controls <= len(head) * _MAX_CONTROL_SHARE:
+                return ""  # text in another encoding is shown as far as it can be
+        else:
+            return ""
+    if mime == "application/zip":
+        mime = _ARCHIVES.get(path.lower().rpartition(".")[2], mime)
+    return mime or "of an unknown type"
 
 
 def _read_image(opened: OpenFile, mime: str, path: str) -> ToolOutput:

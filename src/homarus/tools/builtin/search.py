@@ -22,7 +22,9 @@ from homarus.tools.matcher import Matcher, make_matcher
 from homarus.tools.rooted_fs import MAX_ENTRIES, RootedFs, WalkEntry
 from homarus.tools.tool import ToolContext, tool
 
-SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache"})
+SKIPPED = frozenset(
+    {".git", ".hg", ".svn", ".trash", "node_modules", "__pycache__", ".venv", ".mypy_cache"}
+)
 MAX_FILE_BYTES = 5_000_000
 MAX_LINE_CHARS = 500
 SEARCH_S = 20.0

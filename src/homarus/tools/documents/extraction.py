@@ -143,7 +143,7 @@ async def _run_worker(
     """Return what the worker writes. However this ends, the worker has ended too."""
     if len(content) > MAX_DOCUMENT_BYTES:
         limit = f"{MAX_DOCUMENT_BYTES // 1_000_000} MB"
-        raise ToolError(f"{name} has {len(content)} bytes", fix=f"at most {limit} are parsed")
+        raise ToolError(f"{name} has more than {limit}", fix="split it, or ask for a smaller one")
     slots = _slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_WORKERS))
     async with slots:
         worker = _Worker(name)

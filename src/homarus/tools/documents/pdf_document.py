@@ -61,6 +61,9 @@ def extract_pdf(
             is_truncated = True
             break
         page = _read_page(reader, number, images_left)
+        if page.pop("has_more_images") and with_images and pages and not page["images"]:
+            is_truncated = True  # the next call shows them
+            break
         is_truncated = is_truncated or len(page["text"]) > chars_left
         page["text"] = page["text"][:chars_left]
         chars_left -= len(page["text"])
@@ -84,6 +87,7 @@ def _title(reader: pypdf.PdfReader) -> str:
 
 def _read_page(reader: pypdf.PdfReader, number: int, max_images: int) -> dict[str, Any]:
     page: dict[str, Any] = {"number": number, "text": "", "images": []}
+    page["has_more_images"] = False
     try:
         found = reader.pages[number - 1]
         page["text"] = found.extract_text().replace("\0", "").strip()
@@ -92,7 +96,15 @@ def _read_page(reader: pypdf.PdfReader, number: int, max_images: int) -> dict[st
         return page
     if not page["text"]:
         page["images"] = _read_images(found, min(max_images, MAX_PAGE_IMAGES))
+        page["has_more_images"] = max_images <= 0 and _has_images(found)
     return page
+
+
+def _has_images(page: pypdf.PageObject) -> bool:
+    try:
+        return bool(page.images.keys())
+    except DAMAGED:
+        return False
 
 
 def _read_images(page: pypdf.PageObject, max_images: int) -> list[list[str]]:
