@@ -47,6 +47,7 @@ class ToolSourceContext:
     (the type belongs to `homarus.memory`, which this package cannot import). `get_processes`
     returns the table of running commands; None where commands end with their calls. `has_tool`
     returns whether the agent has a tool; it is for calls, when all tools are loaded.
+    `has_image_model` returns whether a model can be asked about pictures.
     """
 
     agent_id: str
@@ -57,6 +58,7 @@ class ToolSourceContext:
     state: Path | None = None  # the state directory
     get_processes: "Callable[[], ProcessTable] | None" = None
     has_tool: Callable[[str], bool] = lambda _name: True
+    has_image_model: Callable[[], bool] = lambda: True
 
 
 class ToolSource(Protocol):
