@@ -108,6 +108,7 @@ class App:
             reaches=lambda: not self.channels.is_empty,
             memory=self.memory.get,
             get_processes=self.processes,
+            find_image_model=lambda ref: self.models.find_image_model(ref),
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -291,6 +292,7 @@ class App:
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
             open_sandbox=self.sandboxes.open,
+            find_image_model=lambda ref: self.models.find_image_model(ref),
             audit=self.audit,
         )
 

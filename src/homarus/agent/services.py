@@ -75,7 +75,8 @@ class RunServices:
     continued by a message. A run that ignores its cancellation is abandoned after `grace_s`.
     `is_shutting_down` says whether the program ends in order, so that a cancelled run is no crash.
     `start_task` starts work that no run waits for. `read_exec_rules` reads the approvals files.
-    `open_sandbox` returns the sandbox of a session; nothing is created by that.
+    `open_sandbox` returns the sandbox of a session; nothing is created by that. `find_image_model`
+    returns a model of the same provider that sees pictures, "" if there is none.
     """
 
     sessions: SessionRepository
@@ -106,6 +107,7 @@ class RunServices:
     is_shutting_down: Callable[[], bool] = lambda: False
     grace_s: float = GRACE_S
     open_sandbox: OpenSandbox = no_sandbox
+    find_image_model: Callable[[str], str] = lambda _ref: ""
     audit: AuditLog = field(default_factory=AuditLog)
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

@@ -52,7 +52,8 @@ class ModelSelection:
     """The model for an agent's run. With `ref` None the configured or default model is used.
 
     `profile` is the credential of the session; with `locked` no other is tried. With `exact` a
-    person requested this model: no other one answers.
+    person requested this model: no other one answers. With `is_configured` the config names it for
+    a purpose of its own, as `imageModel` does: it need not be among the allowed models.
     """
 
     agent: str
@@ -61,6 +62,7 @@ class ModelSelection:
     profile: str = ""
     locked: bool = False
     exact: bool = False
+    is_configured: bool = False
 
 
 class ModelRouter:
@@ -99,11 +101,10 @@ class ModelRouter:
         """
         # A default that was not configured is not checked against the allowed models.
         ref = wish.ref or (await self.default_model()).ref
-        asked = (ref, wish.fallbacks, wish.ref is not None, wish.exact)
+        named = wish.ref is not None and not wish.is_configured
+        asked = (ref, wish.fallbacks, named, wish.exact)
         if asked not in self._known:
-            self._known[asked] = self._models(
-                ref, wish.fallbacks, named=wish.ref is not None, exact=wish.exact
-            )
+            self._known[asked] = self._models(ref, wish.fallbacks, named=named, exact=wish.exact)
         models = self._known[asked]
         ways = list(self._ways(models, wish))
         if not ways:
@@ -140,6 +141,18 @@ class ModelRouter:
     def describe(self, ref: ModelRef) -> ModelInfo:
         """Return what is known of a model, also from its service, usable or not."""
         return self.learned.complete(lookup_model(self._config, ref))
+
+    def find_image_model(self, ref: str) -> str:
+        """Return the model if it sees images, else one of its provider that does, else ""."""
+        try:
+            model = self.describe(resolve_model(self._config, ref))
+        except UserError:
+            return ""
+        if model.sees_images or not model.known:
+            return model.ref
+        others = (each for each in self.listed(model.provider) if each.sees_images)
+        found = (each.ref for each in others if self._allowed(ModelRef(each.provider, each.id)))
+        return next(found, "")
 
     def credentials(self, agent: str) -> Credentials:
         if agent not in self._credentials:
