@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from homarus.config.model_refs import ModelRef
+from homarus.config.model_refs import ModelRef, normalize_provider_id
 from homarus.config.paths import Paths
 from homarus.core.clock import Clock
 from homarus.core.errors import ProviderError, UserError
@@ -45,6 +45,7 @@ from homarus.providers.resolution import (
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
+    from homarus.providers.endpoint import ProviderConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,35 @@ class ModelRouter:
         others = (each for each in self.listed(model.provider) if each.sees_images)
         found = (each.ref for each in others if self._allowed(ModelRef(each.provider, each.id)))
         return next(found, "")
+
+    async def open_connection(
+        self, agent: str, provider: str, profile: str = ""
+    ) -> "ProviderConnection":
+        """Return how to reach a provider that speaks OpenAI's API. Raises UserError."""
+        from homarus.providers.endpoint import ProviderConnection
+
+        provider = normalize_provider_id(provider)
+        check_provider(self._config, provider)
+        api = api_of(self._config, ModelInfo(provider, ""))
+        if not api.startswith("openai-"):
+            raise UserError(f"{provider} does not speak the API of OpenAI")
+        candidates = self.credentials(agent).candidates(provider, locked=profile)
+        if profile:
+            candidates = tuple(each for each in candidates if each.profile_id == profile)
+        if not candidates and (profile or needs_key(self._config, provider)):
+            missing = self.credentials(agent).missing_credential_error(provider)
+            raise UserError(missing.message, fix=missing.fix)
+        entry, vendor = (
+            provider_entry(self._config, provider),
+            vendors(self._config).get(provider),
+        )
+        return ProviderConnection(
+            provider,
+            (entry and entry.base_url) or (vendor.base_url if vendor else ""),
+            await candidates[0].secret() if candidates else "",
+            headers=dict(entry.headers) if entry else {},
+            auth_header=entry.auth_header if entry else None,
+        )
 
     def credentials(self, agent: str) -> Credentials:
         if agent not in self._credentials:

@@ -13,6 +13,7 @@ from homarus.agent.media.run_media import KIND, select_attachments
 from homarus.agent.spend_limit import SpendLimiter
 from homarus.agent.taint import messages_taint
 from homarus.config.media_schema import MediaAttachmentsConfig
+from homarus.config.paths import Paths
 from homarus.config.schema import Config, SpendConfig
 from homarus.core.errors import OverloadedError, ProviderError, UserError
 from homarus.core.message import (
@@ -22,6 +23,7 @@ from homarus.core.message import (
     InboundMetadata,
     Media,
     Message,
+    Text,
     ToolCall,
     ToolResult,
     Usage,
@@ -29,16 +31,18 @@ from homarus.core.message import (
 from homarus.core.untrusted import unwrap_untrusted
 from homarus.providers.base import Provider
 from homarus.providers.catalog import ModelInfo, Price
-from homarus.providers.model_router import ModelSelection
+from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.testing.fakes import Hang, ScriptedProvider, assistant_message
 from homarus.tools.builtin import image as image_tool
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.sources import ToolSourceContext
 from tests.unit.agent.harness import KEY, Harness, message
 from tests.unit.agent.test_image_scaling import png
+from tests.unit.tools.document_builders import make_pdf, make_scan
 
 PNG = base64.b64encode(png(4, 4)).decode()
 PICTURE = Image(PNG, "image/png")
+PDF = "application/pdf"
 NAME = "0123456789abcdef" * 2
 
 
@@ -259,19 +263,19 @@ def test_resumed_run_uses_the_stored_description_and_pays_once(tmp_path: Path) -
     async def main() -> None:
         record = await harness.accept(picture_message())
         session = await harness.sessions.load(KEY, "main", cwd=str(tmp_path))
-        reached, save = asyncio.Event(), session.start_turn
+        reached = asyncio.Event()
 
         async def never_save(*_args: Any, **_more: Any) -> None:
             reached.set()
             await asyncio.Event().wait()
 
-        session.start_turn = never_save  # type: ignore[assignment] # as if the process ended here
+        vars(session)["start_turn"] = never_save  # as if the process ended here
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(harness.runs.start(KEY, [record]))
             await reached.wait()
             running.cancel()
         assert len(await harness.store.records(KIND)) == 1
-        session.start_turn = save
+        del vars(session)["start_turn"]
         assert (await harness.runs.start(KEY, [record])).text == "A cat."
         assert await harness.store.records(KIND) == {}
 
@@ -430,3 +434,118 @@ def test_image_tool_of_a_run_records_usage_and_names_its_model(tmp_path: Path) -
     }
     assert harness.eyes["see/owl"].requests[0].messages[0].text == "How many?"
     assert {("see/eye", 0.0, "busy"), ("see/owl", 0.01, "")} <= set(harness.usage())
+
+
+# PDF
+
+
+def test_pdf_of_a_message_becomes_text_within_its_pages(tmp_path: Path) -> None:
+    media = document(tmp_path, make_pdf(["one fish", "two fish", "red fish"]), "fish.pdf", PDF)
+    text = run_with_document(tmp_path, media, pdf={"maxPages": 2}).question()
+    assert '<file name="fish.pdf" mime="application/pdf">\none fish' in text
+    assert "two fish" in text and "red fish" not in text and "has 3 pages]" in text
+
+
+def test_scanned_pdf_gives_its_pictures_to_a_model_that_sees(tmp_path: Path) -> None:
+    media = document(tmp_path, make_scan(), "scan.pdf", PDF)
+    blind = run_with_document(tmp_path, media)
+    assert blind.question().endswith("[media not described: scan.pdf: no text was found in it]")
+
+    def see(harness: MediaHarness) -> None:
+        async def connect(_selection: ModelSelection) -> tuple[Provider, ModelInfo]:
+            return harness.provider, ModelInfo("p", "m", sees_images=True)
+
+        harness.replace_services(connect=connect)
+
+    harness = run_with_document(tmp_path, media, see)
+    session = asyncio.run(harness.sessions.load(KEY, "main"))
+    assert [type(part) for part in session.messages[0].parts] == [Text, Image]
+
+
+def test_damaged_pdf_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
+    media = document(tmp_path, b"%PDF-1.7 nonsense", "bad.pdf", PDF)
+    assert "[media not described: bad.pdf: " in run_with_document(tmp_path, media).question()
+
+
+# Audio
+
+
+class FakeTranscriptions:
+    """A fake of a service with OpenAI's API for transcriptions; it keeps the requests."""
+
+    def __init__(self, *answers: tuple[int, bytes]) -> None:
+        self._answers = iter(answers)
+        self.requests: list[bytes] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        self.requests.append(head + await reader.readexactly(size))
+        status, body = next(self._answers)
+        lines = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n"
+        writer.write(f"{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        writer.close()
+
+
+def run_with_voice(
+    folder: Path, fake: FakeTranscriptions, *entries: dict[str, Any], **audio: Any
+) -> MediaHarness:
+    """Run with a voice message, and the program's own router for connections."""
+    media = replace(document(folder, b"OggS sound", "", "audio/ogg"), kind="voice")
+
+    async def main() -> MediaHarness:
+        async with await asyncio.start_server(fake.serve, "127.0.0.1", 0) as server:
+            base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+            own = {"baseUrl": base, "apiKey": "KEY", "models": [], "api": "openai-completions"}
+            media_config = {"audio": {"models": list(entries)} | audio}
+            config = {"models": {"providers": {"ear": own}}, "tools": {"media": media_config}}
+            harness = MediaHarness(folder, assistant_message("ok"), config=config)
+            paths = Paths.find({"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder / "s")})
+            router = ModelRouter(harness.config, {}, paths, harness.clock)
+            harness.replace_services(open_connection=router.open_connection)
+            record = await harness.accept(replace(message(""), media=(media,)))
+            assert (await harness.runs.start(KEY, [record])).status == "answered"
+            await router.close()
+            return harness
+
+    return asyncio.run(main())
+
+
+def test_voice_message_is_transcribed_by_the_configured_model(tmp_path: Path) -> None:
+    fake = FakeTranscriptions((500, b"{}"), (200, b'{"text": " see you at nine "}'))
+    entry = {"provider": "ear", "language": "en", "prompt": "Names: Ann"}
+    harness = run_with_voice(tmp_path, fake, entry | {"model": "w0"}, entry | {"model": "w1"})
+    assert harness.question().endswith("Transcript:\nsee you at nine")
+    assert harness.question().startswith("[Audio]\nUser text:\n")
+    assert "Source: file" in harness.raw_question()
+    _, sent = fake.requests
+    assert sent.startswith(b"POST /v1/audio/transcriptions HTTP/1.1\r\n")
+    assert b"authorization: bearer key" in sent.lower()
+    for part in (b'name="model"\r\n\r\nw1\r\n', b"\r\n\r\nen\r\n", b"Names: Ann", b"OggS sound"):
+        assert part in sent
+    assert b'filename="audio.ogg"' in sent
+    used = [(model, bool(error)) for model, _, error in harness.usage() if model[:3] == "ear"]
+    assert used == [("ear/w0", True), ("ear/w1", False)]
+
+
+@pytest.mark.parametrize("audio", [{"enabled": False}, {"scope": {"default": "deny"}}])
+def test_voice_message_is_not_sent_where_the_settings_forbid_it(
+    tmp_path: Path, audio: dict[str, Any]
+) -> None:
+    fake = FakeTranscriptions()
+    harness = run_with_voice(tmp_path, fake, {"provider": "ear", "model": "w1"}, **audio)
+    assert not fake.requests and "Transcript" not in harness.question()
+
+
+def test_failed_transcription_keeps_the_voice_message(tmp_path: Path) -> None:
+    fake = FakeTranscriptions((200, b"not json"))
+    entries = ({"provider": "ear", "model": "w1"}, {"type": "cli"}, {"provider": "anthropic"})
+    text = run_with_voice(tmp_path, fake, *entries).question()
+    assert "[media attached: " in text and "[media not described: voice: no model" in text
+    assert "its answer has no transcript" in text and "a command: commands are not run" in text
+
+
+def test_voice_message_that_is_too_large_is_named(tmp_path: Path) -> None:
+    fake = FakeTranscriptions()
+    entry = {"provider": "ear", "model": "w1", "maxBytes": 3}
+    assert "voice: it is too large" in run_with_voice(tmp_path, fake, entry).question()

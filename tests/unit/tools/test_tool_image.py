@@ -205,7 +205,9 @@ async def test_image_in_private_notes_is_hidden_from_other_chats(tmp_path: Path)
     caller.context = replace(caller.context, run_access=session_access(key))
     with pytest.raises(ToolError):
         await caller.call(image="memory/a.png")
-    assert await Caller(tmp_path).call(image="memory/a.png")
+    owner = Caller(tmp_path)
+    await owner.call(image="memory/a.png")
+    assert len(owner.eye.questions) == 1
 
 
 async def test_image_that_was_sent_is_read_by_its_conversation_alone(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Read the text of documents that came with a message: text files, and PDF."""
 
 import asyncio
+import base64
 import codecs
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Final
 from homarus.config.media_schema import DocumentLimitsConfig
 from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Media
+from homarus.core.message import Image, Media
 from homarus.core.mime import HEAD_BYTES, sniff_mime
 from homarus.tools.file_scope import SingleFileAccess
 from homarus.tools.rooted_fs import RootedFs
 
+MAX_PAGE_IMAGES: Final = 8
 PDF: Final = "application/pdf"
 # Types that are text, although they do not start with `text/`.
 _TEXT_TYPES: Final = frozenset(
@@ -33,12 +35,16 @@ _BY_SUFFIX: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """The text of a document within its limit; `problem` says why there is none."""
+    """The text of a document within its limit; `problem` says why there is none.
+
+    `images` are those of scanned pages.
+    """
 
     name: str
     mime: str
     text: str = ""
     problem: str = ""
+    images: tuple[Image, ...] = ()
 
 
 def is_document(media: Media) -> bool:
@@ -48,12 +54,15 @@ def is_document(media: Media) -> bool:
 
 
 async def read_document(
-    media: Media, limits: DocumentLimitsConfig, max_chars: int
+    media: Media, limits: DocumentLimitsConfig, max_chars: int, *, with_images: bool = False
 ) -> DocumentText | None:
-    """Return the text of a document; None for a file that is none, or that is not allowed."""
+    """Return the text of a document; None for a file that is none, or that is not allowed.
+
+    `with_images`: the pictures of pages without text are wanted, too.
+    """
     name = media.name or Path(media.path).name
     try:
-        content = await asyncio.to_thread(_read, media.path, limits.max_bytes)
+        content = await asyncio.to_thread(read_sent_file, media.path, limits.max_bytes)
     except (ToolError, OSError):
         return DocumentText(name, media.mime, problem="it cannot be read")
     mime = _find_type(media, content)
@@ -62,12 +71,14 @@ async def read_document(
     if len(content) > limits.max_bytes:
         return DocumentText(name, mime, problem=f"it is larger than {limits.max_bytes} bytes")
     if mime == PDF:
-        return await _read_pdf(name, content, limits, max_chars)
+        return await _read_pdf(
+            name, media.path, content, limits, max_chars, with_images=with_images
+        )
     return DocumentText(name, mime, _cut(_decode(content).strip(), max_chars, media.path))
 
 
-def _read(path: str, max_bytes: int) -> bytes:
-    """Read a file up to its limit and one byte; links are not followed."""
+def read_sent_file(path: str, max_bytes: int) -> bytes:
+    """Read a file of a message up to its limit and one byte; links are not followed."""
     place = Path(path)
     folder = RootedFs(place.parent, links=False, access=SingleFileAccess(place.name))
     with folder.open_read(path) as opened:
@@ -118,6 +129,32 @@ def _cut(text: str, max_chars: int, path: str) -> str:
 
 
 async def _read_pdf(
-    name: str, content: bytes, limits: DocumentLimitsConfig, max_chars: int
+    name: str,
+    path: str,
+    content: bytes,
+    limits: DocumentLimitsConfig,
+    max_chars: int,
+    *,
+    with_images: bool,
 ) -> DocumentText:
-    return DocumentText(name, PDF, problem="the text of PDF files is not read")
+    """Read a PDF in a process of its own; a page without text gives its pictures, if wanted."""
+    from homarus.tools.documents.extraction import extract_pdf  # only for PDF
+
+    pages = (1, limits.pdf.max_pages)
+    try:
+        found = await extract_pdf(
+            content, pages=pages, max_chars=max(max_chars, 1), with_images=with_images, name=name
+        )
+    except ToolError as exc:
+        return DocumentText(name, PDF, problem=exc.message)
+    texts = [page.text.strip() for page in found.pages if page.text.strip()]
+    images = [
+        Image(base64.b64encode(data).decode("ascii"), mime)
+        for page in found.pages
+        for mime, data in page.images
+    ][:MAX_PAGE_IMAGES]
+    if not texts and not images:
+        return DocumentText(name, PDF, problem="no text was found in it")
+    if found.is_truncated or found.page_count > limits.pdf.max_pages:
+        texts.append(f"[… cut here: the file {path} has {found.page_count} pages]")
+    return DocumentText(name, PDF, "\n\n".join(texts), images=tuple(images))

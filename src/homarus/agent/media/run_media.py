@@ -13,9 +13,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from typing import Final, TypeVar
 
 from homarus.agent.agent import Agent
-from homarus.agent.media.documents import is_document, read_document
+from homarus.agent.media.documents import (
+    DocumentText,
+    is_document,
+    read_document,
+    read_sent_file,
+)
 from homarus.agent.media.image_describer import ImageDescriber
-from homarus.agent.media.image_models import MediaModel, inbound_image_models, tool_models
+from homarus.agent.media.image_models import (
+    MediaModel,
+    inbound_image_models,
+    listed_models,
+    tool_models,
+)
 from homarus.agent.run_journal import RunJournal
 from homarus.agent.services import RunServices
 from homarus.agent.usage_recorder import ProviderCall, to_usage_record
@@ -37,6 +47,7 @@ log = logging.getLogger(__name__)
 KIND: Final = "mediaText"  # of store records: answers whose message is not in the transcript yet
 MAX_STORED: Final = 200
 DEFAULT_IMAGE_BYTES: Final = 10_000_000
+DEFAULT_AUDIO_BYTES: Final = 20_000_000
 _MAX_REASON_CHARS: Final = 200
 _T = TypeVar("_T")
 
@@ -62,7 +73,7 @@ class RunMedia:
         get_model: Callable[[], str],
     ) -> None:
         self._services, self._journal, self._key = services, journal, key
-        self._get_model = get_model
+        self._get_model, self._agent_id = get_model, agent.id
         self._describer = ImageDescriber(
             services.connect, services.spend_limiter, agent.id, journal.run, agent.image_max_px
         )
@@ -81,20 +92,23 @@ class RunMedia:
 
     async def read_files(self, inbound: Inbound, question: Message, model: ModelInfo) -> Message:
         """Return the user message with what was read in the files of the inbound message."""
-        notes, outputs = list[str](), list[MediaText]()
+        notes, outputs, blocks = list[str](), list[MediaText](), list[str]()
         if inbound.images and model.known and not model.sees_images:
-            found = await self._describe_pictures(inbound, notes)
-            outputs += found
-        blocks = [block async for block in self._documents(inbound, model.window, notes)]
-        if not outputs and not blocks and not notes:
+            outputs += await self._describe_pictures(inbound, notes)
+        outputs += await self._transcribe(inbound, notes)
+        pages = list[Image]()
+        async for document in self._documents(inbound, model):
+            if document.problem:
+                notes.append(_note(document.name, document.problem))
+            if document.text:
+                blocks.append(format_file_text(document.name, document.mime, document.text))
+            pages += document.images
+        if not (outputs or blocks or notes or pages):
             return question
         first, *others = question.parts
-        text = first.text if isinstance(first, Text) else ""
-        text = "\n".join([text, *notes])
-        return replace(
-            question,
-            parts=(Text("\n\n".join([format_media_text(text, outputs), *blocks])), *others),
-        )
+        text = "\n".join([first.text if isinstance(first, Text) else "", *notes])
+        text = "\n\n".join([format_media_text(text, outputs), *blocks])
+        return replace(question, parts=(Text(text), *others, *pages))
 
     def with_cleanup(self, extra_writes: ExtraWrites) -> ExtraWrites:
         """Return writes that also delete the stored answers: the transcript has them now."""
@@ -152,9 +166,10 @@ class RunMedia:
             try:
                 async with places:
                     return MediaText(kind, await read(item), get_name(item))
-            except ToolError as exc:
-                log.warning("%s: a file of a message was not read: %s", self._key, exc.message)
-                return _note(get_name(item), exc.message)
+            except (ToolError, OSError) as exc:
+                reason = exc.message if isinstance(exc, ToolError) else "it cannot be read"
+                log.warning("%s: a file of a message was not read: %s", self._key, reason)
+                return _note(get_name(item), reason)
 
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(read_one(item)) for item in items]
@@ -192,24 +207,53 @@ class RunMedia:
         fault_point("media.described")
         return text
 
-    async def _documents(
-        self, inbound: Inbound, window: int, notes: list[str]
-    ) -> AsyncIterator[str]:
-        """Yield the documents of a message as blocks of text."""
+    async def _transcribe(self, inbound: Inbound, notes: list[str]) -> list[MediaText]:
+        """Return what is said in the recordings of a message, if the config names a model."""
+        config = self._services.get_config()
+        settings = config.tools.media.audio
+        files = [each for each in inbound.media if each.path and each.mime.startswith("audio/")]
+        if not files or not self._is_allowed(settings, inbound):
+            return []
+        models = list(listed_models(config, settings, "audio"))
+        if not models:
+            return []
+        from homarus.agent.media.transcriber import Transcriber  # only for audio
+
+        services = self._services
+        transcriber = Transcriber(services.open_connection, self._agent_id, services.clock)
+
+        async def read(media: Media) -> str:
+            limit = max(model.max_bytes or DEFAULT_AUDIO_BYTES for model in models)
+            content = await asyncio.to_thread(read_sent_file, media.path, limit)
+            fitting = [
+                model
+                for model in models
+                if len(content) <= (model.max_bytes or DEFAULT_AUDIO_BYTES)
+            ]
+            if not fitting:
+                raise ToolError("it is too large")
+
+            async def ask(on_call: Callable[[ProviderCall], None]) -> str:
+                return await transcriber.transcribe(content, media.mime, fitting, on_call)
+
+            return await self._answer_once("audio", content, ask)
+
+        chosen = select_attachments(files, settings.attachments, lambda media: bool(media.path))
+        return await self._read_all("audio", chosen, read, _media_name, notes)
+
+    async def _documents(self, inbound: Inbound, model: ModelInfo) -> AsyncIterator[DocumentText]:
+        """Yield the documents of a message, as far as a quarter of the window has room."""
         limits = self._services.get_config().gateway.http.endpoints.responses.files
-        # A quarter of the context window, at about four characters a token.
-        left = min(limits.max_chars * max(1, len(inbound.media)), window)
+        left = model.window  # in characters; a token has about four
         for media in inbound.media:
             if not is_document(media):
                 continue
-            document = await read_document(media, limits, min(left, limits.max_chars))
-            if document is None:
-                continue
-            if document.problem:
-                notes.append(_note(document.name, document.problem))
-            elif document.text:
+            max_chars = min(left, limits.max_chars)
+            sees = model.sees_images
+            document = await read_document(media, limits, max_chars, with_images=sees)
+            if document is not None:
                 left = max(0, left - len(document.text))
-                yield format_file_text(document.name, document.mime, document.text)
+                yield document
 
     def _is_allowed(self, settings: MediaKindConfig, inbound: Inbound) -> bool:
         """Return whether the files of a message may be read, by its kind's settings."""
@@ -244,6 +288,10 @@ def _pictures(inbound: Inbound) -> Iterator[_Item]:
     for at, image in enumerate(inbound.images):
         media = known[at] if known else Media()
         yield _Item(media.name or f"picture {at + 1}", image, bool(media.path))
+
+
+def _media_name(media: Media) -> str:
+    return media.name or media.kind
 
 
 def _fits(image: Image, model: MediaModel) -> bool:
