@@ -149,7 +149,7 @@ class ModelRouter:
             model = self.describe(resolve_model(self._config, ref))
         except UserError:
             return ""
-        if model.sees_images or not model.known:
+        if not model.is_blind:
             return model.ref
         others = (each for each in self.listed(model.provider) if each.sees_images)
         found = (each.ref for each in others if self._allowed(ModelRef(each.provider, each.id)))

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from homarus.agent.media.image_describer import ImageDescriber
 from homarus.agent.media.image_models import tool_models
@@ -32,7 +33,7 @@ async def open_stage(
                 "imageModel": {"primary": "fake/eye"},
             }
         }
-        config = {"agents": agents, "models": {"providers": {"fake": provider}}}
+        config: dict[str, Any] = {"agents": agents, "models": {"providers": {"fake": provider}}}
         async with open_program(workspace, **config) as app:
             limiter = SpendLimiter(
                 app.store,

@@ -84,7 +84,7 @@ class ImageDescriber:
             is_configured=wanted.is_configured,
         )
         provider, model = await self.connect(selection)
-        if model.known and not model.sees_images:
+        if model.is_blind:
             raise UserError(f"{model.ref} cannot see pictures", fix=NO_MODEL_FIX)
         provider = with_spend_limit(provider, self.spend_limiter, model, self.run_id)
         provider = UsageRecordingProvider(provider, model.ref, on_call)

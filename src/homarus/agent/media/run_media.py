@@ -93,7 +93,7 @@ class RunMedia:
     async def read_files(self, inbound: Inbound, question: Message, model: ModelInfo) -> Message:
         """Return the user message with what was read in the files of the inbound message."""
         notes, outputs, blocks = list[str](), list[MediaText](), list[str]()
-        if inbound.images and model.known and not model.sees_images:
+        if inbound.images and model.is_blind:
             outputs += await self._describe_pictures(inbound, notes)
         outputs += await self._transcribe(inbound, notes)
         pages = list[Image]()
