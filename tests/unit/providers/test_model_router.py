@@ -173,10 +173,9 @@ async def test_connect_reports_model_in_cooldown(tmp_path: Path) -> None:
 
 def seeing_server() -> dict[str, Any]:
     """Return a server with a model that is blind, and two that see."""
-    rest: dict[str, Any] = {"contextWindow": 9_000}
-    models = [{"id": "blind", "input": ["text"]}, *({"id": each, "input": ["text", "image"]}
-              for each in ("eye", "owl"))]  # fmt: skip
-    return {"baseUrl": "http://127.0.0.1:9/v1", "models": [each | rest for each in models]}
+    kinds = {"blind": ["text"], "eye": ["text", "image"], "owl": ["text", "image"]}
+    models = [{"id": id_, "input": kind, "contextWindow": 9_000} for id_, kind in kinds.items()]
+    return {"baseUrl": "http://127.0.0.1:9/v1", "models": models}
 
 
 def test_image_model_of_a_seeing_or_unknown_model_is_itself(tmp_path: Path) -> None:
