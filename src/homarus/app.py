@@ -109,6 +109,7 @@ class App:
             memory=self.memory.get,
             get_processes=self.processes,
             env=lambda: self.loaded.env,
+            find_image_model=lambda ref: self.models.find_image_model(ref),
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -292,6 +293,8 @@ class App:
             ),
             is_shutting_down=lambda: self.control.is_shutting_down,
             open_sandbox=self.sandboxes.open,
+            find_image_model=lambda ref: self.models.find_image_model(ref),
+            open_connection=lambda *given: self.models.open_connection(*given),
             audit=self.audit,
         )
 

@@ -1,23 +1,26 @@
 """`ssrf`: URLs that a model is given, fetched with stubs of the resolver and of the servers.
 
-Each is also fetched by a call of `web_fetch`, and requested of the proxy of sandboxes, by a command
-whose settings allow its host.
+Each is also fetched by calls of `web_fetch` and `image`, and requested of the proxy of sandboxes,
+by a command whose settings allow its host.
 """
 
 import asyncio
+import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import h11
 
 from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
-from homarus.core.errors import BlockedUrlError
+from homarus.core.errors import BlockedUrlError, ToolError
 from homarus.core.message import ToolResult
 from homarus.net.allow_proxy import AllowProxy
 from homarus.net.guard import CheckedTarget, NetworkPolicy
@@ -27,6 +30,8 @@ from homarus.net.host_allowlist import AllowedHost, HostAllowlist
 from homarus.net.http_client import HttpResponse
 from homarus.net.proxy_request import ProxyRefusalError, parse_proxy_target
 from homarus.net.special_addresses import find_special_range
+from homarus.tools import web_file
+from homarus.tools.builtin import image
 from homarus.tools.builtin.web import make_fetch_tool
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import ToolContext
@@ -100,6 +105,8 @@ async def _judge(case: Case) -> str:
     outcome = "block" if result else "allow"
     if outcome not in case.get("acceptable", [expected]):
         return f"{outcome}: {result}"
+    if seen := await _look(case, is_blocked=outcome == "block"):
+        return seen
     if outcome == "block" and (connected := await _connect_by_proxy(case)):
         return f"the proxy of sandboxes connected to {connected}"
     if case["expected"] == "allow_strip_auth" and (
@@ -145,6 +152,31 @@ async def _call_web_fetch(case: Case, ssrf_policy: Mapping[str, bool] | None = N
     assert ssrf_policy or not private, f"web_fetch connected to {private}"
     assert result.is_error or "ok" in result.text, result.text
     return result
+
+
+async def _look(case: Case, *, is_blocked: bool) -> str:
+    """Have the image tool look at the URL; return what is wrong with that, or ""."""
+    chain = case.get("redirect_chain", [case["url"]])
+    stub = StubInternet(chain, [list(each) for each in case.get("dns_answers", ())])
+    fetch = partial(guarded_fetch, resolve=stub.resolve, open_client=stub.open_client)
+    config = Config()
+    (tool,) = image.tools(ToolSourceContext("main", config, lambda _key: config.tools))
+    result = ""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(web_file, "guarded_fetch", fetch),
+    ):
+        try:
+            await tool(ToolContext("agent:main:main", "main", Path(folder)), {"image": case["url"]})
+        except ToolError as exc:
+            result = str(exc)
+    if private := [one for one in stub.connected if find_special_range(ip_address(one))]:
+        return f"the image tool connected to {private}"
+    if case["url"][:5].lower() == "data:":
+        return ""  # nothing is fetched for it
+    # What it fetched is no picture.
+    is_fetched = "is not a picture" in result or "no model" in result
+    return f"the image tool says {result!r}" if is_fetched == is_blocked else ""
 
 
 class _AnyHost(HostAllowlist):

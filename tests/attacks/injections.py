@@ -17,11 +17,15 @@ import unicodedata
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from homarus.agent import agent_registry
 from homarus.agent.agent import Agent
+from homarus.agent.media.run_media import RunMedia
 from homarus.agent.prompt.assembly import make_prompt
 from homarus.agent.prompt.facts import PromptFacts
 from homarus.config.log_setup import MAX_CHARS, configure_logging
@@ -30,6 +34,9 @@ from homarus.core.message import Address, Inbound, InboundMetadata, Message, Too
 from homarus.core.untrusted import untrusted_sources
 from homarus.sessions.envelope import format_envelope
 from homarus.store.audit import AuditEntry
+from homarus.tools.image_description import ImageAnswer, ImageQuestion
+from homarus.tools.registry import ToolRegistry
+from homarus.tools.sources import ToolSourceContext, load_tools
 from tests.attacks.cases import Case, Judge
 from tests.unit.gateway.app_harness import Harness, answer
 from tests.unit.gateway.app_harness import world as open_world
@@ -75,7 +82,7 @@ def _judge(program: "_Program", folder: Path, case: Case) -> str:
         return program.run(program.list_skill(content))
     if channel == "memory_entry":
         return program.run(program.recall(content))
-    read = {"exif_comment": "file", "pdf_hidden_layer": "file"}.get(channel, "web")
+    read = {"exif_comment": "picture", "pdf_hidden_layer": "file"}.get(channel, "web")
     return program.run(program.obey(content, read))
 
 
@@ -92,13 +99,17 @@ class _Program:
 
     async def live(self) -> None:
         """Be open until it is over."""
-        async with (
-            open_site(self._serve) as self._site,
-            open_world(self._folder, self._steps(), _CONFIG) as self._harness,
+        with (
+            mock.patch.object(agent_registry, "load_tools", self._load_tools),
+            mock.patch.object(RunMedia, "describe_images", self._describe_images),
         ):
-            self._loop = asyncio.get_running_loop()
-            self.is_open.set()
-            await self._is_over.wait()
+            async with (
+                open_site(self._serve) as self._site,
+                open_world(self._folder, self._steps(), _CONFIG) as self._harness,
+            ):
+                self._loop = asyncio.get_running_loop()
+                self.is_open.set()
+                await self._is_over.wait()
 
     def _serve(self, _request: SiteRequest) -> bytes:
         # As plain text: of an HTML page, the reader would leave out the half of an attack.
@@ -109,6 +120,13 @@ class _Program:
 
     def run(self, work: Coroutine[Any, Any, str]) -> str:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _load_tools(self, context: ToolSourceContext) -> ToolRegistry:
+        return load_tools(replace(context, has_image_model=lambda: True))
+
+    async def _describe_images(self, _question: ImageQuestion) -> ImageAnswer:
+        """Answer as a model that repeats the text in a picture. A fake."""
+        return ImageAnswer(self._page, "p/eye")
 
     def _steps(self) -> Iterator[Message]:
         while True:
@@ -138,6 +156,9 @@ class _Program:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content, encoding="utf-8")
             fetch = ToolCall("c1", "read", {"path": "media/inbound/sent.txt"})
+        elif read == "picture":
+            (self.workspace / "sent.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
+            fetch = ToolCall("c1", "image", {"image": "sent.png"})
         target = self._folder / "pwned"
         effects = (
             ToolCall("c2", "exec", {"command": f"touch {target}"}),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from homarus.agent import workspace
 from homarus.agent.agent import Agent, effective_tools, make_agent, reaches_machine
+from homarus.agent.media.image_models import has_image_model
 from homarus.agent.prompt.identity_file import find_identity
 from homarus.config.agent_settings import agent_entry, agent_ids, resolve_agent_settings
 from homarus.config.paths import Paths
@@ -29,7 +30,8 @@ class AgentRegistry:
 
     `reaches` returns whether there are chats to write to; `memory` returns the memory of an
     agent, `get_processes` the table of running commands, `env` the variables of the environment and
-    the config. `sources` has the tools that come and go
+    the config, `find_image_model` a model of a model's provider that sees pictures. `sources` has
+    the tools that come and go
     while the program runs: when one of them has changed, the next run uses what it has now.
     """
 
@@ -41,11 +43,13 @@ class AgentRegistry:
         reaches: Callable[[], bool] = lambda: False,
         memory: "Callable[[str], ToolMemory] | None" = None,
         get_processes: "Callable[[], ProcessTable] | None" = None,
+        find_image_model: Callable[[str], str] | None = None,
         sources: ToolSources | None = None,
         env: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
         self._memory, self._get_processes, self._env = memory, get_processes, env
+        self._find_image_model = find_image_model
         self.sources = sources or ToolSources()
         self._agents: dict[str, Agent] = {}
         self._builtin: dict[str, ToolRegistry] = {}
@@ -100,7 +104,9 @@ class AgentRegistry:
 
     def _tool_context(self, agent_id: str) -> ToolSourceContext:
         config, memory = self._config(), self._memory
-        own = resolve_agent_settings(config, self._paths, agent_id).tools
+        settings = resolve_agent_settings(config, self._paths, agent_id)
+        own, find = settings.tools, self._find_image_model
+        refs = (settings.model, *settings.fallbacks) if settings.model else ()
         is_used = memory is not None and has_memory(config, agent_id)
         return ToolSourceContext(
             agent_id,
@@ -112,6 +118,7 @@ class AgentRegistry:
             get_processes=self._get_processes,
             has_tool=lambda name: name in self.tools(agent_id),
             env=self._env(),
+            has_image_model=lambda: find is None or has_image_model(config, refs, find),
         )
 
     def display_name(self, agent_id: str) -> tuple[str, str]:

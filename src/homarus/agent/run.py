@@ -96,6 +96,7 @@ from homarus.store.journal import InboxRecord
 from homarus.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:  # imported by the first run that answers a chat, or calls a tool
+    from homarus.agent.media.run_media import RunMedia
     from homarus.agent.reply.builder import ReplyBuilder
     from homarus.agent.run_approvals import RunApprovals
 
@@ -165,6 +166,7 @@ class Run:
         self._context: ModelContext
         self._loop_context: LoopContext | None = None
         self._approvals: RunApprovals | None = None  # made by the first tool call
+        self._media: RunMedia | None = None  # made for the first file
         self._resumed_calls: tuple[ToolCall, ...] = ()  # of an earlier attempt, without a result
         self._is_late = False  # it was suspended, and other turns followed
 
@@ -503,7 +505,11 @@ class Run:
         """Save the user message that the run starts with, and mark its records as running."""
         services, context, where = self._services, self._context, self._where
         session, model = context.session, context.model
-        question = self._make_question(inbound)
+        question, extra_writes = self._make_question(inbound), self._journal.mark_running(session)
+        if inbound.images or inbound.media:
+            media = self._get_media()
+            question = await media.read_files(inbound, question, model)
+            extra_writes = media.with_cleanup(extra_writes)
         added = await services.hooks.before_agent_start(where, question.text, session.messages)
         if added:
             question = replace(question, parts=(Text(f"{added}\n\n"), *question.parts))
@@ -519,7 +525,7 @@ class Run:
             api=context.api,
             window=model.window,
             inbound=inbound,
-            extra_writes=self._journal.mark_running(session),
+            extra_writes=extra_writes,
             extra_fields=services.composer.report_changes(report_context, session.record.data),
         )
 
@@ -562,6 +568,7 @@ class Run:
             audit_log=services.audit,
             resolve_caller=partial(self._resolve_caller, inbound.options),
             open_sandbox=partial(services.open_sandbox, agent, self.key),
+            describe_images=lambda question: self._get_media().describe_images(question),
         )
 
     def _resolve_caller(self, options: RunOptions, caller: CallerFacts) -> CallerFacts:
@@ -573,6 +580,17 @@ class Run:
         return resolve_command_caller(
             caller, services.get_config(), rules, entry, options, services.find_traits
         )
+
+    def _get_media(self) -> "RunMedia":
+        """Return what reads the files of this run; most runs have none."""
+        if self._media is None:
+            from homarus.agent.media.run_media import RunMedia
+
+            agent = self._context.agent
+            self._media = RunMedia(
+                self._services, self._journal, agent, self.key, lambda: self._context.model.ref
+            )
+        return self._media
 
     def _get_approvals(self) -> "RunApprovals":
         """Return the approvals of this run; most runs ask for none."""

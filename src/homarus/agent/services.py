@@ -17,6 +17,7 @@ from homarus.config.schema import Config
 from homarus.core.bus import Bus
 from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
+from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.message import Inbound, Json
@@ -36,6 +37,7 @@ from homarus.tools.tool import Messenger
 if TYPE_CHECKING:  # imported by the first approval, and by the first run that answers a chat
     from homarus.agent.approval_service import ApprovalService
     from homarus.agent.reply.builder import ReplyBuilder
+    from homarus.providers.endpoint import ProviderConnection
     from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
 ConnectModel: TypeAlias = Callable[[ModelSelection], Awaitable[tuple[Provider, ModelInfo]]]
@@ -52,6 +54,8 @@ StartLiveReply: TypeAlias = Callable[
 StartTask: TypeAlias = Callable[[Coroutine[None, None, None]], object]
 # Receives the ids of messages whose outcome could not be stored, so that they are run again.
 OnUnsettled: TypeAlias = Callable[[Sequence[str]], None]
+# (agent, provider, the only credential to use or "") → how to reach it. Raises UserError.
+OpenConnection: TypeAlias = "Callable[[str, str, str], Awaitable[ProviderConnection]]"
 # (agent, session key, access to files) → the session's sandbox, None for a session without one
 OpenSandbox: TypeAlias = "Callable[[Agent, str, WorkspaceAccess], SessionSandbox | None]"
 
@@ -60,6 +64,10 @@ def _no_live_reply(
     _inbounds: Sequence[Inbound], _run: str, _get_preview: Callable[[], str], _interval_s: float
 ) -> LiveReplyHandle | None:
     return None
+
+
+async def _no_connection(_agent: str, provider: str, _profile: str) -> "ProviderConnection":
+    raise UserError(f"{provider} cannot be reached from here")
 
 
 def no_sandbox(_agent: Agent, _key: str, _access: WorkspaceAccess) -> None:
@@ -75,7 +83,9 @@ class RunServices:
     continued by a message. A run that ignores its cancellation is abandoned after `grace_s`.
     `is_shutting_down` says whether the program ends in order, so that a cancelled run is no crash.
     `start_task` starts work that no run waits for. `read_exec_rules` reads the approvals files.
-    `open_sandbox` returns the sandbox of a session; nothing is created by that.
+    `open_sandbox` returns the sandbox of a session; nothing is created by that. `find_image_model`
+    returns a model of the same provider that sees pictures, "" if there is none; `open_connection`
+    returns how to reach a provider for something else than its models' answers.
     """
 
     sessions: SessionRepository
@@ -106,6 +116,8 @@ class RunServices:
     is_shutting_down: Callable[[], bool] = lambda: False
     grace_s: float = GRACE_S
     open_sandbox: OpenSandbox = no_sandbox
+    find_image_model: Callable[[str], str] = lambda _ref: ""
+    open_connection: OpenConnection = _no_connection
     audit: AuditLog = field(default_factory=AuditLog)
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

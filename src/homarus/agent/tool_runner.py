@@ -30,6 +30,7 @@ from homarus.tools.tool import Messenger, SessionReader, Tool, ToolContext
 
 if TYPE_CHECKING:  # imported by the first tool call
     from homarus.agent.run_approvals import RunApprovals
+    from homarus.tools.image_description import DescribeImages
     from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
 
@@ -42,6 +43,7 @@ class ToolRunner:
     `resolve_caller` adds the settings for commands to who makes a call; `taint` is the untrusted
     content that the run has read. `get_approvals` returns what asks a person about calls.
     `open_sandbox` returns the session's sandbox, as far as an access to files allows it.
+    `describe_images` has a model describe pictures.
     """
 
     agent: Agent
@@ -63,6 +65,7 @@ class ToolRunner:
     taint: RunTaint = field(default_factory=RunTaint)
     audit_log: AuditLog = field(default_factory=AuditLog)
     open_sandbox: "Callable[[WorkspaceAccess], SessionSandbox | None]" = lambda _access: None
+    describe_images: "DescribeImages | None" = None
 
     @property
     def _audit(self) -> CallAudit:
@@ -135,6 +138,7 @@ class ToolRunner:
             get_caller=self._get_caller,
             approvals=approvals,
             sandbox=self.open_sandbox(access),
+            describe_images=self.describe_images,
         )
         result = await call_tool(self.tools, context, call, decide, begin=begin)
         for name, started_ms in started:

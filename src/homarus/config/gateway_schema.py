@@ -7,6 +7,7 @@ from pydantic import (
     Field,
 )
 
+from homarus.config.media_schema import DocumentLimitsConfig
 from homarus.config.section import ConfigSection, NonEmptyStr, StrTuple, WholeNumber
 
 
@@ -57,9 +58,16 @@ class EndpointConfig(ConfigSection):
     enabled: bool = False
 
 
+class ResponsesEndpointConfig(ConfigSection):
+    """The endpoint `/v1/responses`, which is not served; its limits hold for sent documents."""
+
+    files: DocumentLimitsConfig = DocumentLimitsConfig.model_construct()
+
+
 class EndpointsConfig(ConfigSection):
     """HTTP endpoints besides the web page and `/health`."""
 
+    responses: ResponsesEndpointConfig = ResponsesEndpointConfig.model_construct()
     metrics: EndpointConfig = EndpointConfig.model_construct()
 
 

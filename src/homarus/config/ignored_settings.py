@@ -16,7 +16,6 @@ _LOOK: Final = "it changes how something looks or is found, not what is allowed"
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.defaults.cliBackends": "no other agent programs are started",
     "agents.defaults.heartbeat": "there is no heartbeat",
-    "agents.defaults.imageModel": "images go to the model of the conversation",
     "agents.defaults.models.<key>.streaming": _LOOK,
     **{
         f"agents.{each}.sandbox.{key}": reason
@@ -59,7 +58,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "tools.agentToAgent": "agents do not write to each other",
     "tools.exec": _EXEC,
     "tools.links": "links are not opened",
-    "tools.media": "files are not described by other models",
+    "tools.media": "models of providers describe files; there are no commands, and no videos",
     "tools.message.broadcast": "one message goes to one chat",
     "tools.sessions": "there are no tools for other sessions",
     "ui": _LOOK,

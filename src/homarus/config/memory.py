@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, Strict, ValidationError
 
 from homarus.config.agent_settings import agent_entry
 from homarus.config.backend_names import EMBEDDER_NAMES, MEMORY_BACKEND_NAMES
-from homarus.config.schema import Config, SendMatch, SendRule
+from homarus.config.schema import Config
 from homarus.config.section import (
     ConfigSection,
     Duration,
@@ -21,6 +21,7 @@ from homarus.config.section import (
     PositiveInt,
     StrTuple,
 )
+from homarus.config.session_rule_schema import SendMatch, SendRule
 from homarus.config.tree_edit import apply_merge_patch
 from homarus.core.errors import ConfigError
 

@@ -84,6 +84,11 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("commands.debug", "guard"),
     ("tools.fs", "guard"),
     ("tools.web.fetch.ssrfPolicy", "guard"),
+    # The stored credential of the provider is sent there, whatever else is set next to it.
+    *(
+        (f"tools.media.{kind}baseUrl", "machine")
+        for kind in ("models.*.", "image.", "image.models.*.", "audio.", "audio.models.*.")
+    ),
     ("agents.list.*.tools.fs", "guard"),
     *(
         (f"{tools}.exec.{name}", "guard")

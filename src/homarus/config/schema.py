@@ -39,6 +39,7 @@ from homarus.config.section import (
     WholeNumber,
     parsed_by,
 )
+from homarus.config.session_rule_schema import SendRule
 from homarus.config.tools_schema import AgentToolsConfig, GlobalToolsConfig
 from homarus.core.regex import check_redaction, compile_search
 
@@ -171,6 +172,7 @@ class AgentDefaults(ConfigSection):
     context_tokens: PositiveInt | None = None
     skip_bootstrap: bool = False
     media_max_mb: Annotated[float, Field(gt=0)] | None = None
+    image_model: ModelChoiceConfig = ModelChoiceConfig.model_construct()
     image_max_dimension_px: PositiveInt | None = None
     sandbox: SandboxConfig = SandboxConfig.model_construct()
     bootstrap_max_chars: PositiveInt = 20_000
@@ -372,22 +374,6 @@ class ResetByTypeConfig(ConfigSection):
     dm: ResetConfig | None = None
     group: ResetConfig | None = None
     thread: ResetConfig | None = None
-
-
-class SendMatch(ConfigSection):
-    """The sessions that a rule matches; an absent condition matches all."""
-
-    channel: str | None = None
-    chat_type: Literal["direct", "group", "channel", "dm"] | None = None
-    key_prefix: str | None = None
-    raw_key_prefix: str | None = None
-
-
-class SendRule(ConfigSection):
-    """A rule that allows or denies replies in some sessions."""
-
-    action: Literal["allow", "deny"]
-    match: SendMatch = SendMatch.model_construct()
 
 
 class SendPolicyConfig(ConfigSection):

@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 from pydantic import field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from homarus.config.media_schema import MediaConfig
 from homarus.config.section import ConfigSection, Ids, PositiveInt, StrTuple
 from homarus.config.web_schema import WebToolsConfig
 
@@ -178,6 +179,7 @@ class GlobalToolsConfig(ToolsConfig):
     """The tool settings of all agents."""
 
     web: WebToolsConfig = WebToolsConfig.model_construct()
+    media: MediaConfig = MediaConfig.model_construct()
 
     subagents: SubagentToolsConfig = SubagentToolsConfig.model_construct()
     message: MessageToolConfig = MessageToolConfig.model_construct()

@@ -36,7 +36,7 @@ _BREAK = re.compile(r"([\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 # and only needed with channels: `re` compiles it at the first text.
 _OURS: Final = (
     r"\[\s*(?:Chat messages since|Current message|Replying to|/Replying|Forwarded"
-    rf"|media (?:attached|missing)|message_id:|(?:{'|'.join(_CHANNELS)})\b"
+    rf"|media (?:attached|missing|not described)|message_id:|(?:{'|'.join(_CHANNELS)})\b"
     r"|[^\[\]]{0,100}?\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}"
     r"|(?!Queued messages |Queue overflow\])[^\W\d_][^\[\]]{1,400}\](?![(\[:]))"
     r"|System\s*:"
@@ -45,11 +45,15 @@ _SENDER: Final = r"[^\s\-*#>|:()][^:()]{0,160}?\s?\([^()]{1,160}\)\s*:"  # as `A
 # Characters without a shape of their own, which may stand before the first visible one.
 _UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _UNSEEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Mn", "Zs", "Zl", "Zp"})
-_ATTACHED = re.compile(r"\n\[(?:media (?:attached|missing):|Replying to) ")
+_ATTACHED = re.compile(r"\n\[(?:media (?:attached|missing|not described):|Replying to) ")
 
 
 def strip_envelope(text: str) -> str:
     """Return the text as its sender wrote it."""
+    if UNTRUSTED in text:
+        from homarus.core.media_text import strip_media_text
+
+        text = strip_media_text(text)
     if text.startswith(NOTES) and (end := text.find(NOTES_END)) >= 0:
         text = text[end + len(NOTES_END) :]
     while facts := _FACTS.match(text):

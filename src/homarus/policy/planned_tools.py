@@ -9,7 +9,7 @@ from typing import Final
 from homarus.policy.tool_call import ToolDeclaration
 
 _WITHOUT_GROUP: Final = (
-    "agents_list", "image", "tts", "terminal", "code_execution", "secrets", "x_search", "screen",
+    "agents_list", "tts", "terminal", "code_execution", "secrets", "x_search", "screen",
     "theme", "progress_card", "agents_wait", "get_goal", "create_goal", "update_goal",
     "heartbeat_respond", "plugins", "view_image", "image_generate", "music_generate",
     "video_generate", "wait", "tool_search", "tool_search_code", "tool_describe", "show_widget",

@@ -7,7 +7,7 @@ default applies.
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from homarus.config.schema import SendMatch, SendRule
+from homarus.config.session_rule_schema import SendMatch, SendRule
 from homarus.core.session_keys import channel_of, chat_type_of, key_without_agent
 
 RuleAction: TypeAlias = Literal["allow", "deny"]

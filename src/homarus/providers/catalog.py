@@ -70,6 +70,11 @@ class ModelInfo:
         return f"{self.provider}/{self.id}"
 
     @property
+    def is_blind(self) -> bool:
+        """Return whether the model is known not to see images; one of a service may, if unknown."""
+        return not self.sees_images and (self.known or self.provider == LOCAL)
+
+    @property
     def default_thinking(self) -> Literal["off", "low"]:
         """Return the default thinking level: low for a reasoning model."""
         return "low" if self.reasoning else "off"

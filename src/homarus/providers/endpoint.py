@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from homarus.core.clock import Clock
 from homarus.core.errors import AnswerTooLongError, AuthError, BadRequestError, ProviderError
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.faults import fault_point
 from homarus.core.message import Json
 from homarus.providers.provider_errors import (
@@ -66,6 +66,10 @@ class ProviderConnection:
     idle_s: float = 120.0
     model_id: str = ""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def at(self, base_url: str) -> "ProviderConnection":
+        """Return the same connection at another address."""
+        return replace(self, base_url=base_url)
 
 
 class ProviderEndpoint:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from homarus.config.model_refs import ModelRef
+from homarus.config.model_refs import ModelRef, normalize_provider_id
 from homarus.config.paths import Paths
 from homarus.core.clock import Clock
 from homarus.core.errors import ProviderError, UserError
@@ -45,6 +45,7 @@ from homarus.providers.resolution import (
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
+    from homarus.providers.endpoint import ProviderConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class ModelSelection:
     """The model for an agent's run. With `ref` None the configured or default model is used.
 
     `profile` is the credential of the session; with `locked` no other is tried. With `exact` a
-    person requested this model: no other one answers.
+    person requested this model: no other one answers. With `is_configured` the config names it for
+    a purpose of its own, as `imageModel` does: it need not be among the allowed models.
     """
 
     agent: str
@@ -61,6 +63,7 @@ class ModelSelection:
     profile: str = ""
     locked: bool = False
     exact: bool = False
+    is_configured: bool = False
 
 
 class ModelRouter:
@@ -99,11 +102,10 @@ class ModelRouter:
         """
         # A default that was not configured is not checked against the allowed models.
         ref = wish.ref or (await self.default_model()).ref
-        asked = (ref, wish.fallbacks, wish.ref is not None, wish.exact)
+        named = wish.ref is not None and not wish.is_configured
+        asked = (ref, wish.fallbacks, named, wish.exact)
         if asked not in self._known:
-            self._known[asked] = self._models(
-                ref, wish.fallbacks, named=wish.ref is not None, exact=wish.exact
-            )
+            self._known[asked] = self._models(ref, wish.fallbacks, named=named, exact=wish.exact)
         models = self._known[asked]
         ways = list(self._ways(models, wish))
         if not ways:
@@ -140,6 +142,47 @@ class ModelRouter:
     def describe(self, ref: ModelRef) -> ModelInfo:
         """Return what is known of a model, also from its service, usable or not."""
         return self.learned.complete(lookup_model(self._config, ref))
+
+    def find_image_model(self, ref: str) -> str:
+        """Return the model if it sees images, else one of its provider that does, else ""."""
+        try:
+            model = self.describe(resolve_model(self._config, ref))
+        except UserError:
+            return ""
+        if not model.is_blind:
+            return model.ref
+        others = (each for each in self.listed(model.provider) if each.sees_images)
+        found = (each.ref for each in others if self._allowed(ModelRef(each.provider, each.id)))
+        return next(found, "")
+
+    async def open_connection(
+        self, agent: str, provider: str, profile: str = ""
+    ) -> "ProviderConnection":
+        """Return how to reach a provider that speaks OpenAI's API. Raises UserError."""
+        from homarus.providers.endpoint import ProviderConnection
+
+        provider = normalize_provider_id(provider)
+        check_provider(self._config, provider)
+        api = api_of(self._config, ModelInfo(provider, ""))
+        if not api.startswith("openai-"):
+            raise UserError(f"{provider} does not speak the API of OpenAI")
+        candidates = self.credentials(agent).candidates(provider, locked=profile)
+        if profile:
+            candidates = tuple(each for each in candidates if each.profile_id == profile)
+        if not candidates and (profile or needs_key(self._config, provider)):
+            missing = self.credentials(agent).missing_credential_error(provider)
+            raise UserError(missing.message, fix=missing.fix)
+        entry, vendor = (
+            provider_entry(self._config, provider),
+            vendors(self._config).get(provider),
+        )
+        return ProviderConnection(
+            provider,
+            (entry and entry.base_url) or (vendor.base_url if vendor else ""),
+            await candidates[0].secret() if candidates else "",
+            headers=dict(entry.headers) if entry else {},
+            auth_header=entry.auth_header if entry else None,
+        )
 
     def credentials(self, agent: str) -> Credentials:
         if agent not in self._credentials:

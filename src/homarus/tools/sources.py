@@ -47,7 +47,8 @@ class ToolSourceContext:
     (the type belongs to `homarus.memory`, which this package cannot import). `get_processes`
     returns the table of running commands; None where commands end with their calls. `has_tool`
     returns whether the agent has a tool; it is for calls, when all tools are loaded. `env` has the
-    variables of the environment and the config, for the keys of services.
+    variables of the environment and the config, for the keys of services. `has_image_model`
+    returns whether a model can be asked about pictures.
     """
 
     agent_id: str
@@ -59,6 +60,7 @@ class ToolSourceContext:
     get_processes: "Callable[[], ProcessTable] | None" = None
     has_tool: Callable[[str], bool] = lambda _name: True
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    has_image_model: Callable[[], bool] = lambda: True
 
 
 class ToolSource(Protocol):

@@ -50,6 +50,7 @@ from homarus.providers.base import ToolSpec
 from homarus.store.base import SessionRecord
 
 if TYPE_CHECKING:
+    from homarus.tools.image_description import DescribeImages
     from homarus.tools.rooted_fs import RootedFs
     from homarus.tools.sandbox.session_sandbox import SessionSandbox
 
@@ -148,7 +149,8 @@ class ToolContext:
     no chat can be reached. `run_access` is what the senders of the run's messages may do with the
     workspace; without it, the session key decides. `docs` is the folder of the program's
     documentation, None where it may not be read. `session_name` is for headings. `sandbox` is that
-    of the session, None for one without: file tools work on its files.
+    of the session, None for one without: file tools work on its files. `describe_images` has a
+    model describe pictures; None where no model can be reached.
     """
 
     session_key: str
@@ -168,6 +170,7 @@ class ToolContext:
     scope: FileScope = WORKSPACE_SCOPE
     get_caller: Callable[[], CallerFacts] | None = None
     sandbox: "SessionSandbox | None" = None
+    describe_images: "DescribeImages | None" = None
 
     @property
     def caller(self) -> CallerFacts:

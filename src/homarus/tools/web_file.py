@@ -15,13 +15,18 @@ MAX_MB: Final = 20.0
 _MAX_NAME_CHARS: Final = 80
 
 
-async def fetch_file(config: Config, url: str) -> tuple[bytes, str]:
-    """Return the content of a URL and a name for it. Raises ToolError."""
+async def fetch_file(
+    config: Config, url: str, *, max_bytes: int | None = None
+) -> tuple[bytes, str]:
+    """Return the content of a URL and a name for it; by default up to `mediaMaxMb`.
+
+    Raises ToolError.
+    """
     fetch = config.tools.web.fetch
     if not fetch.enabled:
         raise ToolDeniedError("nothing is fetched from the web: tools.web.fetch.enabled is false")
     limits = FetchLimits(
-        max_bytes=round((config.agents.defaults.media_max_mb or MAX_MB) * 1_000_000),
+        max_bytes=max_bytes or round((config.agents.defaults.media_max_mb or MAX_MB) * 1_000_000),
         max_redirects=fetch.max_redirects,
         total_s=float(fetch.timeout_seconds),
     )

@@ -65,3 +65,26 @@ def test_has_memory_own_setting_overrides_default(tmp_path: Path) -> None:
         }
     )
     assert not has_memory(config, "main") and has_memory(config, "on")
+
+
+def test_agent_tools_omit_image_without_a_model_that_sees(tmp_path: Path) -> None:
+    paths = Paths.find({"HOME": str(tmp_path)})
+    agents: list[dict[str, Any]] = [
+        {"id": "blind", "model": "p/blind"},
+        {"id": "sees", "model": {"primary": "p/blind", "fallbacks": ["p/eye"]}},
+        {"id": "default"},
+        {"id": "denied", "model": "p/eye", "tools": {"deny": ["image"]}},
+    ]
+
+    def offered(**more: Any) -> list[str]:
+        config = Config.model_validate({"agents": {"list": agents}} | more)
+        registry = AgentRegistry(
+            lambda: config, paths, find_image_model=lambda ref: ref if ref == "p/eye" else ""
+        )
+        return [each["id"] for each in agents if "image" in registry.tools(each["id"])]
+
+    assert offered() == ["sees", "default"]
+    chosen = {"defaults": {"imageModel": {"primary": "q/eye"}}, "list": agents}
+    assert offered(agents=chosen) == ["blind", "sees", "default"]
+    media = {"media": {"models": [{"provider": "q", "model": "m", "capabilities": ["image"]}]}}
+    assert offered(tools=media) == ["blind", "sees", "default"]

@@ -169,3 +169,53 @@ async def test_connect_reports_model_in_cooldown(tmp_path: Path) -> None:
     assert model.ref == "a/m"
     skipped = await anext(aiter(provider.stream(ModelRequest("m", "", ()))))
     assert isinstance(skipped, AttemptRetried) and "rests until" in skipped.error
+
+
+def seeing_server() -> dict[str, Any]:
+    """Return a server with a model that is blind, and two that see."""
+    kinds = {"blind": ["text"], "eye": ["text", "image"], "owl": ["text", "image"]}
+    models = [{"id": id_, "input": kind, "contextWindow": 9_000} for id_, kind in kinds.items()]
+    return {"baseUrl": "http://127.0.0.1:9/v1", "models": models}
+
+
+def test_image_model_of_a_seeing_or_unknown_model_is_itself(tmp_path: Path) -> None:
+    config = configured() | {"models": {"providers": {"s": seeing_server()}}}
+    models = make(tmp_path, config)
+    assert models.find_image_model("s/owl") == "s/owl"
+    assert models.find_image_model("openai/some-new-model") == "openai/some-new-model"
+    assert models.find_image_model("local/demo") == models.find_image_model("") == ""
+
+
+def test_image_model_of_a_blind_model_is_an_allowed_one_of_its_provider(tmp_path: Path) -> None:
+    config = configured() | {"models": {"providers": {"s": seeing_server()}}}
+    assert make(tmp_path, config).find_image_model("s/blind") == "s/eye"
+    config["agents"]["defaults"] = {"models": {"s/blind": {}, "s/owl": {}}}
+    assert make(tmp_path, config).find_image_model("s/blind") == "s/owl"
+    config["agents"]["defaults"] = {"models": {"s/blind": {}}}
+    assert make(tmp_path, config).find_image_model("s/blind") == ""
+
+
+async def test_connect_configured_model_need_not_be_allowed(tmp_path: Path) -> None:
+    models = make(tmp_path, configured("a/m", models={"a/m": {}}))
+    wish = ModelSelection("main", "b/m", exact=True, is_configured=True)
+    assert await ways(models, wish) == [("b/m", "")]
+    with pytest.raises(UserError, match="not among the allowed models"):
+        await models.connect(ModelSelection("main", "b/m", exact=True))
+
+
+async def test_connection_of_a_provider_has_its_address_and_credential(tmp_path: Path) -> None:
+    config = configured()
+    config["models"]["providers"]["openai"] = {"apiKey": "sk-config", "headers": {"X-Org": "o"}}
+    models = make(tmp_path, config, OPENAI_API_KEY="sk-env")
+    opened = await models.open_connection("main", "OpenAI", "env:OPENAI_API_KEY")
+    assert (opened.base_url, opened.api_key) == ("https://api.openai.com/v1", "sk-env")
+    assert opened.headers == {"X-Org": "o"}
+    assert (await models.open_connection("main", "a")).api_key == ""
+    for provider, profile, message in (
+        ("openai", "openai:none", "openai"),
+        ("groq", "", "groq"),
+        ("anthropic", "", "does not speak the API of OpenAI"),
+        ("deepgram", "", "deepgram"),
+    ):
+        with pytest.raises(UserError, match=message):
+            await models.open_connection("main", provider, profile)

@@ -30,11 +30,8 @@ def test_source_names_imports_no_source() -> None:
 
 def test_load_tools_without_chats_or_memory_omits_their_tools() -> None:
     names = {tool.name for tool in load_tools(context())}
-    files, web = (
-        {"edit", "file_delete", "find", "grep", "ls", "read", "write"},
-        {"web_fetch", "web_search"},
-    )
-    assert names == {"exec", "process"} | files | web
+    files = {"edit", "file_delete", "find", "grep", "ls", "read", "write"}
+    assert names == files | {"exec", "image", "process", "web_fetch", "web_search"}
 
 
 def test_load_tools_with_chats_and_memory_has_every_tool() -> None:
