@@ -59,7 +59,9 @@ from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.catalog import log_list_problems
 from homarus.tools.exec.process_table_loader import ProcessTableLoader
+from homarus.tools.mcp.loader import McpLoader
 from homarus.tools.sandbox.loader import SandboxLoader
+from homarus.tools.sources import ToolSources
 
 if TYPE_CHECKING:
     from homarus.agent.reply.builder import ReplyBuilder
@@ -98,6 +100,7 @@ class App:
         self._channel_task: asyncio.Task[None] | None = None
         self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
         self.sandboxes = SandboxLoader(self._config, paths, clock.now_ms)
+        self.mcp = McpLoader(group, self._config, lambda: self.loaded.env, paths.state)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -108,6 +111,7 @@ class App:
             reaches=lambda: not self.channels.is_empty,
             memory=self.memory.get,
             get_processes=self.processes,
+            sources=ToolSources((self.mcp,)),
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -292,6 +296,7 @@ class App:
             is_shutting_down=lambda: self.control.is_shutting_down,
             open_sandbox=self.sandboxes.open,
             audit=self.audit,
+            discover_tools=self.mcp.discover,
         )
 
     def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
@@ -396,6 +401,7 @@ class App:
         if self._channel_task:
             self._channel_task.cancel()
         self.processes.stop()
+        self.mcp.stop()
         self.memory.stop_watching()
 
     def _make_builder(
@@ -431,6 +437,7 @@ class App:
         before, self.loaded = self.loaded, loaded
         set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
+        self.mcp.reload()
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         configure_logging(loaded.config, self.paths.logs)

@@ -66,6 +66,10 @@ def no_sandbox(_agent: Agent, _key: str, _access: WorkspaceAccess) -> None:
     """Return that a session has no sandbox."""
 
 
+async def no_discovery(_agent_id: str) -> None:
+    """Do nothing: all tools are known."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunServices:
     """What a run is given from outside; the same object for every run of the program.
@@ -75,7 +79,8 @@ class RunServices:
     continued by a message. A run that ignores its cancellation is abandoned after `grace_s`.
     `is_shutting_down` says whether the program ends in order, so that a cancelled run is no crash.
     `start_task` starts work that no run waits for. `read_exec_rules` reads the approvals files.
-    `open_sandbox` returns the sandbox of a session; nothing is created by that.
+    `open_sandbox` returns the sandbox of a session; nothing is created by that. `discover_tools`
+    waits a little for tools of an agent that are not known yet.
     """
 
     sessions: SessionRepository
@@ -106,6 +111,7 @@ class RunServices:
     is_shutting_down: Callable[[], bool] = lambda: False
     grace_s: float = GRACE_S
     open_sandbox: OpenSandbox = no_sandbox
+    discover_tools: Callable[[str], Awaitable[None]] = no_discovery
     audit: AuditLog = field(default_factory=AuditLog)
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

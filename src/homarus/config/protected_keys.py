@@ -85,6 +85,9 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("tools.fs", "guard"),
     ("tools.web.fetch.ssrfPolicy", "guard"),
     ("agents.list.*.tools.fs", "guard"),
+    ("agents.list.*.mcp", "guard"),
+    *((f"mcp.servers.*.{name}", "guard") for name in ("enabled", "toolFilter", "effects")),
+    ("mcp.servers", "machine"),  # each is a program, or an address that is sent credentials
     *(
         (f"{tools}.exec.{name}", "guard")
         for tools in ("tools", "agents.list.*.tools")
