@@ -41,9 +41,11 @@ class McpLoader:
         get_config: Callable[[], Config],
         get_env: Callable[[], Mapping[str, str]],
         state: Path,
+        *,
+        discovery_s: float = DISCOVERY_S,
     ) -> None:
         self._group, self._get_config, self._get_env = group, get_config, get_env
-        self._state = state
+        self._state, self._discovery_s = state, discovery_s
         self._pool: McpPool | None = None
         self._store: McpRecordStore | None = None
         self._tried: set[str] = set()  # the keys of servers that were connected for their tools
@@ -120,7 +122,7 @@ class McpLoader:
         self._tried |= {settings.key for settings in unseen}
         limit = asyncio.Semaphore(MAX_DISCOVERIES)
         tasks = [self._group.create_task(self._connect(each, limit)) for each in unseen]
-        await asyncio.wait(tasks, timeout=DISCOVERY_S)
+        await asyncio.wait(tasks, timeout=self._discovery_s)
 
     async def _connect(self, settings: "McpServerSettings", limit: asyncio.Semaphore) -> None:
         async with limit:

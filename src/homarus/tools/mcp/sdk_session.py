@@ -35,8 +35,8 @@ from homarus.tools.mcp.tool_pins import MAX_TOOLS, ServerListing, ToolText, read
 log = logging.getLogger(__name__)
 
 MAX_PAGES: Final = 20
-MAX_BURST: Final = 10_000  # messages at once
-MESSAGES_PER_S: Final = 500.0
+MAX_BURST: Final = 2_000  # messages at once
+MESSAGES_PER_S: Final = 200.0
 MAX_NOISE_LINES: Final = 1_000
 _MAX_MESSAGE_CHARS: Final = 500
 

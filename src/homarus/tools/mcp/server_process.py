@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 from collections import deque
@@ -164,15 +165,21 @@ class ServerProcess:
         with suppress(OSError, RuntimeError):
             self._stdin.close()
         try:
-            await self.find_exit_code()
-            with suppress(OSError):
-                self._control.send(b"t")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_END_S if self._exit_code is None else EXIT_S):
-                    await self._process.wait()
+            async with asyncio.TaskGroup() as group:
+                # A server that is blocked by a full pipe does not end, and neither does the wait.
+                drains = [group.create_task(_drain(each)) for each in (self._stdout, self._stderr)]
+                await self.find_exit_code()
+                with suppress(OSError):
+                    self._control.send(b"t")
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_END_S if self._exit_code is None else EXIT_S):
+                        await self._process.wait()
+                self._control.close()  # the supervisor kills what is left
+                await self._reap()
+                for task in drains:
+                    task.cancel()
         finally:
-            self._control.close()  # the supervisor kills what is left
-            await self._reap()
+            self._control.close()
 
     async def _reap(self) -> None:
         with suppress(TimeoutError):
@@ -180,7 +187,13 @@ class ServerProcess:
                 await self._process.wait()
                 return
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, 9)
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+async def _drain(stream: asyncio.StreamReader) -> None:
+    with suppress(ConnectionError):
+        while await stream.read(_CHUNK_BYTES):
+            pass
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.text import clip_middle, one_line
 from homarus.policy.approvals import ApprovalQuestion
-from homarus.policy.decision import decide_tool_call
 from homarus.policy.tool_call import LayerVerdict, ToolCallFacts, ToolDeclaration
 from homarus.providers.base import ToolSpec
 from homarus.tools.mcp.pool import McpPool
@@ -110,8 +109,6 @@ class ServerTools:
         run: Callable[[], Awaitable[str | ToolOutput]] = partial(self._call, ctx, name, args)
         title = f"May the agent use {declaration.name} of the MCP server {self.settings.name}?"
         question = _question(declaration.name, title, args, "")
-        if decide_tool_call(facts, ctx.caller).action == "deny":
-            return PreparedCall(facts, question, run)
         try:
             await self.get_pool().connect(self.settings)
             record = self.records.find(self.settings.name)
@@ -123,13 +120,12 @@ class ServerTools:
             return PreparedCall(facts, question, partial(_fail, exc))
         if tool.pending is None:
             return PreparedCall(facts, question, run)
-        reason = f"{declaration.name} is not the tool that was trusted" if tool.trusted else (
-            f"{declaration.name} is new on the MCP server {self.settings.name}"
-        )  # fmt: skip
-        verdict = LayerVerdict("tool", "ask", f"{reason}: its server describes it anew")
+        server, is_known = self.settings.name, tool.trusted is not None
+        change = "describes it in another way than before" if is_known else "has added it"
+        verdict = LayerVerdict("tool", "ask", f"the MCP server {server} {change}")
         facts = replace(facts, own_verdict=verdict)
-        change, digest = describe_change(tool), tool.pending.digest
-        question = _question(declaration.name, title, args, digest, change)
+        digest = tool.pending.digest
+        question = _question(declaration.name, title, args, digest, describe_change(tool))
         return PreparedCall(
             facts, question, partial(self._accept_and_call, ctx, name, args, digest)
         )
@@ -147,6 +143,9 @@ class ServerTools:
 
     async def _call(self, ctx: ToolContext, name: str, args: Mapping[str, Json]) -> ToolOutput:
         async with self.get_pool().session(self.settings) as session:
+            record = self.records.find(self.settings.name)
+            if record and (tool := record.find(name)) and tool.pending:
+                raise ToolError(f"{tool.call_name} has just changed", fix="call it again")
             result = await session.call_tool(name, args, _ProgressSender(ctx))
         return make_output(self.settings.name, name, result)
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -30,13 +31,11 @@ async def work(steps: int, ctx: Context[Any, Any]) -> str:
 
 @server.tool(description="Wait until the call is cancelled, and record that in a file.")
 async def wait(path: str) -> str:
-    with open(f"{path}.started", "w", encoding="utf-8"):
-        pass
+    Path(f"{path}.started").touch()
     try:
         await asyncio.sleep(3600)
     except BaseException:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("cancelled")
+        Path(path).write_text("cancelled", encoding="utf-8")
         raise
     return "waited"
 
