@@ -48,6 +48,7 @@ class McpLoader:
         self._state, self._discovery_s = state, discovery_s
         self._pool: McpPool | None = None
         self._store: McpRecordStore | None = None
+        self._made: dict[str, tuple[Config, int, Sequence[Tool]]] = {}  # by agent
         self._tried: set[str] = set()  # the keys of servers that were connected for their tools
 
     @property
@@ -87,8 +88,15 @@ class McpLoader:
 
     def tools(self, context: ToolSourceContext) -> Sequence[Tool]:
         """Return the tools of the servers that an agent may use, as far as these were seen."""
-        if not context.config.mcp.servers:
+        config, revision = context.config, self.revision
+        if not config.mcp.servers:
             return ()
+        made = self._made.get(context.agent_id)
+        if made is None or made[0] is not config or made[1] != revision:
+            made = self._made[context.agent_id] = (config, revision, self._make_tools(context))
+        return made[2]
+
+    def _make_tools(self, context: ToolSourceContext) -> Sequence[Tool]:
         from homarus.tools.mcp.server_settings import configured_servers, resolve_server
         from homarus.tools.mcp.server_tools import ServerTools
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from homarus.config.mcp_schema import McpServerConfig
 from homarus.core.errors import HomarusError, ToolError
@@ -20,7 +20,6 @@ from homarus.core.text import clip_middle, one_line
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.tool_call import LayerVerdict, ToolCallFacts, ToolDeclaration
 from homarus.providers.base import ToolSpec
-from homarus.tools.mcp.pool import McpPool
 from homarus.tools.mcp.results import make_output, make_resource_output, make_text_output
 from homarus.tools.mcp.server_settings import McpServerSettings, has_tool, server_effects
 from homarus.tools.mcp.tool_names import make_tool_name
@@ -32,6 +31,9 @@ from homarus.tools.mcp.tool_pins import (
     escape_invisible_lines,
 )
 from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput
+
+if TYPE_CHECKING:  # imported by the first call
+    from homarus.tools.mcp.pool import McpPool
 
 GROUP: Final = "mcp"
 _PROGRESS_S: Final = 0.25
@@ -56,7 +58,7 @@ class ServerTools:
     settings: McpServerSettings
     entry: McpServerConfig
     records: Records
-    get_pool: Callable[[], McpPool]
+    get_pool: "Callable[[], McpPool]"
 
     def make(self, record: ServerRecord) -> list[Tool]:
         """Return the tools of the server that its filter leaves."""

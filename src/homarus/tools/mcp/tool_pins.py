@@ -7,7 +7,6 @@ and a person is asked before the tool is used. Tools that a server no longer has
 that one cannot be removed and come back with another description unnoticed.
 """
 
-import difflib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -188,6 +187,8 @@ def describe_change(tool: PinnedTool) -> str:
     """Return how a tool differs from what was trusted, line by line."""
     if not tool.pending:
         return ""
+    import difflib  # rarely needed
+
     before = _text_lines(tool.trusted) if tool.trusted else []
     lines = difflib.unified_diff(before, _text_lines(tool.pending), "trusted", "now", lineterm="")
     return clip_middle("\n".join(map(escape_invisible, lines)), MAX_DIFF_CHARS)
