@@ -126,10 +126,8 @@ class App:
             state=paths.state,
         )
         self._approval_loader = ApprovalLoader(self._approval_sources())
-        self.approvals, self.approval_ports = (
-            self._approval_loader.service,
-            self._approval_loader.ports,
-        )
+        self.approvals = self._approval_loader.service
+        self.approval_ports = self._approval_loader.ports
         self.control = SessionControl(self._session_services())
         self._runs = RunRegistry(self._run_services())
         self.preview = PreviewServices(

@@ -58,7 +58,7 @@ def list_(*, as_json: bool) -> None:
         for change in row["pending"]:
             click.echo(f"  {escape_invisible(change)} has changed: homarus mcp test {row['name']}")
     if not rows:
-        click.echo("No MCP server is configured: homarus mcp add NAME -- COMMAND")
+        click.echo("No MCP server is configured: homarus mcp add NAME -- PROGRAM")
 
 
 def _row(config: "Config", name: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _state(row: Mapping[str, Any]) -> str:
     " --header 'Authorization=Bearer ${GITHUB_TOKEN}'",
 )
 @click.argument("name", metavar="NAME")
-@click.argument("words", metavar="[-- COMMAND [ARGS]…]", nargs=-1)
+@click.argument("program", metavar="[-- PROGRAM…]", nargs=-1)
 @click.option("--url", metavar="URL", help="The address of a server that is reached by HTTP.")
 @click.option("--env", metavar="NAME=VALUE", multiple=True, help="A variable; repeatable.")
 @click.option("--header", metavar="NAME=VALUE", multiple=True, help="An HTTP header; repeatable.")
@@ -103,7 +103,7 @@ def _state(row: Mapping[str, Any]) -> str:
 @as_json_option
 def add(
     name: str,
-    words: Sequence[str],
+    program: Sequence[str],
     url: str | None,
     env: Sequence[str],
     header: Sequence[str],
@@ -122,14 +122,14 @@ def add(
 
     check_server_name(name)
     entry: dict[str, Json] = {"url": url} if url else {}
-    entry |= {"command": words[0], "args": list(words[1:])} if words else {}
+    entry |= {"command": program[0], "args": list(program[1:])} if program else {}
     entry |= {"env": _pairs(env)} if env else {}
     entry |= {"headers": _pairs(header)} if header else {}
     entry |= {"cwd": cwd} if cwd else {}
-    if bool(url) == bool(words):
+    if bool(url) == bool(program):
         raise UserError(
-            "a server is either a command or --url",
-            fix=f"homarus mcp add {name} -- COMMAND, or homarus mcp add {name} --url URL",
+            "a server is either a program or --url",
+            fix=f"homarus mcp add {name} -- PROGRAM, or homarus mcp add {name} --url URL",
         )
     checked = check_config(substitute({"mcp": {"servers": {name: entry}}}, _env())).config
     if checked is None:

@@ -64,7 +64,7 @@ def test_mcp_add_of_a_server_that_fails_saves_nothing(home: Path) -> None:
     [
         (("add", "exec", "--", "sh"), "rules could not tell it from the tool"),
         (("add", "a__b", "--", "sh"), "is no name of a server"),
-        (("add", "a"), "either a command or --url"),
+        (("add", "a"), "either a program or --url"),
         (("add", "a", "--url", "http://x", "--header", "Authorization"), "is not NAME=VALUE"),
         (("test", "none"), "unknown MCP server"),
         (("remove", "none"), "unknown MCP server"),

@@ -73,20 +73,20 @@ class McpConnection:
             async with self._open() as session:
                 self._ready.set_result(session)
                 await self._serve(session)
-        except BaseException as exc:
-            if not self._ready.done():
-                failure = _explain(self.settings, exc)
-                self._ready.set_exception(failure)
-                self._ready.exception()  # a caller may have left
-                if not isinstance(exc, Exception):
-                    raise
-                raise failure from exc
-            if not isinstance(exc, Exception):
-                raise
-            raise _explain(self.settings, exc) from exc
+        except (HomarusError, OSError, ImportError, ExceptionGroup) as exc:
+            failure = _explain(self.settings, exc)
+            self._fail_waiting(failure)
+            raise failure from exc
         finally:
+            self._fail_waiting(_explain(self.settings, asyncio.CancelledError()))
             self.is_closed = True
             self._wake.set()
+
+    def _fail_waiting(self, failure: HomarusError) -> None:
+        """Raise a failure where calls wait for the connection."""
+        if not self._ready.done():
+            self._ready.set_exception(failure)
+            self._ready.exception()  # no call may be waiting
 
     @asynccontextmanager
     async def _open(self) -> "AsyncIterator[McpSession]":

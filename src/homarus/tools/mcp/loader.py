@@ -44,7 +44,8 @@ class McpLoader:
         *,
         discovery_s: float = DISCOVERY_S,
     ) -> None:
-        self._group, self._get_config, self._get_env = group, get_config, get_env
+        self._group: asyncio.TaskGroup = group
+        self._get_config, self._get_env = get_config, get_env
         self._state, self._discovery_s = state, discovery_s
         self._pool: McpPool | None = None
         self._store: McpRecordStore | None = None

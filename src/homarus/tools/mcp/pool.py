@@ -50,7 +50,8 @@ class McpPool:
         *,
         backoff: Backoff = BACKOFF,
     ) -> None:
-        self._group, self._get_env, self._on_listing = group, get_env, on_listing
+        self._group: asyncio.TaskGroup = group
+        self._get_env, self._on_listing = get_env, on_listing
         self._backoff = backoff
         self._connections: dict[str, McpConnection] = {}
         self._failures: dict[str, _Failures] = {}
