@@ -29,7 +29,7 @@ SERVERS = 50
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    changes = {
+    changes: dict[str, dict[str, Any]] = {
         "other": {"messages": {"ackReactionScope": "all"}},
         "unused": {"mcp": {"servers": _servers()}},
     }

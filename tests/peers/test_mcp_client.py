@@ -63,8 +63,8 @@ async def use_everything(home: Path, settings: dict[str, Any]) -> None:
         assert {"all__echo", "all__get-sum", "all__resources_read", "all__prompts_get"} <= names
         assert "Echo: hello" in (await world.call("all__echo", message="hello")).text
         assert "5" in (await world.call("all__get-sum", a=2, b=3)).text
-        args = {"duration": 2, "steps": 4}
-        result = await world.call("all__trigger-long-running-operation", **args)
+        name = "all__trigger-long-running-operation"
+        result = await world.call(name, duration=2, steps=4)
         assert not result.is_error and world.progress
         wrong = await world.call("all__get-sum", a="x", b=3)
         assert wrong.is_error

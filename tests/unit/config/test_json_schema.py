@@ -9,7 +9,8 @@ AuthProfile Binding BindingMatch BlockChunk
 BlockCoalesce Broadcast Commands Compaction Compat Container ContextPruning ControlUi Cooldowns Cost
 CrossContext Detectors Elevated Endpoint Endpoints Env Exec FileTools Gateway GatewayAuth GroupChat
 HardClear Http HumanDelay Identity InboundWait Logging LoginClient LoopDetection Maintenance
-Marker Mcp McpServer McpToolFilter MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry Models Peer ProviderEntry
+Marker Mcp McpServer McpToolFilter
+MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry Models Peer ProviderEntry
 ProviderModel Queue QueueByChannel RateLimit Reload Remote Reset ResetByType Sandbox
 SandboxNetwork SandboxPrune SandboxTools SecretSource
 SendMatch SendPolicy SendRule Session ShellEnv SoftTrim Spend SsrfPolicy SubagentTools Tls

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,7 +181,7 @@ async def test_idle_server_is_stopped_and_started_again(tmp_path: Path) -> None:
         assert "call 1" in first and "call 1" in second  # each by a new process
 
 
-def _idle_after(idle_ms: int, servers: dict[str, object]) -> object:
+def _idle_after(idle_ms: int, servers: dict[str, Any]) -> object:
     mcp = {"servers": servers, "sessionIdleTtlMs": idle_ms}
     return make_config({}).mcp.model_validate(mcp)
 
