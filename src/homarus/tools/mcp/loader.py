@@ -8,6 +8,7 @@ little for what the server has, and later runs find the rest.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -135,10 +136,8 @@ class McpLoader:
 
     async def _connect(self, settings: "McpServerSettings", limit: asyncio.Semaphore) -> None:
         async with limit:
-            try:
+            with suppress(HomarusError):  # the pool logs it
                 await self.get_pool().connect(settings)
-            except HomarusError as exc:
-                log.warning("%s", exc)
 
     def reload(self) -> None:
         """Stop the servers that the config no longer has so; the others go on."""
