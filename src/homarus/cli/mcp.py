@@ -26,6 +26,7 @@ from homarus.core.text import closest_names, escape_invisible, one_line
 
 if TYPE_CHECKING:
     from homarus.config.schema import Config
+    from homarus.tools.mcp.record_store import McpRecordStore
     from homarus.tools.mcp.server_settings import McpServerSettings
     from homarus.tools.mcp.tool_pins import ServerListing, ServerRecord
 
@@ -33,9 +34,7 @@ _SERVERS: Final = ("mcp", "servers")
 
 
 @click.group("mcp", cls=CommandGroup, invoke_without_command=True)
-@examples(
-    "homarus mcp", "homarus mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~"
-)
+@examples("homarus mcp", "homarus mcp add notes -- uvx notes-server")
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Manage MCP servers; without a subcommand, list them."""
@@ -89,9 +88,8 @@ def _state(row: Mapping[str, Any]) -> str:
 
 @command.command()
 @examples(
-    "homarus mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes",
-    "homarus mcp add github --url https://api.githubcopilot.com/mcp/"
-    " --header 'Authorization=Bearer ${GITHUB_TOKEN}'",
+    "homarus mcp add notes -- uvx notes-server --folder ~/notes",
+    "homarus mcp add docs --url https://a.example/mcp --header 'X-Key=${DOCS_KEY}'",
 )
 @click.argument("name", metavar="NAME")
 @click.argument("program", metavar="[-- PROGRAM…]", nargs=-1)
@@ -227,11 +225,12 @@ def _check_known(config: "Config", name: str) -> None:
 
 def _fetch_listing(settings: "McpServerSettings") -> "ServerListing":
     """Connect, and return what the server has. Raises UserError."""
+    from homarus.core.tasks import task_group
     from homarus.tools.mcp.pool import McpPool
 
     async def fetch() -> "ServerListing":
         found: list[ServerListing] = []
-        async with asyncio.TaskGroup() as group:
+        async with task_group() as group:
             pool = McpPool(group, _env, lambda _settings, listing: found.append(listing))
             try:
                 await pool.connect(settings)
@@ -241,12 +240,8 @@ def _fetch_listing(settings: "McpServerSettings") -> "ServerListing":
 
     try:
         return asyncio.run(fetch())
-    except* HomarusError as errors:
-        first = errors.exceptions[0]
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        failure = first if isinstance(first, HomarusError) else UserError(str(first))
-    raise UserError(failure.message, fix=failure.fix)
+    except HomarusError as exc:
+        raise UserError(exc.message, fix=exc.fix) from exc
 
 
 def _save(name: str, listing: "ServerListing", *, trust: bool) -> "ServerRecord":
@@ -275,7 +270,7 @@ def _tool_names(record: "ServerRecord | None") -> list[str]:
     return [tool.call_name for tool in record.tools if tool.is_listed] if record else []
 
 
-def _records() -> Any:
+def _records() -> "McpRecordStore":
     from homarus.tools.mcp.record_store import McpRecordStore
 
     return McpRecordStore(with_gateway_config(Paths.find(os.environ)).state)
