@@ -89,7 +89,7 @@ def _state(row: Mapping[str, Any]) -> str:
 @command.command()
 @examples(
     "homarus mcp add notes -- uvx notes-server --folder ~/notes",
-    "homarus mcp add docs --url https://a.example/mcp --header 'X-Key=${DOCS_KEY}'",
+    "homarus mcp add docs --url https://a.example/mcp --header 'X-Key=${KEY}'",
 )
 @click.argument("name", metavar="NAME")
 @click.argument("program", metavar="[-- PROGRAM…]", nargs=-1)
