@@ -63,11 +63,11 @@ def _change(url: str, change: dict[str, Any]) -> tuple[float, float]:
             file = home / "state" / "openclaw.json"
             config = json.loads(file.read_text(encoding="utf-8"))
             file.write_text(json.dumps({**config, **change}), encoding="utf-8")
-            _await_taken(gateway, home / "log")
+            await_taken(gateway, home / "log")
             return (gateway.cpu_s() - before_s) * 1000, gateway.rss_mb() - before_mb
 
 
-def _await_taken(gateway: Gateway, log: Path) -> None:
+def await_taken(gateway: Gateway, log: Path) -> None:
     until_s = time.monotonic() + PATIENCE_S
     while TAKEN not in log.read_text(encoding="utf-8"):
         if time.monotonic() > until_s:

@@ -59,7 +59,9 @@ from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
 from homarus.tools.catalog import log_list_problems
 from homarus.tools.exec.process_table_loader import ProcessTableLoader
+from homarus.tools.mcp.loader import McpLoader
 from homarus.tools.sandbox.loader import SandboxLoader
+from homarus.tools.sources import ToolSources
 
 if TYPE_CHECKING:
     from homarus.agent.reply.builder import ReplyBuilder
@@ -98,6 +100,7 @@ class App:
         self._channel_task: asyncio.Task[None] | None = None
         self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
         self.sandboxes = SandboxLoader(self._config, paths, clock.now_ms)
+        self.mcp = McpLoader(group, self._config, lambda: self.loaded.env, paths.state)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -110,6 +113,7 @@ class App:
             get_processes=self.processes,
             env=lambda: self.loaded.env,
             find_image_model=lambda ref: self.models.find_image_model(ref),
+            sources=ToolSources((self.mcp,)),
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -124,10 +128,8 @@ class App:
             state=paths.state,
         )
         self._approval_loader = ApprovalLoader(self._approval_sources())
-        self.approvals, self.approval_ports = (
-            self._approval_loader.service,
-            self._approval_loader.ports,
-        )
+        self.approvals = self._approval_loader.service
+        self.approval_ports = self._approval_loader.ports
         self.control = SessionControl(self._session_services())
         self._runs = RunRegistry(self._run_services())
         self.preview = PreviewServices(
@@ -296,6 +298,7 @@ class App:
             find_image_model=lambda ref: self.models.find_image_model(ref),
             open_connection=lambda *given: self.models.open_connection(*given),
             audit=self.audit,
+            discover_tools=self.mcp.discover,
         )
 
     def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
@@ -400,6 +403,7 @@ class App:
         if self._channel_task:
             self._channel_task.cancel()
         self.processes.stop()
+        self.mcp.stop()
         self.memory.stop_watching()
 
     def _make_builder(
@@ -435,6 +439,7 @@ class App:
         before, self.loaded = self.loaded, loaded
         set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
+        self.mcp.reload()
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
         configure_logging(loaded.config, self.paths.logs)

@@ -50,6 +50,8 @@ def unknown_command(words: list[str]) -> str:
     ctx = click.Context(group, info_name="homarus", **group.context_settings)
     rest = iter(words[1:])
     for word in rest:
+        if word == "--":  # what follows is a command of another program
+            break
         if word.startswith("-") and word != "-":  # `-` alone is a value: standard input
             known = {flag: param for param in ctx.command.get_params(ctx) for flag in param.opts}
             name, has_value, _ = word.partition("=")

@@ -93,7 +93,12 @@ class AgentRegistry:
     def _plugin_names(self, agent_id: str) -> frozenset[str]:
         """Return the names of tools from outside, and of their sources."""
         added = self.sources.load(self._tool_context(agent_id))
-        return frozenset(name for tool in added for name in (tool.name, tool.declaration.source))
+        return frozenset(
+            name
+            for tool in added
+            for source in (tool.declaration.source,)
+            for name in (tool.name, source, source.rpartition(":")[2])
+        )
 
     def _drop_outdated(self) -> None:
         """Drop what was made before the tools of a source changed; our own tools are kept."""

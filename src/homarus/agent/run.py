@@ -380,6 +380,7 @@ class Run:
     async def prepare(self) -> LoopContext:
         """Load the session, connect the model, save the question; return what the loop needs."""
         services, inbound = self._services, merge_messages(self._records, self._text)
+        await services.discover_tools(agent_id_of(self.key))  # the agent's rules depend on them
         agent, options = services.get_agent(agent_id_of(self.key)), inbound.options
         all_tools = services.get_tools(agent.id)  # the first call imports them: before the deadline
         check_run_allowed(services.get_config(), agent.id, all_tools.known_groups)

@@ -74,6 +74,10 @@ def no_sandbox(_agent: Agent, _key: str, _access: WorkspaceAccess) -> None:
     """Return that a session has no sandbox."""
 
 
+async def no_discovery(_agent_id: str) -> None:
+    """Do nothing: all tools are known."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunServices:
     """What a run is given from outside; the same object for every run of the program.
@@ -85,7 +89,8 @@ class RunServices:
     `start_task` starts work that no run waits for. `read_exec_rules` reads the approvals files.
     `open_sandbox` returns the sandbox of a session; nothing is created by that. `find_image_model`
     returns a model of the same provider that sees pictures, "" if there is none; `open_connection`
-    returns how to reach a provider for something else than its models' answers.
+    returns how to reach a provider for something else than its models' answers. `discover_tools`
+    waits a little for tools of an agent that are not known yet.
     """
 
     sessions: SessionRepository
@@ -118,6 +123,7 @@ class RunServices:
     open_sandbox: OpenSandbox = no_sandbox
     find_image_model: Callable[[str], str] = lambda _ref: ""
     open_connection: OpenConnection = _no_connection
+    discover_tools: Callable[[str], Awaitable[None]] = no_discovery
     audit: AuditLog = field(default_factory=AuditLog)
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

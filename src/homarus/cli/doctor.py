@@ -16,6 +16,7 @@ from homarus.agent.agent import reaches_machine
 from homarus.agent.workspace import SEEDED, workspace_advice
 from homarus.cli.command_group import examples
 from homarus.cli.gateway_options import as_json_option
+from homarus.cli.mcp_check import check_mcp_servers
 from homarus.cli.memory_files import SUFFIX, index_files
 from homarus.cli.options import RenamedOption
 from homarus.cli.provider_check import check_models
@@ -92,6 +93,8 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         findings += [DoctorFinding(*finding) for finding in searches]
         findings += _channels(examined.config)
         findings += _tls(paths, examined.config)
+        servers = check_mcp_servers(examined.config, os.environ)
+        findings += [DoctorFinding(*found) for found in servers]
         unused = find_unused(examined.config, examined.raw, paths)
         findings += [DoctorFinding("not built", "note", text) for text in unused]
     findings += [*_state(paths, fix=fix), *_memory(paths), _disk(paths), _git(), *_proxies(paths)]

@@ -83,6 +83,8 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
         for each in ("defaults", "list[]")
     },
     "auth.profiles.<key>.email": _LOOK,
+    "mcp.servers.<key>.codex": "no other agent programs are started",
+    "mcp.servers.<key>.oauth": "there are no OAuth logins for MCP servers: use headers",
     "session.mainKey": "the key of the main session is always main, as in OpenClaw",
     f"{_ACCOUNT}.blockStreamingCoalesce": _BLOCKS,
     **{f"channels.{name}.heartbeat": _HEARTBEAT for name in ("irc", "matrix", "telegram")},

@@ -23,7 +23,8 @@ _CONTAINER = "object strict"
 # commands; OAuth clients; the gateway's bind address, metrics, and running without authentication;
 # a queue mode for any channel; the server of a Telegram bot, and the port of its webhook; messages
 # of other bots; where fetched URLs may lead, and how pages are read; wire formats, memory backends,
-# embedders and search providers that OpenClaw does not have.
+# embedders and search providers that OpenClaw does not have; MCP servers, which OpenClaw has since
+# 2026.9 with these keys, and for each agent which of them it uses.
 OWN_KEYS = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -105,6 +106,43 @@ OWN_KEYS = (
     "tools.web.search.searxng: object strict",
     "tools.web.search.searxng.baseUrl: string",
     "models.providers.<key>.api: string",
+    "agents.list[].mcp: object strict",
+    "agents.list[].mcp.servers: [string]",
+    "mcp: object strict",
+    "mcp.sessionIdleTtlMs: integer min=0",
+    "mcp.servers: map",
+    "mcp.servers.<key>: object strict",
+    *(
+        f"mcp.servers.<key>.{key}"
+        for key in (
+            "enabled: boolean",
+            "command: string",
+            "args: [string]",
+            "env: map",
+            "env.<key>: string",
+            "cwd: string",
+            "workingDirectory: string",
+            "url: string",
+            "headers: map",
+            "headers.<key>: string",
+            'transport: "stdio" | "http" | "streamable-http" | "sse"',
+            "timeout: number gt=0 max=86400",
+            "requestTimeoutMs: integer gt=0",
+            "connectTimeout: number gt=0 max=86400",
+            "connectionTimeoutMs: integer gt=0",
+            "supportsParallelToolCalls: boolean",
+            'auth: "oauth"',
+            "oauth: object",
+            "sslVerify: boolean",
+            "clientCert: string",
+            "clientKey: string",
+            "toolFilter: object strict",
+            "toolFilter.include: [string]",
+            "toolFilter.exclude: [string]",
+            "codex: object",
+            "effects: [string]",
+        )
+    ),
     "memory.backend: string",
     "agents.defaults.memorySearch.provider: string",
     "agents.defaults.memorySearch.fallback: string",

@@ -37,7 +37,7 @@ _PERMITS: Final = re.compile(r"allow|trust|visib|sharing", re.IGNORECASE)
 # New settings of 2026.9 that restrict only what does not exist here, or nothing.
 _HARMLESS: Final = (
     "accessGroups",  # names of senders: a list that uses one matches no sender here
-    "acp", "cloudWorkers", "desktop", "mcp", "proxy", "secrets", "skills", "surfaces", "talk",
+    "acp", "cloudWorkers", "desktop", "proxy", "secrets", "skills", "surfaces", "talk",
     "telemetry", "transcripts", "tts", "attachments", "logging.audit", "security.audit",
     "agents.defaults.authInheritance", "agents.defaults.contextLimits",
     "agents.defaults.modelSelectionScope", "agents.defaults.subagents",

@@ -90,6 +90,9 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
         for kind in ("models.*.", "image.", "image.models.*.", "audio.", "audio.models.*.")
     ),
     ("agents.list.*.tools.fs", "guard"),
+    ("agents.list.*.mcp", "guard"),
+    *((f"mcp.servers.*.{name}", "guard") for name in ("enabled", "toolFilter", "effects")),
+    ("mcp.servers", "machine"),  # each is a program, or an address that is sent credentials
     *(
         (f"{tools}.exec.{name}", "guard")
         for tools in ("tools", "agents.list.*.tools")

@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from homarus.config.gateway_schema import GatewayConfig
+from homarus.config.mcp_schema import AgentMcpConfig, McpConfig
 from homarus.config.sandbox_schema import SandboxConfig
 from homarus.config.section import (
     Age,
@@ -232,6 +233,7 @@ class AgentEntry(ConfigSection):
     group_chat: GroupChatConfig = GroupChatConfig.model_construct()
     sandbox: SandboxConfig = SandboxConfig.model_construct()
     tools: AgentToolsConfig | None = None
+    mcp: AgentMcpConfig = AgentMcpConfig.model_construct()
     memory_search: Mapping[str, Any] = {}
 
 
@@ -613,3 +615,4 @@ class Config(ConfigSection):
     # Not validated here: config/memory.py does.
     memory: Mapping[str, Any] = {}
     gateway: GatewayConfig = GatewayConfig.model_construct()
+    mcp: McpConfig = McpConfig.model_construct()

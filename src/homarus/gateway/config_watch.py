@@ -36,6 +36,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("agents.defaults.heartbeat", "hot"),
     ("cron", "hot"),
     ("browser", "hot"),
+    ("mcp", "hot"),
     ("channels", "hot"),
     ("session.store", "restart"),  # the files of the sessions stay open
     *((name, "none") for name in (

@@ -143,7 +143,8 @@ def output_source(call: ToolCallFacts) -> TaintSource | None:
     command that reads the network by other means is not recognised.
     """
     if call.tool.source != "builtin":
-        return TaintSource(call.tool.source.partition(":")[0] or "plugin", call.tool.name)
+        kind, _, part = call.tool.source.partition(":")
+        return TaintSource(kind or "plugin", part or call.tool.name)
     if "fs" in call.tool.groups:
         path = call.args.get("path") or call.args.get("file_path")
         return inbound_file_taint(path) if isinstance(path, str) else None

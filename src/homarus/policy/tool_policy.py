@@ -25,6 +25,7 @@ from homarus.policy.tool_call import BUILTIN, ToolDeclaration
 
 GROUP_PREFIX: Final = "group:"
 ALL_PLUGINS: Final = "group:plugins"
+ALL_MCP: Final = "group:mcp"
 _NATIVE: Final = "group:openclaw"
 # OpenClaw's runtime has these groups of tools of its own, and does not count them as native.
 _NOT_NATIVE: Final = frozenset({"fs", "runtime"})
@@ -122,7 +123,9 @@ def declaration_keys(tool: ToolDeclaration) -> tuple[str, ...]:
     names = map(normalize_tool_name, (tool.name, *tool.aliases))
     keys = [*names, *(f"{GROUP_PREFIX}{normalize_tool_name(each)}" for each in tool.groups)]
     if tool.source != BUILTIN:
-        keys += [normalize_tool_name(tool.source), ALL_PLUGINS]
+        # Of `mcp:files`, the server's own name stands for its tools.
+        source = normalize_tool_name(tool.source)
+        keys += [source, source.rpartition(":")[2], ALL_PLUGINS]
     elif not _NOT_NATIVE.intersection(tool.groups):
         keys.append(_NATIVE)
     return tuple(dict.fromkeys(keys))
@@ -131,7 +134,7 @@ def declaration_keys(tool: ToolDeclaration) -> tuple[str, ...]:
 def declared_groups(tools: Iterable[ToolDeclaration]) -> frozenset[str]:
     """Return the groups that tools say they belong to, and those of all sources."""
     keys = (key for tool in tools for key in declaration_keys(tool))
-    return frozenset({ALL_PLUGINS, *(key for key in keys if key.startswith(GROUP_PREFIX))})
+    return frozenset({ALL_PLUGINS, ALL_MCP, *(key for key in keys if key.startswith(GROUP_PREFIX))})
 
 
 def refuse_unknown_groups(
@@ -326,7 +329,7 @@ def _without_plugin_lists(rules: ToolRules, plugins: frozenset[str]) -> ToolRule
 
 def names_only_plugins(entries: Iterable[str], plugins: frozenset[str]) -> bool:
     """Return whether every entry of a list stands for tools of plugins; without any, none does."""
-    known = {ALL_PLUGINS, *map(normalize_tool_name, plugins)}
+    known = {ALL_PLUGINS, ALL_MCP, *map(normalize_tool_name, plugins)}
     return bool(plugins) and all(normalize_tool_name(entry) in known for entry in entries)
 
 

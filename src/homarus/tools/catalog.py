@@ -4,6 +4,7 @@ Reading the declarations imports all tools, so it is done only where a rule or a
 """
 
 import logging
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from homarus.config.schema import Config
@@ -44,7 +45,25 @@ def describe_list_problems(config: Config) -> tuple[str, ...]:
     from homarus.policy.unknown_names import named_tool_lists, unknown_name_warnings
 
     lists = named_tool_lists(config)
-    return tuple(unknown_name_warnings(lists, known_declarations())) if lists else ()
+    if not lists:
+        return ()
+    known = (*known_declarations(), *_server_declarations(config, lists))
+    return tuple(unknown_name_warnings(lists, known))
+
+
+def _server_declarations(
+    config: Config, lists: Iterable[tuple[str, str, Sequence[str]]]
+) -> Iterator[ToolDeclaration]:
+    """Yield a declaration for each MCP server, and for each entry that may be a tool of one.
+
+    Which tools a server has is not known before it was connected.
+    """
+    for server in config.mcp.servers:
+        start = f"{normalize_tool_name(server)}__"
+        entries = {normalize_tool_name(entry) for _, _, each in lists for entry in each}
+        named = sorted(entry for entry in entries if entry.startswith(start))
+        for name in named or [start]:
+            yield ToolDeclaration(name, ("mcp",), source=f"mcp:{server}")
 
 
 def log_list_problems(config: Config) -> None:

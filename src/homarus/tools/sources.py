@@ -128,16 +128,19 @@ def load_tools(context: ToolSourceContext) -> ToolRegistry:
 
 
 class ToolSources:
-    """The sources of a program: its own tools, and those that come and go while it runs."""
+    """The sources of a program: its own tools, and those that come and go while it runs.
 
-    def __init__(self) -> None:
-        self._sources: dict[str, ToolSource] = {}
+    `given` are sources of the program itself, whose names need no check.
+    """
+
+    def __init__(self, given: Sequence[ToolSource] = ()) -> None:
+        self._sources: dict[str, ToolSource] = {each.name: each for each in given}
         self._changes = 0
 
     def add(self, source: ToolSource) -> None:
         """Add a source. Raises UserError for a name that rules could confuse with another."""
         name = normalize_tool_name(source.name)
-        if name in self._sources or name in _reserved_names() or not _NAME.fullmatch(name):
+        if name in self._sources or name in reserved_names() or not _NAME.fullmatch(name):
             raise UserError(
                 f"a source of tools cannot be named {one_line(source.name, 60)!r}",
                 fix="choose a name of letters, digits, - and _ that no tool or source has",
@@ -160,9 +163,11 @@ class ToolSources:
 
         A source that fails, or a tool of it with a name that is taken, is logged and left out.
         """
-        taken, tools = set(_reserved_names() if self._sources else ()), list[Tool]()
-        for source in self._sources.values():
-            for tool in _load_source(source, context):
+        found = [(source, _load_source(source, context)) for source in self._sources.values()]
+        taken = set(reserved_names()) if any(each for _, each in found) else set[str]()
+        tools: list[Tool] = []
+        for source, loaded in found:
+            for tool in loaded:
                 names = {normalize_tool_name(each) for each in (tool.name, *tool.aliases)}
                 if names & taken or not all(map(_NAME.fullmatch, names)):
                     shown = one_line(tool.name, 60)
@@ -174,9 +179,15 @@ class ToolSources:
                     continue
                 taken |= names
                 # What a tool is from is known here; it cannot say so itself.
-                declaration = replace(tool.declaration, source=source.name)
+                declaration = replace(tool.declaration, source=_source_name(source, tool))
                 tools.append(replace(tool, declaration=declaration))
         return tools
+
+
+def _source_name(source: ToolSource, tool: Tool) -> str:
+    """Return the name of a tool's source; one that has parts may name the part, as `mcp:files`."""
+    own = tool.declaration.source
+    return own if own.startswith(f"{source.name}:") else source.name
 
 
 def _load_source(source: ToolSource, context: ToolSourceContext) -> Sequence[Tool]:
@@ -188,7 +199,7 @@ def _load_source(source: ToolSource, context: ToolSourceContext) -> Sequence[Too
 
 
 @cache
-def _reserved_names() -> frozenset[str]:
+def reserved_names() -> frozenset[str]:
     """Return the names that mean something in rules without any source."""
     from homarus.tools.catalog import known_declarations  # it loads the program's own tools
 

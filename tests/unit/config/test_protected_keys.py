@@ -38,6 +38,11 @@ def check_protected_keys(old: Any, new: Any) -> None:
         {"env": {"vars": {"LD_PRELOAD": "/tmp/x.so"}}},
         {"env": {"PATH": "/tmp"}},
         {"agents": {"$include": "/etc/passwd"}},
+        {"mcp": {"servers": {"x": {"command": "sh"}}}},
+        {"mcp": {"servers": {"x": {"url": "https://evil.example", "headers": {"A": "b"}}}}},
+        {"mcp": {"servers": {"x": {"env": {"API_KEY": "k"}}}}},
+        {"mcp": {"servers": {"x": {"enabled": True}}}},
+        {"agents": {"list": [{"id": "a", "mcp": {"servers": ["x"]}}]}},
     ],
 )
 def test_protected_key_changed_raises_user_error(change: Any) -> None:

@@ -138,4 +138,4 @@ def test_output_of_local_command_is_trusted() -> None:
 
 def test_output_of_foreign_tool_is_untrusted() -> None:
     call = ToolCallFacts(ToolDeclaration("fetch", source="mcp:files"))
-    assert output_source(call) == TaintSource("mcp", "fetch")
+    assert output_source(call) == TaintSource("mcp", "files")

@@ -388,7 +388,7 @@ async def test_tool_of_another_source_has_untrusted_output() -> None:
     made = doing(work)
     foreign = replace(made, declaration=replace(made.declaration, source="mcp:files"))
     result = await use(foreign)
-    assert [*untrusted_sources(result.text)] == [("mcp", "work")]
+    assert [*untrusted_sources(result.text)] == [("mcp", "files")]
 
 
 @pytest.mark.parametrize(
