@@ -61,6 +61,7 @@ class EndpointsConfig(ConfigSection):
     """HTTP endpoints besides the web page and `/health`."""
 
     metrics: EndpointConfig = EndpointConfig.model_construct()
+    mcp: EndpointConfig = EndpointConfig.model_construct()
 
 
 class HttpConfig(ConfigSection):
