@@ -12,7 +12,8 @@ from homarus.cli.gateway_options import GatewayOptions, gateway_options, open_ga
 from homarus.core.errors import HomarusError
 from homarus.core.message import Json
 from homarus.core.tasks import task_group
-from homarus.gateway.scopes import SCOPES, implied
+from homarus.gateway.scopes import APPROVALS, SCOPES, implied
+from homarus.policy.approvals import APPROVER_CAPABILITY
 
 if TYPE_CHECKING:
     from homarus.gateway.client import GatewayClient
@@ -84,8 +85,10 @@ class GatewayBridge:
 
     async def _hold(self, opened: "asyncio.Future[None]") -> None:
         """Keep a connection open until either side closes it; its events are not used."""
+        # Questions about tool calls wait when a person can answer them at the MCP client.
+        caps = (APPROVER_CAPABILITY,) if APPROVALS in self._allowed else ()
         try:
-            async with open_gateway(self._gateway, caps=()) as client:
+            async with open_gateway(self._gateway, caps=caps) as client:
                 self._client, self.scopes = client, _granted(client) & self._allowed
                 if not opened.done():  # else the call was cancelled
                     opened.set_result(None)

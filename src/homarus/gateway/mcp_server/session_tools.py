@@ -28,7 +28,7 @@ class SessionListArguments(ServedToolArguments):
 
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     search: Annotated[str, Field(max_length=200)] = ""
-    active_minutes: Annotated[int, Field(alias="activeMinutes", ge=1)] | None = None
+    active_minutes: Annotated[int | None, Field(alias="activeMinutes", ge=1)] = None
     agent_id: Annotated[AgentName, Field(alias="agentId")] = ""
 
 
@@ -123,8 +123,8 @@ class MemorySearchArguments(ServedToolArguments):
     """A question, and the limits of the answer."""
 
     query: Annotated[str, Field(min_length=1, max_length=10_000)]
-    max_results: Annotated[int, Field(alias="maxResults", ge=1, le=50)] | None = None
-    min_score: Annotated[float, Field(alias="minScore", ge=0, le=1)] | None = None
+    max_results: Annotated[int | None, Field(alias="maxResults", ge=1, le=50)] = None
+    min_score: Annotated[float | None, Field(alias="minScore", ge=0, le=1)] = None
     agent_id: Annotated[AgentName, Field(alias="agentId")] = ""
 
 
@@ -144,7 +144,7 @@ class MemoryGetArguments(ServedToolArguments):
     """A note, and which of its lines."""
 
     path: Annotated[str, Field(min_length=1, max_length=512)]
-    from_line: Annotated[int, Field(alias="from", ge=1)] | None = None
+    from_line: Annotated[int | None, Field(alias="from", ge=1)] = None
     lines: Annotated[int, Field(ge=1, le=2_000)] = 200
     agent_id: Annotated[AgentName, Field(alias="agentId")] = ""
 
