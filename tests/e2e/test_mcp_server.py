@@ -160,7 +160,7 @@ async def test_mcp_stdio_approval_is_listed_and_answered(gateway: Gateway) -> No
         sent = await call(client, "sessions_send", message=message, timeoutSeconds=0)
         assert sent["status"] == "accepted"
         async with asyncio.timeout(DEADLINE_S):
-            waiting = []
+            waiting: list[Any] = []
             while not waiting:
                 waiting = (await call(client, "permissions_list_open"))["approvals"]
         assert waiting[0]["request"]["command"] == "touch here.txt"

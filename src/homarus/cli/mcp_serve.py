@@ -59,7 +59,8 @@ class GatewayBridge:
     def __init__(
         self, gateway: GatewayOptions, allowed: frozenset[str], group: asyncio.TaskGroup
     ) -> None:
-        self._gateway, self._allowed, self._group = gateway, allowed, group
+        self._gateway, self._allowed = gateway, allowed
+        self._group: asyncio.TaskGroup = group
         self._client: GatewayClient | None = None
         self._opening = asyncio.Lock()
         self._holder: asyncio.Task[None] | None = None
