@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx2
@@ -296,3 +296,36 @@ def test_mcp_stdio_without_gateway_says_how_to_start_it(home: Home, model_url: s
     home.use_model(model_url)
     done = home.run("mcp", "serve")
     assert done.status != 0 and done.out == "" and "homarus gateway run" in done.err
+
+
+async def test_mcp_http_request_that_waits_does_not_delay_a_stop(served: Gateway) -> None:
+    async with over_http(served) as client, asyncio.TaskGroup() as group:
+
+        async def wait_in_vain() -> None:
+            with suppress(MCPError, httpx2.HTTPError):
+                await client.call_tool("sessions_send", {"message": "MOCK:hold"})
+
+        waiting = group.create_task(wait_in_vain())
+        async with asyncio.timeout(DEADLINE_S), served.connect() as other:
+            status: Any = {}
+            while not status.get("sessions"):
+                status = await other.call("sessions.list")
+        served.signal(signal.SIGTERM)
+        served.signal(signal.SIGTERM)  # the second does not wait for the run
+        assert await asyncio.to_thread(served.end) == 0
+        waiting.cancel()
+    assert "Traceback" not in served.output
+
+
+def test_mcp_stdio_invalid_line_is_answered_and_end_of_input_ends_it(gateway: Gateway) -> None:
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    done = gateway.home.run("mcp", "serve", text="{bad\n" + json.dumps(opening) + "\n")
+    assert done.status == 0, done.err
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    [answer] = [line for line in lines if line.get("id") == 1]
+    assert answer["result"]["serverInfo"]["name"] == "homarus"
