@@ -185,6 +185,7 @@ async def test_mcp_send_same_idempotency_key_runs_once(served: Gateway) -> None:
         assert [m["role"] for m in history["messages"]] == ["user", "assistant"]
 
 
+@pytest.mark.slow
 async def test_mcp_send_slow_answer_is_waited_for_again(served: Gateway) -> None:
     message = "MOCK:long:100:30"
     async with over_http(served) as client:
@@ -279,6 +280,7 @@ def test_mcp_http_endpoint_is_off_by_default(gateway: Gateway) -> None:
     assert post(gateway, b"{}").status_code == 404
 
 
+@pytest.mark.slow
 async def test_mcp_stdio_survives_a_restart_of_the_gateway(
     start: Callable[..., Gateway], home: Home
 ) -> None:
@@ -298,6 +300,7 @@ def test_mcp_stdio_without_gateway_says_how_to_start_it(home: Home, model_url: s
     assert done.status != 0 and done.out == "" and "homarus gateway run" in done.err
 
 
+@pytest.mark.slow
 async def test_mcp_http_request_that_waits_does_not_delay_a_stop(served: Gateway) -> None:
     async with over_http(served) as client, asyncio.TaskGroup() as group:
 
@@ -311,6 +314,8 @@ async def test_mcp_http_request_that_waits_does_not_delay_a_stop(served: Gateway
             while not status.get("sessions"):
                 status = await other.call("sessions.list")
         served.signal(signal.SIGTERM)
+        log = served.home.path / "log.jsonl"
+        await asyncio.to_thread(wait_for, lambda: "gateway stopping" in log.read_text())
         served.signal(signal.SIGTERM)  # the second does not wait for the run
         assert await asyncio.to_thread(served.end) == 0
         waiting.cancel()
