@@ -16,6 +16,7 @@ import click
 from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.config_client import run_with_config
 from homarus.cli.gateway_options import GatewayOptions, as_json_option, with_gateway_config
+from homarus.cli.mcp_serve import serve
 from homarus.cli.options import yes_option
 from homarus.config.load import read_raw, resolve_env
 from homarus.config.paths import Paths, shorten
@@ -34,12 +35,15 @@ _SERVERS: Final = ("mcp", "servers")
 
 
 @click.group("mcp", cls=CommandGroup, invoke_without_command=True)
-@examples("homarus mcp", "homarus mcp add notes -- uvx notes-server")
+@examples("homarus mcp", "homarus mcp add notes -- uvx notes-server", "homarus mcp serve")
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Manage MCP servers; without a subcommand, list them."""
+    """Manage MCP servers, or be one; without a subcommand, list them."""
     if not ctx.invoked_subcommand:
         ctx.invoke(list_)
+
+
+command.add_command(serve)
 
 
 @command.command("list")

@@ -69,6 +69,7 @@ class EndpointsConfig(ConfigSection):
 
     responses: ResponsesEndpointConfig = ResponsesEndpointConfig.model_construct()
     metrics: EndpointConfig = EndpointConfig.model_construct()
+    mcp: EndpointConfig = EndpointConfig.model_construct()
 
 
 class HttpConfig(ConfigSection):

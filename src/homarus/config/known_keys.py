@@ -20,11 +20,11 @@ _CONTAINER = "object strict"
 # Our own keys, and own values of OpenClaw's keys, which are written to `homarus.json`: enabling
 # heartbeat and compaction, and how much compaction keeps; spend limits; who may have prompt files
 # written; the default agent, and two more fields of an identity; secrets from files, variables and
-# commands; OAuth clients; the gateway's bind address, metrics, and running without authentication;
-# a queue mode for any channel; the server of a Telegram bot, and the port of its webhook; messages
-# of other bots; where fetched URLs may lead, and how pages are read; wire formats, memory backends,
-# embedders and search providers that OpenClaw does not have; MCP servers, which OpenClaw has since
-# 2026.9 with these keys, and for each agent which of them it uses.
+# commands; OAuth clients; the gateway's bind address, metrics, MCP endpoint, and running without
+# authentication; a queue mode for any channel; the server of a Telegram bot, and the port of its
+# webhook; messages of other bots; where fetched URLs may lead, and how pages are read; wire
+# formats, memory backends, embedders and search providers that OpenClaw does not have; MCP servers,
+# which OpenClaw has since 2026.9 with these keys, and for each agent which of them it uses.
 OWN_KEYS = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -79,6 +79,8 @@ OWN_KEYS = (
     "gateway.customBindHost: string",
     "gateway.http.endpoints.metrics: object strict",
     "gateway.http.endpoints.metrics.enabled: boolean",
+    "gateway.http.endpoints.mcp: object strict",
+    "gateway.http.endpoints.mcp.enabled: boolean",
     "channels.telegram.apiRoot: string",
     "channels.telegram.accounts.<key>.apiRoot: string",
     "channels.telegram.webhookPort: integer gt=0",

@@ -62,6 +62,7 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("gateway.http.endpoints.responses.files.allowUrl", "guard"),
     ("gateway.http.endpoints.responses.files.urlAllowlist", "guard"),
     ("gateway.http.endpoints.responses.files", "free"),
+    ("gateway.http.endpoints.mcp", "guard"),
     ("gateway.auth", "guard"),
     ("gateway.tls", "guard"),
     ("gateway.remote.tlsFingerprint", "guard"),  # whom our own commands trust

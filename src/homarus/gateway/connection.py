@@ -292,7 +292,7 @@ class Connection:
         )
         set_change_author(f"client {self.caller.client_id} {self.caller.device_id[:12]}".strip())
         try:
-            method = self._find(request.method, self.caller)
+            method = find_method(self._gateway, request.method, self.caller)
             payload = await method(call, request.params)
             text = frames.response_frame(request.id, payload)
         except HomarusError as exc:
@@ -308,14 +308,16 @@ class Connection:
     def _accept(self, request: RequestFrame) -> Callable[[Json], None]:
         return lambda payload: self.send_response(frames.response_frame(request.id, payload))
 
-    def _find(self, name: str, caller: Caller) -> Method:
-        if name == "connect":
-            raise InvalidRequestError("connect is only valid as the first request")
-        if (caller.role == "node") != (name in _NODE_METHODS):
-            raise InvalidRequestError(f"unauthorized role: {caller.role}")
-        if self._gateway.stopping and name in _STARTS_RUNS:
-            raise UnavailableError("the gateway is shutting down", retry_after_ms=2_000)
-        return self._gateway.method(name)
+
+def find_method(gateway: "Gateway", name: str, caller: Caller) -> Method:
+    """Return the method that a client calls; raises when it may not be called now."""
+    if name == "connect":
+        raise InvalidRequestError("connect is only valid as the first request")
+    if (caller.role == "node") != (name in _NODE_METHODS):
+        raise InvalidRequestError(f"unauthorized role: {caller.role}")
+    if gateway.stopping and name in _STARTS_RUNS:
+        raise UnavailableError("the gateway is shutting down", retry_after_ms=2_000)
+    return gateway.method(name)
 
 
 def as_protocol_error(exc: HomarusError) -> ProtocolError:

@@ -138,6 +138,18 @@ class DeviceRegistry:
         self._record_use(device, role)
         return token
 
+    def find_by_token(self, role: str, secret: str) -> tuple[Device, DeviceToken] | None:
+        """Return the device whose token this is, if it may be used, and the token's record."""
+        if not secret:
+            return None
+        for name, entry in self._paired.read().items():
+            device = read_device(name, entry)
+            token = device.token(role) if device else None
+            if device and token and same_secret(secret, token.secret):
+                self._record_use(device, role)
+                return device, token
+        return None
+
     def is_token_current(self, device_id: str, role: str, issued_ms: int) -> bool:
         """Return whether the token issued to a connection at that time is still the current one."""
         device = self.get(device_id)

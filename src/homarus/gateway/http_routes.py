@@ -1,4 +1,4 @@
-"""The plain HTTP routes: the chat page, `/health` and, when enabled, `/metrics`.
+"""The plain HTTP routes: the chat page, `/health` and, when enabled, `/metrics` and `/mcp`.
 
 The page's files are a fixed list, served with the strictest content security policy. They are read
 for each request and not kept in memory; a browser that has the current version gets a 304. Imported
@@ -41,11 +41,15 @@ _HEADERS: Final = {
 class HttpRoutes:
     """The ASGI application behind the origin policy."""
 
-    def __init__(self, gateway: Gateway, *, page: bool, metrics: bool) -> None:
+    def __init__(self, gateway: Gateway, *, page: bool, metrics: bool, mcp: bool) -> None:
         self._gateway = gateway
         routes = [Route("/health", self._health), Route("/healthz", self._health)]
         if metrics:
             routes.append(Route("/metrics", self._metrics))
+        if mcp:
+            from homarus.gateway.mcp_server.http_endpoint import McpEndpoint
+
+            routes.append(Route("/mcp", McpEndpoint(gateway)))
         if page:
             names = page_files()
             routes += [Route(f"/{name}", self._page) for name in names]
@@ -80,6 +84,8 @@ class HttpRoutes:
         headers = {**_HEADERS, **({"Retry-After": str(barred.after_s)} if barred.after_s else {})}
         kind = "unauthorized" if barred.status == 401 else "forbidden"
         body = {"error": {"message": str(barred), "type": kind}}
+        if barred.status == 405:
+            headers |= {"Allow": "POST"}
         if barred.status == 426:
             headers |= {"Upgrade": "TLS/1.3", "Connection": "close"}
         response = JSONResponse(body, barred.status, headers)

@@ -208,9 +208,10 @@ class GatewayAsgiApp:
         *,
         page: bool = True,
         metrics: bool = False,
+        mcp: bool = False,
         tls: "GatewayTls | None" = None,
     ) -> None:
-        self._gateway, self._page, self._metrics = gateway, page, metrics
+        self._gateway, self._page, self._metrics, self._mcp = gateway, page, metrics, mcp
         self.tls = tls
         is_proxy = gateway.authenticator.origin_policy.is_trusted_proxy
         self.slots = ConnectionSlots(_is_busy, is_exempt=is_proxy)
@@ -220,7 +221,7 @@ class GatewayAsgiApp:
         # Imported with the first plain request, which most gateways never see.
         from homarus.gateway.http_routes import HttpRoutes
 
-        return HttpRoutes(self._gateway, page=self._page, metrics=self._metrics)
+        return HttpRoutes(self._gateway, page=self._page, metrics=self._metrics, mcp=self._mcp)
 
     @cached_property
     def _webhooks(self) -> "WebhookEndpoint":

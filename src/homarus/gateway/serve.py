@@ -151,9 +151,14 @@ async def serve(
         unimplemented=options.unimplemented,
         clock=options.clock,
     )
-    metrics = settings.http.endpoints.metrics.enabled
-    page = settings.control_ui.enabled
-    site = GatewayAsgiApp(gateway, page=page, metrics=metrics, tls=listening.tls)
+    endpoints, page = settings.http.endpoints, settings.control_ui.enabled
+    site = GatewayAsgiApp(
+        gateway,
+        page=page,
+        metrics=endpoints.metrics.enabled,
+        mcp=endpoints.mcp.enabled,
+        tls=listening.tls,
+    )
     listener = HttpServer(site, sockets)
     _allow_many_files()
     await listener.start()
@@ -185,6 +190,10 @@ def _prepare(options: ServeOptions) -> tuple[SharedSecretAuth, ListenAddress]:
     ConnectionAuthenticator.from_config(
         settings, auth, listen.port, options.paths.state, options.clock
     )
+    if settings.http.endpoints.mcp.enabled:
+        from homarus.gateway.mcp_server.library import check_mcp_endpoint
+
+        check_mcp_endpoint()
     if settings.tls.enabled:
         from homarus.gateway.tls import check_tls
 

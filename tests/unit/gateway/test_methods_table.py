@@ -60,6 +60,7 @@ ADDED = {
     "chat.abort": {"agentId?", "preserveSideRuns?"},
     "chat.history": {"agentId?", "before?", "maxChars?"},
     "chat.send": {"agentId?", "sessionId?"},
+    "send": {"threadId?"},
     "models.list": {
         "details?", "agentId?", "sessionKey?", "provider?", "includeDetails?", "view?",
     },

@@ -79,6 +79,7 @@ class ChannelSendParams(Params):
     gif_playback: bool | None = None
     channel: _OptionalName | None = None
     account_id: _OptionalName | None = None
+    thread_id: _OptionalName | None = None
     session_key: _OptionalName | None = None
     idempotency_key: Id
 
@@ -125,7 +126,10 @@ def _address(services: GatewayServices, params: ChannelSendParams) -> Address:
     account = normalize_account_id(params.account_id) if params.account_id else ""
     try:
         return services.messenger.resolve_address(
-            params.to, channel=params.channel or "", account=account
+            params.to,
+            channel=params.channel or "",
+            account=account,
+            thread=params.thread_id or "",
         )
     except UserError as exc:
         raise InvalidRequestError(exc.message, fix=exc.fix) from exc
