@@ -57,6 +57,7 @@ from homarus.store.audit_anchor import save_anchor
 from homarus.store.audit_changes import record_reload
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
+from homarus.tools.browser.loader import BrowserLoader
 from homarus.tools.catalog import log_list_problems
 from homarus.tools.exec.process_table_loader import ProcessTableLoader
 from homarus.tools.sandbox.loader import SandboxLoader
@@ -98,6 +99,7 @@ class App:
         self._channel_task: asyncio.Task[None] | None = None
         self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
         self.sandboxes = SandboxLoader(self._config, paths, clock.now_ms)
+        self.browsers = BrowserLoader(self._config, paths.state, self._spawn)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -108,6 +110,7 @@ class App:
             reaches=lambda: not self.channels.is_empty,
             memory=self.memory.get,
             get_processes=self.processes,
+            get_browsers=self.browsers,
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -345,6 +348,7 @@ class App:
             open_sandbox=self.sandboxes.open,
             set_config_watcher=self._set_config_watcher,
             find_sandbox_report=self.sandboxes.find_report,
+            get_browsers=self.browsers,
         )
 
     def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:
@@ -396,6 +400,7 @@ class App:
         if self._channel_task:
             self._channel_task.cancel()
         self.processes.stop()
+        self.browsers.stop()
         self.memory.stop_watching()
 
     def _make_builder(

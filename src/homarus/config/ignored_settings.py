@@ -22,7 +22,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
         f"agents.{each}.sandbox.{key}": reason
         for each in ("defaults", "list[]")
         for key, reason in (
-            ("browser", "there is no browser tool, in a sandbox or outside"),
+            ("browser", "a sandbox has no browser of its own"),
             ("sessionToolsVisibility", "there are no tools for other sessions"),
         )
     },
@@ -32,7 +32,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.list[].subagents": "agents start no sub-agents",
     "agents.list[].tools.exec": _EXEC,
     "audio": "audio is not transcribed",
-    "browser": "there is no browser tool",
     "canvasHost": "there is no canvas",
     "commands.nativeSkills": "no skills are loaded",
     "cron": "there are no scheduled jobs",
@@ -85,6 +84,11 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
         for each in ("defaults", "list[]")
     },
     "auth.profiles.<key>.email": _LOOK,
+    "browser.color": _LOOK,
+    "browser.profiles.<key>.cdpPort": "the browser is controlled by a pipe, and opens no port",
+    "browser.profiles.<key>.color": _LOOK,
+    "browser.remoteCdpHandshakeTimeoutMs": "no browser of another machine is used",
+    "browser.remoteCdpTimeoutMs": "no browser of another machine is used",
     "session.mainKey": "the key of the main session is always main, as in OpenClaw",
     f"{_ACCOUNT}.blockStreamingCoalesce": _BLOCKS,
     **{f"channels.{name}.heartbeat": _HEARTBEAT for name in ("irc", "matrix", "telegram")},

@@ -84,6 +84,9 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("commands.debug", "guard"),
     ("tools.fs", "guard"),
     ("tools.web.fetch.ssrfPolicy", "guard"),
+    ("browser.enabled", "guard"),
+    ("browser.evaluateEnabled", "guard"),
+    ("browser.attachOnly", "guard"),
     ("agents.list.*.tools.fs", "guard"),
     *(
         (f"{tools}.exec.{name}", "guard")

@@ -16,6 +16,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from homarus.config.browser_schema import BrowserConfig
 from homarus.config.gateway_schema import GatewayConfig
 from homarus.config.sandbox_schema import SandboxConfig
 from homarus.config.section import (
@@ -627,3 +628,4 @@ class Config(ConfigSection):
     # Not validated here: config/memory.py does.
     memory: Mapping[str, Any] = {}
     gateway: GatewayConfig = GatewayConfig.model_construct()
+    browser: BrowserConfig = BrowserConfig.model_construct()

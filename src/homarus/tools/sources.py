@@ -30,6 +30,7 @@ from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import Tool
 
 if TYPE_CHECKING:  # imported by the first command
+    from homarus.tools.browser.control import BrowserControl
     from homarus.tools.exec.process_table import ProcessTable
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,8 @@ class ToolSourceContext:
 
     `has_chats`: it can send messages to chats. `memory` returns its memory; None when it has none
     (the type belongs to `homarus.memory`, which this package cannot import). `get_processes`
-    returns the table of running commands; None where commands end with their calls. `has_tool`
+    returns the table of running commands; None where commands end with their calls.
+    `get_browsers` returns the control of browsers; None where there are none. `has_tool`
     returns whether the agent has a tool; it is for calls, when all tools are loaded.
     """
 
@@ -56,6 +58,7 @@ class ToolSourceContext:
     memory: Callable[[], Any] | None = None
     state: Path | None = None  # the state directory
     get_processes: "Callable[[], ProcessTable] | None" = None
+    get_browsers: "Callable[[], BrowserControl] | None" = None
     has_tool: Callable[[str], bool] = lambda _name: True
 
 
