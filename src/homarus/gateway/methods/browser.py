@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from homarus.config.agent_settings import default_agent_id
-from homarus.core.errors import InvalidRequestError, ToolError, UnavailableError
+from homarus.core.errors import InvalidRequestError, ToolDeniedError, ToolError, UnavailableError
 from homarus.core.message import Json
 from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.params import Name
@@ -23,7 +23,7 @@ class BrowserRequestParams(Params):
 
     method: Literal["GET", "POST", "DELETE"]
     path: Annotated[str, Field(min_length=1, max_length=500)]
-    query: dict[str, Json] = {}
+    query: dict[str, Json] | None = None
     body: dict[str, Json] | None = None
     timeout_ms: Annotated[int, Field(ge=1, le=_MAX_MS)] | None = None
     agent_id: Name | None = None
@@ -38,7 +38,7 @@ async def request(call: MethodCall, params: BrowserRequestParams) -> Json:
 
     if call.services.get_browsers is None:
         raise UnavailableError("this gateway has no browser")
-    route = find_route(params.method, params.path, params.query, params.body or {})
+    route = find_route(params.method, params.path, params.query or {}, params.body or {})
     agent = call.services.agent(params.agent_id or default_agent_id(call.services.loaded.config))
     root = RootedFs(agent.workspace)
     control = call.services.get_browsers()
@@ -48,6 +48,8 @@ async def request(call: MethodCall, params: BrowserRequestParams) -> Json:
             result = await control.run(agent.id, route.action, route.values, files)
     except TimeoutError as exc:
         raise UnavailableError(f"{params.path} was not done in time") from exc
-    except ToolError as exc:
+    except ToolDeniedError as exc:
         raise InvalidRequestError(exc.message, fix=exc.fix) from exc
+    except ToolError as exc:
+        raise UnavailableError(exc.message, fix=exc.fix) from exc
     return result.data

@@ -49,8 +49,13 @@ _QUIET_ARGS: Final = (
     *(
         f"--{name}=http://127.0.0.1:1/"
         for name in (
-            "apps-gallery-update-url", "autofill-server-url", "gaia-url", "google-apis-url",
-            "lso-url", "oauth-account-manager-url", "variations-server-url",
+            "apps-gallery-update-url",
+            "autofill-server-url",
+            "gaia-url",
+            "google-apis-url",
+            "lso-url",
+            "oauth-account-manager-url",
+            "variations-server-url",
         )
     ),
     "--component-updater=url-source=http://127.0.0.1:1/",
