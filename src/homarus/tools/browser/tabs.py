@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from homarus.core.errors import BrowserGoneError, HomarusError, PageError, ToolError
+from homarus.core.errors import HomarusError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
 from homarus.core.text import one_line
@@ -36,6 +36,7 @@ DOWNLOAD_S: Final = 60.0
 DIALOG_S: Final = 5.0  # until a dialog is dismissed that no one answers
 PATIENT_DIALOGS: Final = 3  # of a tab; further ones are dismissed at once
 _POLL_S: Final = 0.25
+_CLOSE_S: Final = 5.0
 _LINE_CHARS: Final = 500
 # Where a page may be: the web, and what a page makes itself.
 _PAGE_URL: Final = re.compile(
@@ -185,34 +186,40 @@ class TabTable:
 
     def all(self) -> list[Tab]:
         """Return the open tabs in the order in which they were opened."""
-        return list(self._tabs.values())
+        return [tab for tab in self._tabs.values() if not tab.is_unused]
 
     async def open(self) -> Tab:
         """Open an empty tab, which becomes the current one."""
         if len(self._tabs) >= MAX_TABS:
             raise ToolError(f"{MAX_TABS} tabs are open", fix="close one first")
         tab = next((each for each in self._tabs.values() if each.is_unused), None)
-        if tab is None:
-            with page_errors("open a tab"):
-                page = await self._context.new_page()
-            tab = next((each for each in self._tabs.values() if each.page == page), None)
-            tab = tab or self._add(page)
+        tab = tab or await self._open_blank()
         tab.is_unused = False
-        self._opened = [each for each in self._opened if each != tab.id]
         self._current = tab.id
+        return tab
+
+    async def _open_blank(self) -> Tab:
+        with page_errors("open a tab"):
+            page = await self._context.new_page()
+        tab = next((each for each in self._tabs.values() if each.page == page), None)
+        tab = tab or self._add(page)
+        self._opened = [each for each in self._opened if each != tab.id]
+        tab.is_unused = True
         return tab
 
     async def get(self, tab_id: str = "") -> Tab:
         """Return a tab, without an id the current one. Raises ToolError for an unknown id."""
         if tab_id:
             if found := self._tabs.get(tab_id):
+                found.is_unused = False
                 self._current = tab_id
                 return found
-            known = ", ".join(self._tabs) or "none"
+            known = ", ".join(tab.id for tab in self.all()) or "none"
             raise ToolError(f"there is no tab {one_line(tab_id, 40)}", fix=f"open are: {known}")
-        if not self._tabs:
+        if not (known := self.all()):
             return await self.open()
-        self._current = self._current if self._current in self._tabs else next(reversed(self._tabs))
+        if self._current not in self._tabs or self._tabs[self._current].is_unused:
+            self._current = known[-1].id
         return self._tabs[self._current]
 
     def remove(self, tab: Tab) -> None:
@@ -221,9 +228,10 @@ class TabTable:
 
     async def close(self, tab: Tab) -> None:
         """Close a tab; also one whose page hangs."""
+        if len(self._tabs) == 1:  # the browser would end with its last tab
+            await self._open_blank()
         self.remove(tab)
-        with suppress(BrowserGoneError, PageError), page_errors("close"):
-            await tab.page.close()
+        await self._close_page(tab.page)
 
     def take_opened(self) -> list[str]:
         """Return the ids of tabs that pages opened since the last call."""
@@ -258,7 +266,8 @@ class TabTable:
 
     async def _close_page(self, page: "Page") -> None:
         with suppress(HomarusError), page_errors("close"):
-            await page.close()
+            async with asyncio.timeout(_CLOSE_S):
+                await page.close()
 
     def on_download(self, download: "Download") -> None:
         """Store a download that a page starts, or cancel it when there are too many."""
