@@ -167,8 +167,7 @@ async def test_sandbox_command_that_is_ended_leaves_nothing(stage: SandboxStage)
     command = f"(setsid sleep {mark} &); echo up; sleep {mark}"
     spec, is_oci = stage.spec(f"ended-{os.getpid()}"), stage.backend.name == "oci"
     async with stage.start(command, spec) as started:
-        await until(lambda: "up" in started.output, 0.02)
-        assert running(mark)
+        await until(lambda: "up" in started.output and len(running(mark)) == 2, 0.02)
         label = f"label=homarus.sandbox={spec.name}"
         ids = containers(label, field="ID") if is_oci else []
         assert len(ids) == is_oci
