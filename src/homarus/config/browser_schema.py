@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from homarus.config.section import ConfigSection, NonEmptyStr, NonNegativeInt
+from homarus.config.web_schema import SsrfPolicyConfig
 
 
 class BrowserProfileConfig(ConfigSection):
@@ -26,7 +27,8 @@ class SnapshotDefaultsConfig(ConfigSection):
 class BrowserConfig(ConfigSection):
     """The browser of agents: which program, how it is started, and what may be done with it.
 
-    It has no window unless `headless` is false: a gateway usually runs where no one looks.
+    It has no window unless `headless` is false: a gateway usually runs where no one looks. Without
+    `ssrfPolicy`, pages may reach what `tools.web.fetch.ssrfPolicy` allows.
     """
 
     enabled: bool = True
@@ -42,6 +44,7 @@ class BrowserConfig(ConfigSection):
     default_profile: NonEmptyStr | None = None
     snapshot_defaults: SnapshotDefaultsConfig = SnapshotDefaultsConfig.model_construct()
     profiles: Mapping[str, BrowserProfileConfig] = {}
+    ssrf_policy: SsrfPolicyConfig | None = None
 
 
 class SandboxBrowserConfig(ConfigSection):

@@ -22,8 +22,8 @@ _CONTAINER = "object strict"
 # written; the default agent, and two more fields of an identity; secrets from files, variables and
 # commands; OAuth clients; the gateway's bind address, metrics, and running without authentication;
 # a queue mode for any channel; the server of a Telegram bot, and the port of its webhook; messages
-# of other bots; where fetched URLs may lead; wire formats, memory backends and embedders that
-# OpenClaw does not have.
+# of other bots; where fetched URLs and pages may lead; wire formats, memory backends and embedders
+# that OpenClaw does not have.
 OWN_KEYS = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -87,12 +87,18 @@ OWN_KEYS = (
     "channels.irc.allowBots: boolean",
     "channels.irc.accounts.<key>.allowBots: boolean",
     'gateway.auth.mode: "none"',
-    "tools.web.fetch.ssrfPolicy: object strict",
-    "tools.web.fetch.ssrfPolicy.dangerouslyAllowPrivateNetwork: boolean",
-    "tools.web.fetch.ssrfPolicy.allowRfc2544BenchmarkRange: boolean",
-    "tools.web.fetch.ssrfPolicy.allowIpv6UniqueLocalRange: boolean",
-    "tools.web.fetch.ssrfPolicy.allowedHostnames: [string]",
-    "tools.web.fetch.ssrfPolicy.blockedHostnames: [string]",
+    *(
+        f"{section}.ssrfPolicy{key}"
+        for section in ("tools.web.fetch", "browser")
+        for key in (
+            ": object strict",
+            ".dangerouslyAllowPrivateNetwork: boolean",
+            ".allowRfc2544BenchmarkRange: boolean",
+            ".allowIpv6UniqueLocalRange: boolean",
+            ".allowedHostnames: [string]",
+            ".blockedHostnames: [string]",
+        )
+    ),
     "models.providers.<key>.api: string",
     "memory.backend: string",
     "agents.defaults.memorySearch.provider: string",

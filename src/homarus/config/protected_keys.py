@@ -84,6 +84,7 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("commands.debug", "guard"),
     ("tools.fs", "guard"),
     ("tools.web.fetch.ssrfPolicy", "guard"),
+    ("browser.ssrfPolicy", "guard"),
     ("browser.enabled", "guard"),
     ("browser.evaluateEnabled", "guard"),
     ("browser.attachOnly", "guard"),

@@ -6,13 +6,15 @@ from homarus.config.json_schema import config_json_schema
 NAMES = """
 AgentDefaults AgentEntry Agents AllTools ApprovalForwarding ApprovalTarget Approvals Auth
 AuthProfile Binding BindingMatch BlockChunk
-BlockCoalesce Broadcast Commands Compaction Compat Container ContextPruning ControlUi Cooldowns Cost
+BlockCoalesce Broadcast Browser BrowserProfile
+Commands Compaction Compat Container ContextPruning ControlUi Cooldowns Cost
 CrossContext Detectors Elevated Endpoint Endpoints Env Exec FileTools Gateway GatewayAuth GroupChat
 HardClear Http HumanDelay Identity InboundWait Logging LoginClient LoopDetection Maintenance
 Marker MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry Models Peer ProviderEntry
 ProviderModel Queue QueueByChannel RateLimit Reload Remote Reset ResetByType Sandbox
-SandboxNetwork SandboxPrune SandboxTools SecretSource
-SendMatch SendPolicy SendRule Session ShellEnv SoftTrim Spend SsrfPolicy SubagentTools Tls
+SandboxBrowser SandboxNetwork SandboxPrune SandboxTools SecretSource
+SendMatch SendPolicy SendRule Session ShellEnv SnapshotDefaults
+SoftTrim Spend SsrfPolicy SubagentTools Tls
 ToolFilter ToolNames ToolProfile Tools TrustedProxy Ulimit WebFetch WebTools
 """
 

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import shutil
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from homarus.core.errors import BrowserGoneError, HomarusError, ToolError
@@ -46,6 +46,7 @@ class BrowserProcess:
         self._started: asyncio.Future[TabTable] = loop.create_future()
         self._ended, self._stopping = asyncio.Event(), asyncio.Event()
         self._used_at_s = loop.time()
+        self._users = 0
         self.context: BrowserContext | None = None
 
     @property
@@ -66,12 +67,17 @@ class BrowserProcess:
 
     async def tabs(self) -> TabTable:
         """Return the tabs, when the browser has started. Raises ToolError if it cannot."""
-        self.mark_used()
         return await asyncio.shield(self._started)
 
-    def mark_used(self) -> None:
-        """Start the time anew after which an unused browser is closed."""
-        self._used_at_s = asyncio.get_running_loop().time()
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Keep the browser while the block lasts; then the time starts after which it is closed."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._used_at_s = asyncio.get_running_loop().time()
 
     async def stop(self) -> None:
         """End the browser and wait for it."""
@@ -122,6 +128,7 @@ class BrowserProcess:
         context.on("close", lambda _context: self.request_stop())
         context.set_default_timeout(30_000)
         try:
+            self._used_at_s = asyncio.get_running_loop().time()
             self._started.set_result(TabTable(context, self.settings.downloads, self._spawn))
             log.info("browser %s of %s started", self.settings.profile, self.settings.agent_id)
             await self._wait_until_unused()
@@ -134,7 +141,10 @@ class BrowserProcess:
 
     async def _wait_until_unused(self) -> None:
         loop = asyncio.get_running_loop()
-        while (left_s := self._used_at_s + self._idle_s - loop.time()) > 0:
+        while True:
+            idle_s = 0.0 if self._users else loop.time() - self._used_at_s
+            if (left_s := self._idle_s - idle_s) <= 0:
+                return
             with suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
                     await self._stopping.wait()

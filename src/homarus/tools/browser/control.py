@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from homarus.config.browser_schema import BrowserConfig
-from homarus.config.network_policy import resolve_network_policy
+from homarus.config.network_policy import resolve_browser_policy
 from homarus.config.schema import Config
 from homarus.core.errors import BrowserGoneError, ToolError
 from homarus.core.message import Json
@@ -82,16 +82,15 @@ class BrowserControl:
         if action not in OPERATIONS and action not in STORAGE_OPERATIONS:
             raise ToolError(f"the browser has no action {action}")
         process = await self._get(settings)
-        given = TabAction(process, await process.tabs(), args, files, self._config)
         own: Operation | None = STORAGE_OPERATIONS.get(action)
-        try:
-            return await own(given) if own else await run_operation(action, given)
-        except BrowserGoneError:
-            if not process.is_alive:
-                process.request_stop()
-            raise
-        finally:
-            process.mark_used()
+        with process.use():
+            given = TabAction(process, await process.tabs(), args, files, self._config)
+            try:
+                return await own(given) if own else await run_operation(action, given)
+            except BrowserGoneError:
+                if not process.is_alive:
+                    process.request_stop()
+                raise
 
     def stop(self) -> None:
         """End all browsers soon."""
@@ -103,7 +102,7 @@ class BrowserControl:
         return self._get_config().browser
 
     def _policy(self) -> NetworkPolicy:
-        return resolve_network_policy(self._get_config().tools.web.fetch)
+        return resolve_browser_policy(self._get_config())
 
     def _find(self, settings: BrowserSettings) -> BrowserProcess | None:
         found = self._processes.get((settings.agent_id, settings.profile))

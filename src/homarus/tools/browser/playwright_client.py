@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 PIP_COMMAND: Final = "pip install 'homarus[browser]'"
 START_MS: Final = 30_000
-_UNWANTED_ARGS: Final = (
-    "--disable-ipc-flooding-protection",
-    "--disable-popup-blocking",
-    "--enable-unsafe-swiftshader",
-)
+_UNWANTED_ARGS: Final = ("--disable-ipc-flooding-protection", "--enable-unsafe-swiftshader")
 _COLOUR: Final = re.compile("\x1b\\[[0-9;]*m")
 _CALL: Final = re.compile(r"^\w+\.\w+: ")
 _GONE: Final = ("has been closed", "Connection closed", "Target crashed", "Browser closed")
