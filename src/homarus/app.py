@@ -124,11 +124,8 @@ class App:
             hooks=self.hooks,
             state=paths.state,
         )
-        self._approval_loader = ApprovalLoader(self._approval_sources())
-        self.approvals, self.approval_ports = (
-            self._approval_loader.service,
-            self._approval_loader.ports,
-        )
+        loader = self._approval_loader = ApprovalLoader(self._approval_sources())
+        self.approvals, self.approval_ports = loader.service, loader.ports
         self.control = SessionControl(self._session_services())
         self._runs = RunRegistry(self._run_services())
         self.preview = PreviewServices(

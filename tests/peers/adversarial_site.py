@@ -104,7 +104,7 @@ class LocalSite:
 def local_site() -> Iterator[LocalSite]:
     """Serve the pages of this module on loopback."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class PageHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -150,14 +150,14 @@ def local_site() -> Iterator[LocalSite]:
         def log_message(self, *_args: Any) -> None:
             pass
 
-    class Server(ThreadingHTTPServer):
+    class SiteServer(ThreadingHTTPServer):
         daemon_threads = True
 
         def handle_error(self, *_args: Any) -> None:
             pass  # clients leave in the middle of a response
 
     stopped = threading.Event()
-    server = Server(("127.0.0.1", 0), Handler)
+    server = SiteServer(("127.0.0.1", 0), PageHandler)
     site = LocalSite(server.server_address[1])
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

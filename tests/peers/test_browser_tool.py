@@ -1,6 +1,7 @@
 """The `browser` tool on a real Chromium, against local sites, adversarial ones included."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from homarus.testing.model_server import ModelServer
 from homarus.tools.browser.snapshot import MAX_CHARS
 from homarus.tools.browser.tabs import MAX_DOWNLOADS, MAX_TABS
+from tests.docs.test_tool_examples import run_example
 from tests.peers.adversarial_site import (
     BrowserUser,
     LocalSite,
@@ -22,6 +25,7 @@ from tests.peers.adversarial_site import (
     local_site,
     text_of,
 )
+from tests.peers.gateway import TOKEN, call, new_home, running_gateway
 from tests.peers.install import debian
 from tests.waiting import until
 
@@ -364,3 +368,37 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
     except OSError:
         return False
+
+
+async def test_example_of_the_reference_has_its_result(tmp_path: Path) -> None:
+    await run_example("browser", tmp_path)
+
+
+def test_commands_use_the_browser_of_a_gateway(
+    tmp_path: Path, model: ModelServer, site: LocalSite
+) -> None:
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    home = new_home(tmp_path, kept | {"OPENCLAW_GATEWAY_TOKEN": TOKEN}, model)
+    config = json.loads((home.state / "openclaw.json").read_text())
+    home.configure({**config, "browser": {"noSandbox": True}})
+    policy = {"browser": {"ssrfPolicy": {"allowedHostnames": ["127.0.0.1"]}}}
+    (home.state / "homarus.json").write_text(json.dumps(policy))
+    refused = home.run("browser", "status")
+    assert refused.status == 2 and "start it: homarus gateway" in refused.err
+    with running_gateway(home) as gateway:
+        page = f"http://127.0.0.1:{site.port}/form"
+        assert "not running" in home.run("browser", "status").out
+        assert home.run("browser", "open", page).out == "t1: Form\n"
+        assert json.loads(home.run("browser", "tabs", "--json").out)["tabs"][0]["url"] == page
+        assert 'button "Send"' in home.run("browser", "snapshot", "--efficient").out
+        shot = home.run("browser", "screenshot").out.strip()
+        assert shot.startswith("media/inbound/") and shot.endswith(".png")
+        assert "not on the public" in home.run("browser", "open", "http://10.0.0.1/").err
+        body = {"cookie": {"name": "a", "value": "b"}}
+        call(gateway, "browser.request", method="POST", path="/cookies/set", body=body)
+        found = call(gateway, "browser.request", method="GET", path="/cookies")
+        assert isinstance(found, dict) and found["cookies"][0]["name"] == "a"
+        assert home.run("browser", "stop").out == "The browser is stopped.\n"
+        home.run("browser", "start")
+        assert browser_processes(home.state)
+    assert not browser_processes(home.state / "browser")

@@ -119,10 +119,10 @@ def tabs(target: BrowserTarget) -> None:
 
 @command.command("open")
 @examples("homarus browser open https://example.org")
-@click.argument("address", metavar="URL")
+@click.argument("address")
 @_browser_options
 def open_(address: str, target: BrowserTarget) -> None:
-    """Open URL in a new tab."""
+    """Open ADDRESS, a URL, in a new tab."""
     found = _request(target, "POST", "/tabs/open", {"url": address})
     if not target.as_json:
         click.echo(f"{found['targetId']}: {one_line(found['title'], 200)}")

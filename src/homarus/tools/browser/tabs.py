@@ -216,10 +216,10 @@ class TabTable:
                 return found
             known = ", ".join(tab.id for tab in self.all()) or "none"
             raise ToolError(f"there is no tab {one_line(tab_id, 40)}", fix=f"open are: {known}")
-        if not (known := self.all()):
+        if not (opened := self.all()):
             return await self.open()
         if self._current not in self._tabs or self._tabs[self._current].is_unused:
-            self._current = known[-1].id
+            self._current = opened[-1].id
         return self._tabs[self._current]
 
     def remove(self, tab: Tab) -> None:
