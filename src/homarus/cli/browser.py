@@ -132,17 +132,11 @@ def open_(address: str, target: BrowserTarget) -> None:
 @examples("homarus browser snapshot", "homarus browser snapshot --efficient --tab t2")
 @_tab_option
 @click.option("--efficient", is_flag=True, help="Only what can be clicked or filled in.")
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["ai", "aria"]),
-    default="ai",
-    help="As text, or as nodes.",
-)
+@click.option("--nodes", is_flag=True, help="As nodes with their roles, not as lines.")
 @_browser_options
-def snapshot(tab: str | None, efficient: bool, format_name: str, target: BrowserTarget) -> None:
+def snapshot(tab: str | None, efficient: bool, nodes: bool, target: BrowserTarget) -> None:
     """Print the elements of a page with their refs."""
-    query: dict[str, Json] = {"format": format_name, "targetId": tab or ""}
+    query: dict[str, Json] = {"format": "aria" if nodes else "ai", "targetId": tab or ""}
     if efficient:
         query["mode"] = "efficient"
     found = _request(target, "GET", "/snapshot", query=query)
