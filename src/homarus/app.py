@@ -57,6 +57,7 @@ from homarus.store.audit_anchor import save_anchor
 from homarus.store.audit_changes import record_reload
 from homarus.store.base import Store
 from homarus.store.journal import InboxRecord
+from homarus.tools.browser.loader import BrowserLoader
 from homarus.tools.catalog import log_list_problems
 from homarus.tools.exec.process_table_loader import ProcessTableLoader
 from homarus.tools.mcp.loader import McpLoader
@@ -101,6 +102,7 @@ class App:
         self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
         self.sandboxes = SandboxLoader(self._config, paths, clock.now_ms)
         self.mcp = McpLoader(group, self._config, lambda: self.loaded.env, paths.state)
+        self.browsers = BrowserLoader(self._config, paths.state, self._spawn)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -114,6 +116,7 @@ class App:
             env=lambda: self.loaded.env,
             find_image_model=lambda ref: self.models.find_image_model(ref),
             sources=ToolSources((self.mcp,)),
+            get_browsers=self.browsers,
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -127,9 +130,8 @@ class App:
             hooks=self.hooks,
             state=paths.state,
         )
-        self._approval_loader = ApprovalLoader(self._approval_sources())
-        self.approvals = self._approval_loader.service
-        self.approval_ports = self._approval_loader.ports
+        loader = self._approval_loader = ApprovalLoader(self._approval_sources())
+        self.approvals, self.approval_ports = loader.service, loader.ports
         self.control = SessionControl(self._session_services())
         self._runs = RunRegistry(self._run_services())
         self.preview = PreviewServices(
@@ -352,6 +354,7 @@ class App:
             open_sandbox=self.sandboxes.open,
             set_config_watcher=self._set_config_watcher,
             find_sandbox_report=self.sandboxes.find_report,
+            get_browsers=self.browsers,
         )
 
     def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:
@@ -404,6 +407,7 @@ class App:
             self._channel_task.cancel()
         self.processes.stop()
         self.mcp.stop()
+        self.browsers.stop()
         self.memory.stop_watching()
 
     def _make_builder(

@@ -1,12 +1,12 @@
 """`ssrf`: URLs that a model is given, fetched with stubs of the resolver and of the servers.
 
-Each is also fetched by calls of `web_fetch` and `image`, and requested of the proxy of sandboxes,
-by a command whose settings allow its host.
+Each is also fetched by calls of `web_fetch` and `image`, and requested of two proxies: that of
+sandboxes, by a command whose settings allow its host, and that of the browser's connections.
 """
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,8 +22,9 @@ from homarus.config.schema import Config
 from homarus.core.clock import SystemClock
 from homarus.core.errors import BlockedUrlError, ToolError
 from homarus.core.message import ToolResult
-from homarus.net.allow_proxy import AllowProxy
-from homarus.net.guard import CheckedTarget, NetworkPolicy
+from homarus.net.allow_proxy import AllowProxy, OpenStream
+from homarus.net.guard import CheckedTarget, NetworkPolicy, Resolve
+from homarus.net.guard_proxy import GuardProxy
 from homarus.net.guarded_fetch import FetchLimits, guarded_fetch
 from homarus.net.guarded_stream import Stream
 from homarus.net.host_allowlist import AllowedHost, HostAllowlist
@@ -107,8 +108,9 @@ async def _judge(case: Case) -> str:
         return f"{outcome}: {result}"
     if seen := await _look(case, is_blocked=outcome == "block"):
         return seen
-    if outcome == "block" and (connected := await _connect_by_proxy(case)):
-        return f"the proxy of sandboxes connected to {connected}"
+    for name, make_proxy in (("sandboxes", _sandbox_proxy), ("the browser", _browser_proxy)):
+        if outcome == "block" and (connected := await _connect_by_proxy(case, make_proxy)):
+            return f"the proxy of {name} connected to {connected}"
     if case["expected"] == "allow_strip_auth" and (
         len(stub.headers) != 2 or SECRETS.keys() & stub.headers[1].keys()
     ):
@@ -186,7 +188,17 @@ class _AnyHost(HostAllowlist):
         return AllowedHost(host) if AllowedHost(host).matches(host, port) else None
 
 
-async def _connect_by_proxy(case: Case) -> list[str]:
+def _sandbox_proxy(resolve: Resolve, open_stream: OpenStream) -> AllowProxy:
+    return AllowProxy(_AnyHost(()), resolve=resolve, open_stream=open_stream)
+
+
+def _browser_proxy(resolve: Resolve, open_stream: OpenStream) -> AllowProxy:
+    return GuardProxy(NetworkPolicy, resolve=resolve, open_stream=open_stream)
+
+
+async def _connect_by_proxy(
+    case: Case, make_proxy: Callable[[Resolve, OpenStream], AllowProxy]
+) -> list[str]:
     """Return the addresses that the proxy connects to for the last URL of a case."""
     url, connected = case.get("redirect_chain", [case["url"]])[-1], list[str]()
     stub = StubInternet((), [list(each) for each in case.get("dns_answers", ())][-1:])
@@ -195,7 +207,7 @@ async def _connect_by_proxy(case: Case) -> list[str]:
         connected.extend(target.addresses)
         raise ConnectionRefusedError
 
-    proxy = AllowProxy(_AnyHost(()), resolve=stub.resolve, open_stream=open_stream)
+    proxy = make_proxy(stub.resolve, open_stream)
     scheme, _, rest = url.partition("://")
     end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
     place = rest[:end] if ":" in rest[:end].rpartition("]")[2] else f"{rest[:end]}:443"

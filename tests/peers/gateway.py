@@ -99,7 +99,7 @@ def _wait_for(
     return found
 
 
-def call(gateway: Running, method: str, **params: Json) -> Json:
+def call(gateway: Running, method: str, /, **params: Json) -> Json:
     """Call a method as a program of this machine that has the token."""
     with connect(gateway.url, proxy=None) as socket:
         socket.recv()

@@ -22,6 +22,7 @@ from homarus.tools.sources import ToolSourceContext, ToolSources, load_tools
 
 if TYPE_CHECKING:
     from homarus.memory.tools import ToolMemory
+    from homarus.tools.browser.control import BrowserControl
     from homarus.tools.exec.process_table import ProcessTable
 
 
@@ -29,9 +30,9 @@ class AgentRegistry:
     """Makes and caches agents and their tools.
 
     `reaches` returns whether there are chats to write to; `memory` returns the memory of an
-    agent, `get_processes` the table of running commands, `env` the variables of the environment and
-    the config, `find_image_model` a model of a model's provider that sees pictures. `sources` has
-    the tools that come and go
+    agent, `get_processes` the table of running commands, `get_browsers` the control of browsers,
+    `env` the variables of the environment and the config, `find_image_model` a model of a model's
+    provider that sees pictures. `sources` has the tools that come and go
     while the program runs: when one of them has changed, the next run uses what it has now.
     """
 
@@ -44,12 +45,13 @@ class AgentRegistry:
         memory: "Callable[[str], ToolMemory] | None" = None,
         get_processes: "Callable[[], ProcessTable] | None" = None,
         find_image_model: Callable[[str], str] | None = None,
+        get_browsers: "Callable[[], BrowserControl] | None" = None,
         sources: ToolSources | None = None,
         env: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
         self._memory, self._get_processes, self._env = memory, get_processes, env
-        self._find_image_model = find_image_model
+        self._find_image_model, self._get_browsers = find_image_model, get_browsers
         self.sources = sources or ToolSources()
         self._agents: dict[str, Agent] = {}
         self._builtin: dict[str, ToolRegistry] = {}
@@ -121,6 +123,7 @@ class AgentRegistry:
             memory=partial(memory, agent_id) if memory and is_used else None,
             state=self._paths.state,
             get_processes=self._get_processes,
+            get_browsers=self._get_browsers,
             has_tool=lambda name: name in self.tools(agent_id),
             env=self._env(),
             has_image_model=lambda: find is None or has_image_model(config, refs, find),

@@ -21,7 +21,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
         f"agents.{each}.sandbox.{key}": reason
         for each in ("defaults", "list[]")
         for key, reason in (
-            ("browser", "there is no browser tool, in a sandbox or outside"),
+            ("browser", "a sandbox has no browser of its own"),
             ("sessionToolsVisibility", "there are no tools for other sessions"),
         )
     },
@@ -31,7 +31,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.list[].subagents": "agents start no sub-agents",
     "agents.list[].tools.exec": _EXEC,
     "audio": "audio is not transcribed",
-    "browser": "there is no browser tool",
     "canvasHost": "there is no canvas",
     "commands.nativeSkills": "no skills are loaded",
     "cron": "there are no scheduled jobs",
@@ -83,6 +82,11 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
         for each in ("defaults", "list[]")
     },
     "auth.profiles.<key>.email": _LOOK,
+    "browser.color": _LOOK,
+    "browser.profiles.<key>.cdpPort": "the browser is controlled by a pipe, and opens no port",
+    "browser.profiles.<key>.color": _LOOK,
+    "browser.remoteCdpHandshakeTimeoutMs": "no browser of another machine is used",
+    "browser.remoteCdpTimeoutMs": "no browser of another machine is used",
     "mcp.servers.<key>.codex": "no other agent programs are started",
     "mcp.servers.<key>.oauth": "there are no OAuth logins for MCP servers: use headers",
     "session.mainKey": "the key of the main session is always main, as in OpenClaw",

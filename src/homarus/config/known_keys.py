@@ -22,9 +22,9 @@ _CONTAINER = "object strict"
 # written; the default agent, and two more fields of an identity; secrets from files, variables and
 # commands; OAuth clients; the gateway's bind address, metrics, MCP endpoint, and running without
 # authentication; a queue mode for any channel; the server of a Telegram bot, and the port of its
-# webhook; messages of other bots; where fetched URLs may lead, and how pages are read; wire
-# formats, memory backends, embedders and search providers that OpenClaw does not have; MCP servers,
-# which OpenClaw has since 2026.9 with these keys, and for each agent which of them it uses.
+# webhook; messages of other bots; where fetched URLs and pages may lead, and how pages are read;
+# wire formats, memory backends, embedders and search providers that OpenClaw does not have; MCP
+# servers, which OpenClaw has since 2026.9 with these keys, and for each agent which of them it uses.
 OWN_KEYS = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
@@ -90,12 +90,18 @@ OWN_KEYS = (
     "channels.irc.allowBots: boolean",
     "channels.irc.accounts.<key>.allowBots: boolean",
     'gateway.auth.mode: "none"',
-    "tools.web.fetch.ssrfPolicy: object strict",
-    "tools.web.fetch.ssrfPolicy.dangerouslyAllowPrivateNetwork: boolean",
-    "tools.web.fetch.ssrfPolicy.allowRfc2544BenchmarkRange: boolean",
-    "tools.web.fetch.ssrfPolicy.allowIpv6UniqueLocalRange: boolean",
-    "tools.web.fetch.ssrfPolicy.allowedHostnames: [string]",
-    "tools.web.fetch.ssrfPolicy.blockedHostnames: [string]",
+    *(
+        f"{section}.ssrfPolicy{key}"
+        for section in ("tools.web.fetch", "browser")
+        for key in (
+            ": object strict",
+            ".dangerouslyAllowPrivateNetwork: boolean",
+            ".allowRfc2544BenchmarkRange: boolean",
+            ".allowIpv6UniqueLocalRange: boolean",
+            ".allowedHostnames: [string]",
+            ".blockedHostnames: [string]",
+        )
+    ),
     "tools.web.fetch.readability: boolean",
     "tools.web.fetch.firecrawl: object strict",
     "tools.web.fetch.firecrawl.enabled: boolean",

@@ -90,6 +90,10 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
         (f"tools.media.{kind}baseUrl", "machine")
         for kind in ("models.*.", "image.", "image.models.*.", "audio.", "audio.models.*.")
     ),
+    ("browser.ssrfPolicy", "guard"),
+    ("browser.enabled", "guard"),
+    ("browser.evaluateEnabled", "guard"),
+    ("browser.attachOnly", "guard"),
     ("agents.list.*.tools.fs", "guard"),
     ("agents.list.*.mcp", "guard"),
     *((f"mcp.servers.*.{name}", "guard") for name in ("enabled", "toolFilter", "effects")),

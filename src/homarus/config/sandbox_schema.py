@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, GetJsonSchemaHandler, Strict, model_
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from homarus.config.backend_names import SANDBOX_NAMES
+from homarus.config.browser_schema import SandboxBrowserConfig
 from homarus.config.container_checks import (
     check_apparmor_profile,
     check_bind,
@@ -178,6 +179,7 @@ class SandboxConfig(ConfigSection):
     workspace_root: Annotated[str, AfterValidator(_check_root)] | None = None
     docker: ContainerConfig = ContainerConfig.model_construct()
     prune: SandboxPruneConfig = SandboxPruneConfig.model_construct()
+    browser: SandboxBrowserConfig = SandboxBrowserConfig.model_construct()
     backend: BackendName | None = None
     level: Literal["L1", "L2", "L3"] | None = None
     network: SandboxNetworkConfig = SandboxNetworkConfig.model_construct()

@@ -16,6 +16,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from homarus.config.browser_schema import BrowserConfig
 from homarus.config.gateway_schema import GatewayConfig
 from homarus.config.mcp_schema import AgentMcpConfig, McpConfig
 from homarus.config.sandbox_schema import SandboxConfig
@@ -616,3 +617,4 @@ class Config(ConfigSection):
     memory: Mapping[str, Any] = {}
     gateway: GatewayConfig = GatewayConfig.model_construct()
     mcp: McpConfig = McpConfig.model_construct()
+    browser: BrowserConfig = BrowserConfig.model_construct()

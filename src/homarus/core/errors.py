@@ -262,6 +262,18 @@ class BlockedUrlError(ToolDeniedError):
     code = "tool.blocked_url"
 
 
+class PageError(ToolError):
+    """A page of the browser did not do what was requested; the message may have its text."""
+
+    code = "tool.page"
+
+
+class BrowserGoneError(ToolError):
+    """The browser or the tab ended while it was used."""
+
+    code = "tool.browser_gone"
+
+
 class FetchError(ToolError):
     """A server of the internet could not be reached, or its answer is refused."""
 

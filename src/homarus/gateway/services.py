@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from homarus.channels.controller import AccountStatus
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.memory.agent_memory import AgentMemory
+    from homarus.tools.browser.control import BrowserControl
 
 
 class ChannelControl(Protocol):
@@ -107,6 +108,7 @@ class GatewayServices:
     open_sandbox: OpenSandbox = no_sandbox
     set_config_watcher: "Callable[[ConfigWatcher], None]" = lambda _watcher: None
     find_sandbox_report: FindReport = no_report
+    get_browsers: "Callable[[], BrowserControl] | None" = None
 
     @property
     def loaded(self) -> LoadedConfig:

@@ -71,9 +71,13 @@ class ProxyAccess:
 class AllowProxy:
     """The proxy of one sandbox.
 
+    `name` and `allow_key` are how its refusals call it and the key of the config that decides.
     `on_access` is called with each host and port once, and once more if it is refused as well as
     allowed; `accesses` has the same. Beyond a number of them no more are recorded.
     """
+
+    name: str = "sandbox"
+    allow_key: str = ALLOW_KEY
 
     def __init__(
         self,
@@ -112,7 +116,7 @@ class AllowProxy:
                         slots.release()
                         await asyncio.sleep(_ACCEPT_RETRY_S)
                         continue
-                    task = group.create_task(self._serve_client(client), name="sandbox proxy")
+                    task = group.create_task(self._serve_client(client), name=f"{self.name} proxy")
                     task.add_done_callback(lambda _task: slots.release())
         finally:
             listener.close()
@@ -135,6 +139,10 @@ class AllowProxy:
             raise self._refuse(target, f"is in {ALLOW_KEY}, but: {exc}") from exc
         except FetchError as exc:
             raise ProxyRefusalError(502, exc.message, target.place) from exc
+        return await self._connect(target, checked)
+
+    async def _connect(self, target: ProxyTarget, checked: CheckedTarget) -> Stream:
+        """Return a stream to the addresses of a check. Raises ProxyRefusalError."""
         self._record(ProxyAccess(target.place))
         try:
             return await self._open_stream(checked, self.limits.connect_s)
@@ -157,7 +165,7 @@ class AllowProxy:
     async def _resolve_host(self, host: str, port: int) -> Sequence[str]:
         """Resolve a name in threads of its own: slow names must not occupy those of the gateway."""
         if self._resolver is None:
-            self._resolver = ThreadPoolExecutor(_RESOLVER_THREADS, "sandbox-resolver")
+            self._resolver = ThreadPoolExecutor(_RESOLVER_THREADS, f"{self.name}-resolver")
         found = await asyncio.get_running_loop().run_in_executor(
             self._resolver, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         )
@@ -216,7 +224,8 @@ class _Exchange:
                 await self._forward(make_origin_request(request, target), reader, writer)
         except ProxyRefusalError as exc:
             if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE, h11.ERROR):
-                self._writer.write(_format_refusal(exc, has_body=method != b"HEAD"))
+                refusal = _format_refusal(self._proxy, exc, has_body=method != b"HEAD")
+                self._writer.write(refusal)
         await self._linger()
 
     def abort(self) -> None:
@@ -354,11 +363,12 @@ def _flush_in_drain(writer: asyncio.StreamWriter) -> None:
     writer.transport.set_write_buffer_limits(high=0)
 
 
-def _format_refusal(refusal: ProxyRefusalError, *, has_body: bool) -> bytes:
+def _format_refusal(proxy: AllowProxy, refusal: ProxyRefusalError, *, has_body: bool) -> bytes:
     """Return a response that says what was refused, why, and which setting decides."""
     separator = " " if refusal.place and refusal.status == 403 else ": "
     text = f"{refusal.place or 'the request'}{separator}{refusal.reason}"
-    body = f"The sandbox's proxy refused it. {text}\nThe key of the config is {ALLOW_KEY}.\n"
+    key = f"The key of the config is {proxy.allow_key}."
+    body = f"The {proxy.name}'s proxy refused it. {text}\n{key}\n"
     data = body.encode() if has_body else b""
     reason = one_line(text, 200).encode("ascii", "replace").decode("ascii")
     head = (

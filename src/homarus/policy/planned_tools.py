@@ -23,7 +23,6 @@ PLANNED_TOOLS: Final = (
     ToolDeclaration("sessions_spawn", ("sessions",)),
     ToolDeclaration("subagents", ("sessions",)),
     ToolDeclaration("session_status", ("sessions",)),
-    ToolDeclaration("browser", ("ui",), ("web_browse",)),
     ToolDeclaration("canvas", ("ui",)),
     ToolDeclaration("ask_user", ("ui",), ("ui_notify", "ui_prompt", "ui_confirm")),
     ToolDeclaration("cron", ("automation",), ("cron_create",), is_owner_only=True),

@@ -33,7 +33,8 @@ class SandboxSettings:
 
     `workspace_root` is "" for the default, `sandboxes` in the state directory. `level` is the
     lowest that is accepted. `container` is the section `docker`, each key the agent's own where it
-    has one. `idle_hours` and `max_age_days` are 0 where nothing is pruned for that reason.
+    has one. `allows_host_browser`: sandboxed sessions may use the browser of this machine.
+    `idle_hours` and `max_age_days` are 0 where nothing is pruned for that reason.
     """
 
     mode: SandboxMode = "off"
@@ -47,6 +48,7 @@ class SandboxSettings:
     container: ContainerConfig = ContainerConfig.model_construct()
     idle_hours: int = IDLE_HOURS
     max_age_days: int = MAX_AGE_DAYS
+    allows_host_browser: bool = False
 
 
 def resolve_sandbox(config: Config, agent_id: str) -> SandboxSettings:
@@ -78,6 +80,9 @@ def resolve_sandbox(config: Config, agent_id: str) -> SandboxSettings:
         container=_merge_containers(common.docker, mine.docker),
         idle_hours=IDLE_HOURS if idle is None else idle,
         max_age_days=MAX_AGE_DAYS if age is None else age,
+        allows_host_browser=bool(
+            first(own.browser.allow_host_control, common.browser.allow_host_control)
+        ),
     )
 
 

@@ -30,6 +30,7 @@ from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import Tool
 
 if TYPE_CHECKING:  # imported by the first command
+    from homarus.tools.browser.control import BrowserControl
     from homarus.tools.exec.process_table import ProcessTable
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,8 @@ class ToolSourceContext:
 
     `has_chats`: it can send messages to chats. `memory` returns its memory; None when it has none
     (the type belongs to `homarus.memory`, which this package cannot import). `get_processes`
-    returns the table of running commands; None where commands end with their calls. `has_tool`
+    returns the table of running commands; None where commands end with their calls.
+    `get_browsers` returns the control of browsers; None where there are none. `has_tool`
     returns whether the agent has a tool; it is for calls, when all tools are loaded. `env` has the
     variables of the environment and the config, for the keys of services. `has_image_model`
     returns whether a model can be asked about pictures.
@@ -58,6 +60,7 @@ class ToolSourceContext:
     memory: Callable[[], Any] | None = None
     state: Path | None = None  # the state directory
     get_processes: "Callable[[], ProcessTable] | None" = None
+    get_browsers: "Callable[[], BrowserControl] | None" = None
     has_tool: Callable[[str], bool] = lambda _name: True
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     has_image_model: Callable[[], bool] = lambda: True

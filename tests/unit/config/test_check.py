@@ -124,7 +124,7 @@ def test_unimplemented_keys_are_accepted_and_named_once() -> None:
     checked = check_config(
         {
             "channels": {"telegram": {"enabled": True}, "slack": {}, "defaults": {}},
-            "browser": {"enabled": True, "headless": False},
+            "canvasHost": {"enabled": True, "port": 1},
             "agents": {
                 "defaults": {"heartbeat": {"every": "5m"}, "workspace": "w"},
                 "list": [{"id": "a", "subagents": {}}, {"id": "b", "subagents": {}}],
@@ -138,7 +138,7 @@ def test_unimplemented_keys_are_accepted_and_named_once() -> None:
     assert checked.unbuilt == (
         "agents.defaults.heartbeat",
         "agents.list[].subagents",
-        "browser",
+        "canvasHost",
         "channels.slack",
     )
 

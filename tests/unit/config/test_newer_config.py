@@ -159,7 +159,6 @@ def test_new_setting_that_restricts_is_refused(
     [
         {"later": {"colour": "red", "denied": [], "allowLinks": True, "requireX": False}},
         {"mcp": {"servers": {"x": {"command": "a", "colour": "red"}}}},
-        {"browser": {"ssrfPolicy": {"allowedHostnames": ["a"]}}},
         {"agents": {"defaults": {"utilityModel": "a/b", "experimental": {"localModelLean": True}}}},
         {"gateway": {"prot": 5}},
     ],

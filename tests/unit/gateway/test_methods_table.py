@@ -31,7 +31,7 @@ SCOPES = {
     "commands.list sessions.describe sessions.subscribe sessions.unsubscribe "
     "sessions.messages.subscribe sessions.messages.unsubscribe",
     "write": "agent agent.wait wake chat.send chat.abort inbox.retry send memory.search "
-    "memory.get memory.write sessions.create",
+    "memory.get memory.write sessions.create browser.request",
     "pairing": "device.pair.list device.pair.approve device.pair.reject device.token.rotate "
     "device.token.revoke device.pair.remove channels.pairing.list channels.pairing.approve "
     "channels.pairing.dismiss",
@@ -95,7 +95,7 @@ def test_method_params_match_the_protocol_names_and_required_keys(
                                "channels.pairing.approve", "channels.pairing.dismiss",
                                "memory.status", "memory.search", "memory.get",
                                "memory.write", "memory.index", "chat.message.get",
-                               "exec.approval.waitDecision"}  # fmt: skip
+                               "exec.approval.waitDecision", "browser.request"}  # fmt: skip
         return
     ours = {
         str(field.alias) + ("" if field.is_required() else "?")

@@ -54,7 +54,6 @@ UNIMPLEMENTED: Final[Mapping[str, str]] = {
     "node.invoke": _NODES,
     "node.invoke.result": _NODES,
     "node.event": _NODES,
-    "browser.request": "the browser is not built",
     "sessions.usage.timeseries": _UI,
     "sessions.usage.logs": _UI,
 }

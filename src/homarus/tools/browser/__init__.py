@@ -1,0 +1,1 @@
+"""The browser of agents: a Chromium with a profile for each agent, behind the network guard."""
