@@ -24,7 +24,7 @@ _CONTAINER = "object strict"
 # authentication; a queue mode for any channel; the server of a Telegram bot, and the port of its
 # webhook; messages of other bots; where fetched URLs and pages may lead, and how pages are read;
 # wire formats, memory backends, embedders and search providers that OpenClaw does not have; MCP
-# servers, which OpenClaw has since 2026.9 with these keys, and for each agent which of them it uses.
+# servers, which OpenClaw has since 2026.9 with these keys, and which of them each agent uses.
 OWN_KEYS = (
     "agents.defaults.heartbeat.enabled: boolean",
     "agents.list[].heartbeat.enabled: boolean",
