@@ -108,6 +108,7 @@ class App:
             reaches=lambda: not self.channels.is_empty,
             memory=self.memory.get,
             get_processes=self.processes,
+            get_commands=lambda: self.commands,
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)

@@ -20,6 +20,7 @@ from homarus.tools.registry import ToolRegistry
 from homarus.tools.sources import ToolSourceContext, ToolSources, load_tools
 
 if TYPE_CHECKING:
+    from homarus.agent.commands.dispatcher import CommandDispatcher
     from homarus.memory.tools import ToolMemory
     from homarus.tools.exec.process_table import ProcessTable
 
@@ -28,7 +29,7 @@ class AgentRegistry:
     """Makes and caches agents and their tools.
 
     `reaches` returns whether there are chats to write to; `memory` returns the memory of an
-    agent, `get_processes` the table of running commands. `sources` has the tools that come and go
+    agent, `get_processes` the table of running commands, `get_commands` the chat commands. `sources` has the tools that come and go
     while the program runs: when one of them has changed, the next run uses what it has now.
     """
 
@@ -41,9 +42,11 @@ class AgentRegistry:
         memory: "Callable[[str], ToolMemory] | None" = None,
         get_processes: "Callable[[], ProcessTable] | None" = None,
         sources: ToolSources | None = None,
+        get_commands: "Callable[[], CommandDispatcher] | None" = None,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
         self._memory, self._get_processes = memory, get_processes
+        self._get_commands = get_commands
         self.sources = sources or ToolSources()
         self._agents: dict[str, Agent] = {}
         self._builtin: dict[str, ToolRegistry] = {}
@@ -108,6 +111,7 @@ class AgentRegistry:
             memory=partial(memory, agent_id) if memory and is_used else None,
             state=self._paths.state,
             get_processes=self._get_processes,
+            get_commands=self._get_commands,
             has_tool=lambda name: name in self.tools(agent_id),
         )
 

@@ -23,7 +23,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
         for each in ("defaults", "list[]")
         for key, reason in (
             ("browser", "there is no browser tool, in a sandbox or outside"),
-            ("sessionToolsVisibility", "there are no tools for other sessions"),
+            ("sessionToolsVisibility", "a session in a sandbox never sees another one"),
         )
     },
     "agents.defaults.subagents": "agents start no sub-agents",
@@ -61,7 +61,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "tools.links": "links are not opened",
     "tools.media": "files are not described by other models",
     "tools.message.broadcast": "one message goes to one chat",
-    "tools.sessions": "there are no tools for other sessions",
     "tools.web": "there are no tools that search or read the web",
     "ui": _LOOK,
     "update": "no updates are looked for",

@@ -83,6 +83,7 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("commands.config", "guard"),
     ("commands.debug", "guard"),
     ("tools.fs", "guard"),
+    ("tools.sessions", "guard"),
     ("tools.web.fetch.ssrfPolicy", "guard"),
     ("agents.list.*.tools.fs", "guard"),
     *(

@@ -27,7 +27,6 @@ PLANNED_TOOLS: Final = (
     ToolDeclaration("sessions_send", ("sessions",)),
     ToolDeclaration("sessions_spawn", ("sessions",)),
     ToolDeclaration("subagents", ("sessions",)),
-    ToolDeclaration("session_status", ("sessions",)),
     ToolDeclaration("browser", ("ui",), ("web_browse",)),
     ToolDeclaration("canvas", ("ui",)),
     ToolDeclaration("ask_user", ("ui",), ("ui_notify", "ui_prompt", "ui_confirm")),

@@ -22,7 +22,12 @@ def builtin_tools() -> ToolRegistry:
     config = Config()
     return load_tools(
         ToolSourceContext(
-            "main", config, lambda _key: config.tools, has_chats=True, memory=_no_memory
+            "main",
+            config,
+            lambda _key: config.tools,
+            has_chats=True,
+            memory=_no_memory,
+            get_commands=_no_memory,
         )
     )
 

@@ -46,7 +46,8 @@ class ToolSourceContext:
     `has_chats`: it can send messages to chats. `memory` returns its memory; None when it has none
     (the type belongs to `homarus.memory`, which this package cannot import). `get_processes`
     returns the table of running commands; None where commands end with their calls. `has_tool`
-    returns whether the agent has a tool; it is for calls, when all tools are loaded.
+    returns whether the agent has a tool; it is for calls, when all tools are loaded. `get_commands`
+    returns the chat commands, whose functions `homarus.agent.tools` shares; None without sessions.
     """
 
     agent_id: str
@@ -56,6 +57,7 @@ class ToolSourceContext:
     memory: Callable[[], Any] | None = None
     state: Path | None = None  # the state directory
     get_processes: "Callable[[], ProcessTable] | None" = None
+    get_commands: Callable[[], Any] | None = None
     has_tool: Callable[[str], bool] = lambda _name: True
 
 
