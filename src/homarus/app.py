@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from homarus.gateway.chat_changes import ChatConfigEdits
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.gateway.services import GatewayServices
+    from homarus.gateway.tool_actions import GatewayActions
 
 
 class App:
@@ -109,6 +110,7 @@ class App:
             memory=self.memory.get,
             get_processes=self.processes,
             get_commands=lambda: self.commands,
+            get_gateway=self._get_gateway_actions,
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -357,6 +359,12 @@ class App:
         ports = self.gateway_services(), self._config_watcher, self.overrides
         return ChatConfigEdits(*ports, self._start_task)
 
+    def _get_gateway_actions(self) -> "GatewayActions":
+        from homarus.gateway.tool_actions import GatewayActions  # for a tool that is rare
+
+        ports = self.gateway_services(), self._get_config_edits(), lambda: self._restart
+        return GatewayActions(*ports, self._start_task)
+
     def _get_pairings(self) -> "PairingStore":
         from homarus.channels.pairing import PairingStore  # for a command that is rare
 
@@ -383,7 +391,16 @@ class App:
             await self.approvals().start()
         resumed = await self.control.recover()
         self._channel_task = self._group.create_task(self.channels.run(), name="channels")
+        if await self.store.record("restart", "note"):
+            self._start_task(self._send_restart_note())
         return resumed
+
+    async def _send_restart_note(self) -> None:
+        from homarus.agent.restart_note import RestartNotePorts, send_restart_note
+
+        reply, wake = self._supervisor.build_reply, self._supervisor.wake_workers
+        outbox = self.messenger.accounts, reply, wake
+        await send_restart_note(RestartNotePorts(self.store, self.clock, *outbox, self.notices.add))
 
     async def run_boot(self) -> None:
         """Run the BOOT.md of every agent."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from homarus.agent import workspace
 from homarus.agent.agent import Agent, effective_tools, make_agent, reaches_machine
@@ -29,8 +29,9 @@ class AgentRegistry:
     """Makes and caches agents and their tools.
 
     `reaches` returns whether there are chats to write to; `memory` returns the memory of an
-    agent, `get_processes` the table of running commands, `get_commands` the chat commands. `sources` has the tools that come and go
-    while the program runs: when one of them has changed, the next run uses what it has now.
+    agent, `get_processes` the table of running commands, `get_commands` the chat commands,
+    `get_gateway` what the `gateway` tool calls. `sources` has the tools that come and go while the
+    program runs: when one of them has changed, the next run uses what it has now.
     """
 
     def __init__(
@@ -43,10 +44,11 @@ class AgentRegistry:
         get_processes: "Callable[[], ProcessTable] | None" = None,
         sources: ToolSources | None = None,
         get_commands: "Callable[[], CommandDispatcher] | None" = None,
+        get_gateway: Callable[[], Any] | None = None,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
         self._memory, self._get_processes = memory, get_processes
-        self._get_commands = get_commands
+        self._get_commands, self._get_gateway = get_commands, get_gateway
         self.sources = sources or ToolSources()
         self._agents: dict[str, Agent] = {}
         self._builtin: dict[str, ToolRegistry] = {}
@@ -112,6 +114,7 @@ class AgentRegistry:
             state=self._paths.state,
             get_processes=self._get_processes,
             get_commands=self._get_commands,
+            get_gateway=self._get_gateway,
             has_tool=lambda name: name in self.tools(agent_id),
         )
 

@@ -31,7 +31,6 @@ PLANNED_TOOLS: Final = (
     ToolDeclaration("canvas", ("ui",)),
     ToolDeclaration("ask_user", ("ui",), ("ui_notify", "ui_prompt", "ui_confirm")),
     ToolDeclaration("cron", ("automation",), ("cron_create",), is_owner_only=True),
-    ToolDeclaration("gateway", ("automation",), ("webhook_create",), is_owner_only=True),
     ToolDeclaration("nodes", ("nodes",), ("node_list", "node_command")),
     ToolDeclaration("whatsapp_login", is_owner_only=True),
     *(ToolDeclaration(name) for name in _WITHOUT_GROUP),

@@ -28,6 +28,7 @@ def builtin_tools() -> ToolRegistry:
             has_chats=True,
             memory=_no_memory,
             get_commands=_no_memory,
+            get_gateway=_no_memory,
         )
     )
 

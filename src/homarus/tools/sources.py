@@ -48,6 +48,7 @@ class ToolSourceContext:
     returns the table of running commands; None where commands end with their calls. `has_tool`
     returns whether the agent has a tool; it is for calls, when all tools are loaded. `get_commands`
     returns the chat commands, whose functions `homarus.agent.tools` shares; None without sessions.
+    `get_gateway` returns what `homarus.gateway.tools` calls; None without config files.
     """
 
     agent_id: str
@@ -58,6 +59,7 @@ class ToolSourceContext:
     state: Path | None = None  # the state directory
     get_processes: "Callable[[], ProcessTable] | None" = None
     get_commands: Callable[[], Any] | None = None
+    get_gateway: Callable[[], Any] | None = None
     has_tool: Callable[[str], bool] = lambda _name: True
 
 
