@@ -220,6 +220,7 @@ class App:
             get_tools=self.tools,
             get_processes=self.processes,
             audit=self.audit,
+            open_questions=self._approval_loader.open_questions,
             open_sandbox=self.sandboxes.open,
             find_sandbox_report=self.sandboxes.find_report,
         )

@@ -116,7 +116,7 @@ def _object_form(schema: Json) -> Json:
     if not isinstance(schema, dict) or "properties" in schema or "anyOf" not in schema:
         return schema
     forms = [each for each in schema["anyOf"] if isinstance(each, dict)]
-    return max(forms, key=lambda form: len(form.get("properties", form.get("items", ()))))
+    return max(forms, key=lambda form: len(form.get("properties") or form.get("items") or ()))
 
 
 def _cut_schema(schema: Json, levels: int) -> Json:

@@ -29,7 +29,6 @@ PLANNED_TOOLS: Final = (
     ToolDeclaration("subagents", ("sessions",)),
     ToolDeclaration("browser", ("ui",), ("web_browse",)),
     ToolDeclaration("canvas", ("ui",)),
-    ToolDeclaration("ask_user", ("ui",), ("ui_notify", "ui_prompt", "ui_confirm")),
     ToolDeclaration("cron", ("automation",), ("cron_create",), is_owner_only=True),
     ToolDeclaration("nodes", ("nodes",), ("node_list", "node_command")),
     ToolDeclaration("whatsapp_login", is_owner_only=True),

@@ -426,6 +426,8 @@ async def check_decision(ctx: ToolContext, prepared: PreparedCall, decision: Too
 
 
 def _masked(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_masked(each) for each in value]
     return mask_known_secrets(value) if isinstance(value, str) else value
 
 

@@ -99,7 +99,18 @@ class CommandDispatcher:
             if is_once and record.attempts:
                 work = partial(_fail, UserError("the program ended while this ran", fix=_NOT_AGAIN))
             return self._as_command(key, record, inbound, work, is_once=is_once)
+        if parsed is None and (answer := self._find_answer(key, inbound)):
+            answered = replace(inbound, metadata=replace(inbound.metadata, approval=answer))
+            return self._interpret_answer(key, record, answered)
         return self._interpret_text(key, record, inbound, parsed)
+
+    def _find_answer(self, key: str, inbound: Inbound) -> str:
+        """Return the id and the answer when a plain message answers a question of the agent."""
+        if inbound.images or inbound.media or not self._services.open_questions():
+            return ""
+        from homarus.agent.commands.approvals import find_answered_question
+
+        return find_answered_question(self.make_context(key, inbound))
 
     def _interpret_answer(
         self, key: str, record: InboxRecord, inbound: Inbound
