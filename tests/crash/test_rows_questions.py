@@ -1,4 +1,4 @@
-"""Row 83: `kill -9` at every stage of a question that an agent asks its person.
+"""Row 65: `kill -9` at every stage of a question that an agent asks its person.
 
 The question is asked once, its answer is kept, and its run is resumed with it once.
 """
@@ -34,7 +34,7 @@ def check_answered_by(rig: Rig, message: dict[str, str], answer: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["approval.asked", "approval.answered", "approval.resumed"])
-def test_row_83_killed_while_a_question_waits(make_rig: MakeRig, point: str) -> None:
+def test_row_65_killed_while_a_question_waits(make_rig: MakeRig, point: str) -> None:
     rig = make_rig(config=SUSPEND_AT_ONCE)
     decide(rig, "Right" if point == "approval.answered" else "wait")
     message = rig.offer(ASK)
