@@ -27,7 +27,7 @@ from homarus.agent.services import RunServices
 from homarus.agent.spend_limit import SpendLimiter
 from homarus.channels.base import Channel
 from homarus.channels.messenger import ChannelMessenger
-from homarus.channels.registry import find_traits
+from homarus.channels.registry import find_traits, has_ability
 from homarus.channels.runtime import ChannelRuntime
 from homarus.config.agent_settings import agent_ids, default_agent_id
 from homarus.config.load import LoadedConfig
@@ -111,6 +111,7 @@ class App:
             get_processes=self.processes,
             get_commands=lambda: self.commands,
             get_gateway=self._get_gateway_actions,
+            has_polls=lambda: has_ability("poll", self._config().channels),
         )
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)

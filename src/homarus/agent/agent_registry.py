@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 class AgentRegistry:
     """Makes and caches agents and their tools.
 
-    `reaches` returns whether there are chats to write to; `memory` returns the memory of an
-    agent, `get_processes` the table of running commands, `get_commands` the chat commands,
-    `get_gateway` what the `gateway` tool calls. `sources` has the tools that come and go while the
-    program runs: when one of them has changed, the next run uses what it has now.
+    `reaches` returns whether there are chats to write to, `has_polls` whether a service of them has
+    polls; `memory` returns the memory of an agent, `get_processes` the table of running commands,
+    `get_commands` the chat commands, `get_gateway` what the `gateway` tool calls. `sources` has the
+    tools that come and go while the program runs: when one of them has changed, the next run uses
+    what it has now.
     """
 
     def __init__(
@@ -45,10 +46,12 @@ class AgentRegistry:
         sources: ToolSources | None = None,
         get_commands: "Callable[[], CommandDispatcher] | None" = None,
         get_gateway: Callable[[], Any] | None = None,
+        has_polls: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
         self._memory, self._get_processes = memory, get_processes
         self._get_commands, self._get_gateway = get_commands, get_gateway
+        self._has_polls = has_polls
         self.sources = sources or ToolSources()
         self._agents: dict[str, Agent] = {}
         self._builtin: dict[str, ToolRegistry] = {}
@@ -110,6 +113,7 @@ class AgentRegistry:
             config,
             lambda key: effective_tools(key, own, config.tools),
             has_chats=self._has_chats(),
+            has_polls=self._has_polls(),
             memory=partial(memory, agent_id) if memory and is_used else None,
             state=self._paths.state,
             get_processes=self._get_processes,

@@ -26,6 +26,7 @@ def builtin_tools() -> ToolRegistry:
             config,
             lambda _key: config.tools,
             has_chats=True,
+            has_polls=True,
             memory=_no_memory,
             get_commands=_no_memory,
             get_gateway=_no_memory,
