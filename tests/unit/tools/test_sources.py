@@ -30,7 +30,7 @@ def test_source_names_imports_no_source() -> None:
 
 def test_load_tools_without_chats_or_memory_omits_their_tools() -> None:
     names = {tool.name for tool in load_tools(context())}
-    assert names == {"edit", "exec", "find", "grep", "ls", "process", "read", "write"}
+    assert names == {"ask_user", "edit", "exec", "find", "grep", "ls", "process", "read", "write"}
 
 
 def test_load_tools_with_chats_and_memory_has_every_tool() -> None:
