@@ -134,8 +134,10 @@ def install(lock: str) -> None:
     file = ROOT / "requirements" / lock
     pip_output = PipOutput(file.read_text(encoding="utf-8"))
     line.step("downloading packages")
+    # A lock is complete. pip's resolver fails on `name[extra]` once a newer release than the
+    # pinned one exists.
     run_step(
-        [*pip, "--require-hashes", "-r", file],
+        [*pip, "--require-hashes", "--no-deps", "-r", file],
         on_line=pip_output.read,
         on_tick=lambda: line.show(str(pip_output)),
         fix="check the network and the index of pip (`pip config list`), then repeat",

@@ -5,6 +5,7 @@ A test runs `--check`: a command, key, tool, event or error that is missing ther
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,8 +28,10 @@ from homarus.core import errors, event, message
 from homarus.gateway.methods import METHODS, UNIMPLEMENTED
 from homarus.plugins import hooks as plugin_hooks
 from homarus.tools.catalog import builtin_tools
+from homarus.tools.tool import Tool
 
 REFERENCE = Path(__file__).parent / "reference"
+EXAMPLES = Path(__file__).parent / "examples" / "tools"
 MAN = "homarus.1"
 MADE_BY = "<!-- Written by docs/generate.py from the program itself. Do not edit. -->"
 
@@ -44,6 +47,7 @@ def pages() -> dict[str, str]:
         "hooks.md": hooks(),
         "protocol.md": protocol(),
         "tools.md": tools(),
+        **{f"tools/{tool.name}.md": tool_page(tool) for tool in builtin_tools()},
     }
     page = f'.\\" {MADE_BY[5:-4]}\n{man_page()}\n'
     return {
@@ -362,23 +366,55 @@ def _default(spec: Mapping[str, Any]) -> str:
 
 
 def tools() -> str:
-    parts = ["# Tools\n\nWhat a model may call, in the words it is given."]
-    for tool in builtin_tools():
-        known = f"Group `{tool.group}`"
-        if tool.aliases:
-            known += f"; also called {', '.join(f'`{alias}`' for alias in tool.aliases)}"
-        if tool.declaration.is_owner_only:
-            known += "; only for the owner"
-        required = set(tool.spec.parameters.get("required", []))
-        rows = [
-            (f"`{name}`", _argument(spec), "yes" if name in required else "no")
-            for name, spec in tool.spec.parameters.get("properties", {}).items()
-        ]
-        parts.append(
-            f"## {tool.name}\n\n{known}.\n\n{_quoted(tool.spec.description)}\n\n"
-            + _table(("argument", "value", "required"), rows)
-        )
-    return "\n\n".join(parts)
+    rows = [
+        (f"[{tool.name}](tools/{tool.name}.md)", f"`{tool.group}`", _first_sentence(tool))
+        for tool in builtin_tools()
+    ]
+    return (
+        "# Tools\n\nWhat a model may call. Which calls are allowed is decided by the\n"
+        "[policy](../policy.md).\n\n" + _table(("tool", "group", "what it does"), rows)
+    )
+
+
+def _first_sentence(tool: Tool) -> str:
+    return _one_line(tool.spec.description.partition("\n\n")[0])
+
+
+def tool_page(tool: Tool) -> str:
+    known = f"Group `{tool.group}`"
+    if tool.aliases:
+        known += f"; also called {', '.join(f'`{alias}`' for alias in tool.aliases)}"
+    if tool.declaration.is_owner_only:
+        known += "; only for the owner"
+    required = set(tool.spec.parameters.get("required", []))
+    rows = [
+        (f"`{name}`", _argument(spec), "yes" if name in required else "no")
+        for name, spec in tool.spec.parameters.get("properties", {}).items()
+    ]
+    return (
+        f"# {tool.name}\n\n{known}.\n\n{_quoted(tool.spec.description)}\n\n"
+        + _table(("argument", "value", "required"), rows)
+        + f"\n\n## Example\n\n{_tool_example(tool.name)}"
+    )
+
+
+def _tool_example(name: str) -> str:
+    """Return the example of a tool, which tests/docs/test_tool_examples.py runs."""
+    example = json.loads((EXAMPLES / f"{name}.json").read_text(encoding="utf-8"))
+    args = json.dumps(example["args"], indent=2, ensure_ascii=False)
+    files = "".join(
+        f"\n\nThe workspace has `{path}`:\n\n{_fenced(text)}"
+        for path, text in example.get("files", {}).items()
+    )
+    return (
+        f"{example['about']}{files}\n\n{_fenced(args, 'json')}\n\n"
+        f"The result contains:\n\n{_fenced(example['result'])}"
+    )
+
+
+def _fenced(text: str, language: str = "") -> str:
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
+    return f"{fence}{language or 'text'}\n{text.rstrip(chr(10))}\n{fence}"
 
 
 def _argument(spec: Mapping[str, Any]) -> str:
@@ -538,7 +574,8 @@ def _one_line(text: str) -> str:
 
 def main() -> int:
     made = pages()
-    stale = {p.name for p in REFERENCE.iterdir()} ^ set(made)
+    there = {p.relative_to(REFERENCE).as_posix() for p in REFERENCE.rglob("*") if p.is_file()}
+    stale = there ^ set(made)
     stale |= {
         n for n, t in made.items() if n not in stale and (REFERENCE / n).read_text("utf-8") != t
     }
@@ -547,9 +584,9 @@ def main() -> int:
             names = ", ".join(sorted(stale))
             print(f"docs/reference is out of date ({names}): run python docs/generate.py")
         return 1 if stale else 0
-    REFERENCE.mkdir(exist_ok=True)
     for name in stale:
         if name in made:
+            (REFERENCE / name).parent.mkdir(parents=True, exist_ok=True)
             (REFERENCE / name).write_text(made[name], encoding="utf-8")
         else:
             (REFERENCE / name).unlink()

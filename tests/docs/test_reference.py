@@ -22,7 +22,17 @@ from homarus.gateway.methods import METHODS, UNIMPLEMENTED
 from homarus.tools.catalog import builtin_tools
 
 ROOT = Path(__file__).parents[2]
-PAGES = {path.name: path.read_text(encoding="utf-8") for path in generate.REFERENCE.glob("*.md")}
+
+
+def read_pages(folder: Path) -> dict[str, str]:
+    """Return the pages of a reference by their paths in it."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*.md")
+    }
+
+
+PAGES = read_pages(generate.REFERENCE)
 
 
 def test_reference_is_up_to_date() -> None:
@@ -40,6 +50,7 @@ def test_outdated_reference_page_is_detected(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in PAGES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text.replace("exec", "run"), encoding="utf-8")
     # The pages made at import: commands that other tests have called may print differently now.
     monkeypatch.setattr(generate, "pages", lambda: PAGES)
@@ -49,7 +60,7 @@ def test_outdated_reference_page_is_detected(
     assert "tools.md" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["generate.py"])
     assert generate.main() == 0
-    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == PAGES
+    assert read_pages(tmp_path) == PAGES
 
 
 def test_reference_contains_every_command_and_option() -> None:
@@ -130,8 +141,9 @@ def test_reference_contains_every_tool_with_arguments() -> None:
     assert {"read", "write", "edit", "ls", "find", "grep", "exec"} <= set(tools)
     for tool in tools.values():
         assert tool.spec.description, f"{tool.name} has no manual"
-        section = PAGES["tools.md"].split(f"## {tool.name}\n")[1].split("\n## ")[0]
-        assert all(f"`{name}`" in section for name in tool.spec.parameters.get("properties", {}))
+        assert f"(tools/{tool.name}.md)" in PAGES["tools.md"]
+        page = PAGES[f"tools/{tool.name}.md"]
+        assert all(f"`{name}`" in page for name in tool.spec.parameters.get("properties", {}))
 
 
 def test_reference_contains_every_event_and_error() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 # Make the pseudo-terminal the controlling one, so that Ctrl-C reaches the program.
 TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
@@ -151,7 +151,7 @@ class Terminal:
                     self.screen += os.read(self._fd, 65_536).decode(errors="replace")
                 except OSError:
                     break
-        return self._process.wait(timeout=5)
+        return self._process.wait(timeout=DEADLINE_S)
 
     def close(self) -> None:
         if self._process.poll() is None:

@@ -34,7 +34,7 @@ def user_messages(home: Home) -> list[str]:
 def test_line_typed_before_the_question_is_no_answer(
     home: Home, model_url: str, open_chat: Open
 ) -> None:
-    chat = open_question(home, model_url, open_chat, f"MOCK:delay:400 {COMMAND}")
+    chat = open_question(home, model_url, open_chat, f"MOCK:delay:1500 {COMMAND}")
     chat.type("yes")
     chat.type("y")
     chat.wait_for("[y/N]")

@@ -111,7 +111,7 @@ async def test_deadline_during_rate_limit_names_rate_limit(tmp_path: Path) -> No
         limited.script([Fail(429, retry_after="30")])
         async with program(tmp_path, healthy=limited) as app:
             for name in ("first", "second"):  # one that was refused, one that was not sent
-                outcome = await ask(app, name, "healthy", timeout_s=0.3)
+                outcome = await ask(app, name, "healthy", timeout_s=2.0)
                 assert isinstance(outcome.error, RateLimitError), outcome.error
 
 
@@ -119,7 +119,7 @@ async def test_deadline_before_first_byte_names_silent_model(tmp_path: Path) -> 
     async with ModelServer() as stuck:
         stuck.script([HangUntilDisconnect()])
         async with program(tmp_path, healthy=stuck) as app:
-            outcome = await ask(app, "one", "healthy", timeout_s=0.3)
+            outcome = await ask(app, "one", "healthy", timeout_s=2.0)
             assert isinstance(outcome.error, ProviderTimeoutError)
             assert "healthy/m has sent nothing for" in str(outcome.error)
 

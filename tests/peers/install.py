@@ -152,7 +152,10 @@ def venv(lock: Path) -> Path:
         if not has_venv(lock):
             shutil.rmtree(folder, ignore_errors=True)
             run(sys.executable, "-m", "venv", str(folder))
-            run(str(python), "-m", "pip", "install", "--require-hashes", "-r", str(lock))
+            # The lock is complete. pip's resolver fails on `name[extra]` once a newer release than
+            # the pinned one exists.
+            pip = (str(python), "-m", "pip", "install", "--require-hashes", "--no-deps")
+            run(*pip, "-r", str(lock))
             (folder / "installed").write_text(_wanted(lock), encoding="utf-8")
     return python
 

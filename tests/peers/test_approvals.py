@@ -64,5 +64,5 @@ def test_ngircd_approval_is_answered_in_chat_and_command_runs(
             eve.say("lobster", f"/approve {approval[1]} allow-once")
             ann.say("lobster", f"/approve {approval[1]} allow-once")
             ann.wait(lambda: "Done." in ann.messages())
+            ann.wait(lambda: any("allowed once by" in text for text in ann.messages()))
         assert (home.workspace / "approved.txt").exists()
-        assert "allowed once by" in "\n".join(ann.messages())

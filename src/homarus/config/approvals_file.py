@@ -21,6 +21,7 @@ from homarus.core.file_stamp import FileStamp, stat_stamp
 from homarus.core.message import Json
 from homarus.core.private_files import make_private_dir
 from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
+from homarus.core.text import one_line
 
 FILE: Final = "exec-approvals.json"
 _LOCK_TIMEOUT_S: Final = 5.0
@@ -29,9 +30,11 @@ DENY_ALL: Final[Mapping[str, Json]] = {"defaults": {"security": "deny"}}
 Approvals: TypeAlias = Mapping[str, Json]
 _UNKNOWN_AUTHOR: Final = "not known: it was found when the file was read"
 _USE_KEYS: Final = frozenset({"lastUsedAt", "lastUsedCommand", "lastResolvedPath"})
-# The stamp of each file and the hash of its rules when this process read it last: a change by hand
-# is found by them.
-_seen: dict[Path, tuple[FileStamp | None, str]] = {}
+_MAX_RULE_CHARS: Final = 200
+_MAX_CHANGES: Final = 50  # that one row of the audit log names
+# The stamp, the hash and the rules of each file when this process read it last: a change by hand is
+# found by them.
+_seen: dict[Path, tuple[FileStamp | None, str, frozenset[str]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,49 @@ def read_approvals(state: Path) -> Approvals:
     found = _read(path) if stamp is None else _read_again(path, stamp)
     known = _seen.get(path)
     if known is None or known[0] != stamp:
-        _seen[path] = (stamp, _rules_hash(found))
-        if known and known[1] != _seen[path][1]:
+        _, digest, rules = _seen[path] = (stamp, _rules_hash(found), _list_rules(found))
+        if known and known[1] != digest:
+            changed = _describe_changes(known[2], rules)
             with changes_by(_UNKNOWN_AUTHOR):
-                log_change(state, "allowlist", action="load", hash=_seen[path][1])
+                log_change(state, "allowlist", action="load", changed=changed, hash=digest)
     return found
+
+
+def describe_changed_rules(old: Approvals, new: Approvals) -> list[Json]:
+    """Return which rules of the file were added and removed, for the audit log."""
+    return _describe_changes(_list_rules(old), _list_rules(new))
+
+
+def _describe_changes(old: frozenset[str], new: frozenset[str]) -> list[Json]:
+    changes = [f"added {each}" for each in sorted(new - old)]
+    changes += [f"removed {each}" for each in sorted(old - new)]
+    more = len(changes) - _MAX_CHANGES
+    return [*changes[:_MAX_CHANGES], *([f"{more} more"] if more > 0 else [])]
+
+
+def _list_rules(approvals: Approvals) -> frozenset[str]:
+    """Return every rule of the file as a line with its agent, without ids and uses."""
+    agents = approvals.get("agents")
+    sections = [("defaults", approvals.get("defaults"))]
+    sections += [*agents.items()] if isinstance(agents, dict) else []
+    rules = set[str]()
+    for name, section in sections:
+        for key, value in section.items() if isinstance(section, dict) else ():
+            for each in value if key == "allowlist" and isinstance(value, list) else [value]:
+                rules.add(f"{name}: {key} {_describe_rule(each)}")
+    return frozenset(rules)
+
+
+def _describe_rule(rule: Json) -> str:
+    if isinstance(rule, dict):
+        rule = {key: value for key, value in rule.items() if key not in {"id", *_USE_KEYS}}
+        if len(rule) == 1 and "pattern" in rule:
+            rule = rule["pattern"]
+    try:
+        text = rule if isinstance(rule, str) else json.dumps(rule, ensure_ascii=False)
+    except RecursionError:
+        text = "too deep"
+    return one_line(text, _MAX_RULE_CHARS)
 
 
 def _rules_hash(approvals: Approvals) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from homarus.config.approvals_file import FILE
+from homarus.config.approvals_file import FILE, describe_changed_rules
 from homarus.config.change_log import log_change
 from homarus.config.paths import openclaw_files_dir
 from homarus.core.atomic_file import write_atomic
@@ -102,7 +102,8 @@ def change_approvals(
     except OSError as exc:
         raise StoreError(f"{folder / FILE} cannot be changed: {exc}") from exc
     if new is not None:
-        log_change(state, "allowlist", action="write", before=old.hash, hash=written.hash)
+        changed = describe_changed_rules(old.file, written.file)
+        log_change(state, "allowlist", action="write", changed=changed, hash=written.hash)
     return written
 
 

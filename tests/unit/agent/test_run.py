@@ -390,7 +390,7 @@ def test_run_ignoring_cancellation_is_abandoned_and_frees_lane(
     harness.provider = Deaf([])
 
     async def main() -> tuple[RunOutcome, RunOutcome]:
-        first = await harness.accept(message(options=RunOptions(timeout_s=0.02)))
+        first = await harness.accept(message(options=RunOptions(timeout_s=0.5)))
         again = Inbound("2", Address("test", "1"), "ann", "again", run_id="r2")
         second = await harness.accept(again)
         stuck = await harness.runs.start(KEY, [first])

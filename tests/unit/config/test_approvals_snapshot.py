@@ -100,6 +100,24 @@ def test_allowlist_edit_adds_once_and_removes(tmp_path: Path) -> None:
     assert len(edited["agents"]["*"]["allowlist"]) == 1
 
 
+def test_change_of_rules_is_recorded_with_what_changed(tmp_path: Path) -> None:
+    change_approvals(tmp_path, lambda old: edit_allowlist(old.file, "main", add="/bin/ls"))
+    found = read_approvals_snapshot(tmp_path)
+    entry = {"pattern": "python3", "argPattern": "^a\\.py$", "lastUsedAt": 7}
+    agents = {"*": {"allowlist": ["npm test", entry]}}
+    rules = {"version": 1, "defaults": {"ask": "always"}, "agents": agents}
+    write_approvals(tmp_path, rules, found.hash)
+    lines = (tmp_path / "audit-pending.jsonl").read_text().splitlines()
+    first, second = (json.loads(line)["changed"] for line in lines)
+    assert first == ["added main: allowlist /bin/ls"]
+    assert second == [
+        "added *: allowlist npm test",
+        'added *: allowlist {"pattern": "python3", "argPattern": "^a\\\\.py$"}',
+        "added defaults: ask always",
+        "removed main: allowlist /bin/ls",
+    ]
+
+
 def test_rules_changed_by_hand_are_recorded_when_they_are_read(tmp_path: Path) -> None:
     file, entry = tmp_path / "exec-approvals.json", {"id": "1", "pattern": "/bin/ls"}
 
@@ -114,7 +132,11 @@ def test_rules_changed_by_hand_are_recorded_when_they_are_read(tmp_path: Path) -
     assert write() == []  # what is there at first is no change
     assert write(lastUsedAt=5, lastUsedCommand="ls") == []
     (line,) = write(pattern="/bin/rm")
-    assert '"action": "load"' in line and "not known" in line and "/bin/rm" not in line
+    assert '"action": "load"' in line and "not known" in line
+    assert json.loads(line)["changed"] == [
+        "added main: allowlist /bin/rm",
+        "removed main: allowlist /bin/ls",
+    ]
     file.unlink()
     assert read_approvals(tmp_path) == {}
     assert len((tmp_path / "audit-pending.jsonl").read_text().splitlines()) == 2

@@ -97,7 +97,7 @@ async def test_events_have_the_fields_of_the_protocol(tmp_path: Path) -> None:
         params = {"id": approval, "decision": "allow-always"}
         await it.ask("exec.approval.resolve", params, "approvals", client="phone")
         await task
-        await asyncio.sleep(0.01)
+        await until(lambda: events(it, "exec.approval.resolved"))
         (asked,), (resolved,) = (
             events(it, f"exec.approval.{kind}") for kind in ("requested", "resolved")
         )

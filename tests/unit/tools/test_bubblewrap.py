@@ -136,7 +136,8 @@ async def test_command_that_times_out_leaves_no_process(
     text = f"trap '' TERM; (setsid sleep 98765 {tmp_path.name} &); while :; do sleep 1; done"
     result = await run_sandboxed(sandbox, spec, text, timeout_s=1.0)
     assert result.timed_out
-    assert not [each for each in _cmdlines() if "98765" in each and tmp_path.name in each]
+    mark = f"98765 {tmp_path.name}"
+    await until(lambda: not [each for each in _cmdlines() if mark in each], 0.02)
 
 
 @needs_bwrap

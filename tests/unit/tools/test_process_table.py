@@ -166,13 +166,34 @@ async def test_finished_commands_are_limited_and_forgotten_in_time(
     monkeypatch.setattr(process_table, "MAX_FINISHED", 1)
     monkeypatch.setattr(process_table, "MIN_CLEANUP_MS", 50)
     async with program() as one:
-        for _ in range(2):
-            job = await one.start(tmp_path, "cat", JobSettings(cleanup_ms=50))
+        for cleanup_ms in (60_000, 60_000, 50):
+            before = one.table.jobs(OWNER)
+            job = await one.start(tmp_path, "cat", JobSettings(cleanup_ms=cleanup_ms))
+            assert one.table.jobs(OWNER) == [job, *before]
             job.running.write(b"", eof=True)
             await job.running.wait()
             await asyncio.sleep(0)
-        assert one.table.jobs(OWNER) == [job]
+            if cleanup_ms == 60_000:
+                assert one.table.jobs(OWNER) == [job]
         await until(lambda: not one.table.jobs(OWNER))
+
+
+async def test_cleanup_of_a_removed_command_spares_one_with_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_table, "MIN_CLEANUP_MS", 50)
+    monkeypatch.setattr("secrets.choice", lambda words: words[0])
+    async with program() as one:
+        gone = await one.start(tmp_path, "cat", JobSettings(cleanup_ms=50))
+        gone.running.write(b"", eof=True)
+        await gone.running.wait()
+        one.table.remove(gone)
+        job = await one.start(tmp_path, "cat")
+        assert job.id == gone.id
+        later = await one.start(tmp_path, "cat", JobSettings(cleanup_ms=60))
+        later.running.write(b"", eof=True)
+        await until(lambda: later not in one.table.jobs(OWNER))  # its cleanup is after the first
+        assert one.table.jobs(OWNER) == [job]
 
 
 async def test_pending_output_keeps_its_last_part(tmp_path: Path) -> None:

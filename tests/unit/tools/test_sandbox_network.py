@@ -20,6 +20,7 @@ from homarus.core.errors import SandboxError
 from homarus.core.message import Text
 from homarus.net.allow_proxy import ProxyAccess
 from homarus.net.guard import NetworkPolicy
+from homarus.policy.tool_call import TaintSource
 from homarus.tools.exec.result_text import format_result
 from homarus.tools.exec.run import CommandResult
 from homarus.tools.sandbox import network
@@ -34,6 +35,7 @@ from tests.unit.tools.network_builders import (
     run_launch,
     run_text,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
 
@@ -120,7 +122,10 @@ async def test_sandboxed_command_reaches_allowed_hosts_only(tmp_path: Path) -> N
     assert [fd for fd in found["descriptors"] if fd > 3] == []
     refused = {each.place for each in result.accesses if each.refusal}
     assert {"evil.test:80", "evil.test:443", "169.254.169.254:80"} <= refused
-    assert open_descriptors() == before
+    # No program for the network is named in the command, and its output is theirs all the same.
+    origin = f"localhost:{http}, localhost:{https}"
+    assert format_result(result, "/").untrusted == TaintSource("web", origin)
+    await until(lambda: open_descriptors() == before, 0.01)
 
 
 async def test_listed_loopback_host_is_refused_without_the_policy(tmp_path: Path) -> None:
@@ -164,7 +169,7 @@ async def test_sandbox_that_opens_no_port_runs_without_proxy(tmp_path: Path) -> 
     assert (result.output, result.accesses) == ("done\n", ())
     os.close(ours)
     os.close(theirs)
-    assert open_descriptors() == before
+    await until(lambda: open_descriptors() == before, 0.01)
 
 
 async def test_equal_commands_with_network_have_equal_digests(tmp_path: Path) -> None:
@@ -182,7 +187,7 @@ async def test_command_that_is_killed_ends_its_proxy(tmp_path: Path) -> None:
     before = open_descriptors()
     result = await run_text(tmp_path, "kill -9 $$", "a.test")
     assert result.exit_code == 137
-    assert open_descriptors() == before
+    await until(lambda: open_descriptors() == before, 0.01)
 
 
 # What a sandbox sends
@@ -203,7 +208,7 @@ async def test_port_of_this_machine_is_not_served_as_a_proxy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with receive(listener.fileno()) as served:
             await served.serve()
-    assert open_descriptors() == before
+    await until(lambda: open_descriptors() == before, 0.01)
 
 
 @pytest.mark.parametrize("kind", ["file", "datagram", "unix", "idle", "two"])
@@ -224,7 +229,7 @@ async def test_descriptor_that_is_no_listening_socket_is_closed(kind: str, tmp_p
         }
         async with receive(*numbers[kind]) as served:
             await served.serve()
-    assert open_descriptors() == before
+    await until(lambda: open_descriptors() == before, 0.01)
 
 
 async def test_network_ends_when_the_sandbox_closes_its_end() -> None:
@@ -290,9 +295,16 @@ def test_result_names_the_refused_hosts_and_their_setting() -> None:
     assert text.endswith("; 2 more.]")
     assert output.details
     assert str(output.details["network"]).startswith("allowed a.test:443; refused h0.test:443; ")
+    assert output.untrusted == TaintSource("web", "a.test:443")
+
+
+def test_result_of_refused_hosts_alone_is_not_untrusted() -> None:
+    accesses = (ProxyAccess("h.test:443", "is not in sandbox.network.allow"),)
+    assert format_result(CommandResult(0, False, "", 1, accesses=accesses), "/").untrusted is None
 
 
 def test_result_without_network_has_no_line_about_it() -> None:
     output = format_result(CommandResult(0, False, "out\n", 1), "/")
     assert output.content == (Text("out"),)
     assert "network" not in (output.details or {})
+    assert output.untrusted is None

@@ -14,7 +14,7 @@ from homarus.core.message import Json, Text
 from homarus.core.text import one_line
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.taint import command_taint
-from homarus.policy.tool_call import ExecEvaluation, ToolCallFacts
+from homarus.policy.tool_call import ExecEvaluation, TaintSource, ToolCallFacts
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, tool
 
@@ -143,15 +143,22 @@ async def _send(job: "CommandJob", action: Action, data: bytes, is_eof: bool) ->
     return _output(text, _describe(job))
 
 
+def _output_source(job: "CommandJob") -> TaintSource | None:
+    """Return where the output of a command comes from, if it is untrusted."""
+    from homarus.tools.exec.result_text import network_taint
+
+    return command_taint(job.command) or network_taint(job.running.accesses)
+
+
 async def _act(
     table: "ProcessTable", job: "CommandJob", action: Action, args: dict[str, Any]
 ) -> ToolOutput:
     if action == "poll":
         polled = await _poll(table, job, min(args.get("timeout_ms") or 0, MAX_POLL_MS))
-        return replace(polled, untrusted=command_taint(job.command))
+        return replace(polled, untrusted=_output_source(job))
     if action == "log":
         logged = _log(job, args.get("offset"), args.get("limit"))
-        return replace(logged, untrusted=command_taint(job.command))
+        return replace(logged, untrusted=_output_source(job))
     if action == "clear":
         if job.result is None:
             raise ToolError(f"session {job.id} still runs", fix="kill or remove ends it")

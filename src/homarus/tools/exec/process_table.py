@@ -191,8 +191,9 @@ class ProcessTable:
         return await job.running.end()
 
     def remove(self, job: CommandJob) -> None:
-        """Forget a command that has ended."""
-        self._jobs.pop(job.id, None)
+        """Forget a command that has ended; another one may have its id by now."""
+        if self._jobs.get(job.id) is job:
+            del self._jobs[job.id]
 
     def stop(self) -> None:
         """Terminate the background commands: the program ends. Later ones run in the foreground."""
@@ -226,7 +227,7 @@ class ProcessTable:
             return
         with suppress(RuntimeError):  # the loop is closed: there is nothing to clean up
             loop = asyncio.get_running_loop()
-            loop.call_later(job.settings.cleanup_s, self._jobs.pop, job.id, None)
+            loop.call_later(job.settings.cleanup_s, self.remove, job)
         finished = [each for each in self._jobs.values() if each.result is not None]
         for each in sorted(finished, key=lambda each: each.ended_at_ms)[:-MAX_FINISHED]:
             self.remove(each)

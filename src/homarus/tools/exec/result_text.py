@@ -1,15 +1,21 @@
 """Format how a command ended, for the model. Pure."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from homarus.core.message import Json, Text
 from homarus.core.text import one_line
+from homarus.policy.tool_call import TaintSource
 from homarus.tools.exec.process_table import CommandJob
 from homarus.tools.exec.run import CommandResult
 from homarus.tools.tool import ToolOutput
 
+if TYPE_CHECKING:  # with the first command that has a network
+    from homarus.net.allow_proxy import ProxyAccess
+
 _MAX_REFUSED: Final = 5
 _MAX_HOSTS_CHARS: Final = 1_000
+_MAX_ORIGIN_CHARS: Final = 200
 
 
 def format_result(result: CommandResult, folder: str) -> ToolOutput:
@@ -27,7 +33,14 @@ def format_result(result: CommandResult, folder: str) -> ToolOutput:
     if result.accesses:
         details["network"] = format_hosts(result)
     text = "\n\n".join(part for part in (output, note, network) if part) or "(no output)"
-    return ToolOutput((Text(text),), details, is_error=not result.is_success)
+    source = network_taint(result.accesses)
+    return ToolOutput((Text(text),), details, is_error=not result.is_success, untrusted=source)
+
+
+def network_taint(accesses: "Sequence[ProxyAccess]") -> TaintSource | None:
+    """Return the hosts that a sandboxed command has reached: its output may be theirs."""
+    hosts = dict.fromkeys(each.place for each in accesses if not each.refusal)
+    return TaintSource("web", one_line(", ".join(hosts), _MAX_ORIGIN_CHARS)) if hosts else None
 
 
 def format_running(job: CommandJob) -> ToolOutput:
@@ -45,7 +58,8 @@ def format_running(job: CommandJob) -> ToolOutput:
         "cwd": job.folder,
         "tail": tail,
     }
-    return ToolOutput((Text("\n\n".join(part for part in (tail, note) if part)),), details)
+    text = "\n\n".join(part for part in (tail, note) if part)
+    return ToolOutput((Text(text),), details, untrusted=network_taint(job.running.accesses))
 
 
 def format_ending(result: CommandResult) -> str:

@@ -124,6 +124,11 @@ class RunningCommand:
         return self._output.text
 
     @property
+    def accesses(self) -> "tuple[ProxyAccess, ...]":
+        """The hosts that it has requested of the sandbox's proxy so far."""
+        return self._process.network.accesses if self._process.network else ()
+
+    @property
     def total_chars(self) -> int:
         return self._output.total_chars
 
@@ -194,8 +199,7 @@ class RunningCommand:
             await asyncio.to_thread(clean_up, _encode_launch(self._launch))
         code, refusal, limit_reason = status or (None, "", "")
         is_killed = self._killed and not timed_out
-        accesses = process.network.accesses if process.network else ()
-        given = (refusal, is_killed, self._timeout_s, limit_reason, accesses)
+        given = (refusal, is_killed, self._timeout_s, limit_reason, self.accesses)
         return CommandResult(code, timed_out, self.output, duration_ms, *given)
 
     def _mark_sent(self) -> None:
