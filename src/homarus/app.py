@@ -103,16 +103,7 @@ class App:
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
         )
-        self._agents = AgentRegistry(
-            self._config,
-            paths,
-            reaches=lambda: not self.channels.is_empty,
-            memory=self.memory.get,
-            get_processes=self.processes,
-            get_commands=lambda: self.commands,
-            get_gateway=self._get_gateway_actions,
-            has_polls=lambda: has_ability("poll", self._config().channels),
-        )
+        self._agents = self._make_agents()
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
         self.channels = self._channel_runtime.controller
@@ -154,6 +145,18 @@ class App:
                 is_busy=self.control.is_busy,
                 prune_sandboxes=self.sandboxes.prune,
             )
+        )
+
+    def _make_agents(self) -> AgentRegistry:
+        return AgentRegistry(
+            self._config,
+            self.paths,
+            reaches=lambda: not self.channels.is_empty,
+            memory=self.memory.get,
+            get_processes=self.processes,
+            get_commands=lambda: self.commands,
+            get_gateway=self._get_gateway_actions,
+            has_polls=lambda: has_ability("poll", self._config().channels),
         )
 
     def _make_channel_runtime(self, channels: Sequence[Channel]) -> ChannelRuntime:
