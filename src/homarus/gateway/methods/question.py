@@ -11,7 +11,7 @@ from homarus.gateway.methods.exec_approval import describe_caller
 from homarus.gateway.params import Id
 
 
-@method("question.list", scope="approvals", params=NoParams)
+@method("question.list", scope="approvals", params=NoParams, advertised=False)
 async def list_(call: MethodCall, _params: NoParams) -> Json:
     """The questions that wait for an answer, oldest first."""
     pending = await call.services.get_approvals().list_pending()
@@ -25,7 +25,7 @@ class QuestionResolveParams(Params):
     answer: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
 
 
-@method("question.resolve", scope="approvals", params=QuestionResolveParams)
+@method("question.resolve", scope="approvals", params=QuestionResolveParams, advertised=False)
 async def resolve(call: MethodCall, params: QuestionResolveParams) -> Json:
     """Answer a question. The first answer counts; a later one is told whose that was."""
     from homarus.agent.approval_ports import ApproverIdentity
