@@ -27,7 +27,7 @@ from homarus.agent.services import RunServices
 from homarus.agent.spend_limit import SpendLimiter
 from homarus.channels.base import Channel
 from homarus.channels.messenger import ChannelMessenger
-from homarus.channels.registry import find_traits
+from homarus.channels.registry import find_traits, has_ability
 from homarus.channels.runtime import ChannelRuntime
 from homarus.config.agent_settings import agent_ids, default_agent_id
 from homarus.config.load import LoadedConfig
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from homarus.gateway.chat_changes import ChatConfigEdits
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.gateway.services import GatewayServices
+    from homarus.gateway.tool_actions import GatewayActions
 
 
 class App:
@@ -107,17 +108,7 @@ class App:
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
         )
-        self._agents = AgentRegistry(
-            self._config,
-            paths,
-            reaches=lambda: not self.channels.is_empty,
-            memory=self.memory.get,
-            get_processes=self.processes,
-            env=lambda: self.loaded.env,
-            find_image_model=lambda ref: self.models.find_image_model(ref),
-            sources=ToolSources((self.mcp,)),
-            get_browsers=self.browsers,
-        )
+        self._agents = self._make_agents()
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
         self.channels = self._channel_runtime.controller
@@ -156,6 +147,22 @@ class App:
                 is_busy=self.control.is_busy,
                 prune_sandboxes=self.sandboxes.prune,
             )
+        )
+
+    def _make_agents(self) -> AgentRegistry:
+        return AgentRegistry(
+            self._config,
+            self.paths,
+            reaches=lambda: not self.channels.is_empty,
+            memory=self.memory.get,
+            get_processes=self.processes,
+            get_browsers=self.browsers,
+            env=lambda: self.loaded.env,
+            find_image_model=lambda ref: self.models.find_image_model(ref),
+            sources=ToolSources((self.mcp,)),
+            get_commands=lambda: self.commands,
+            get_gateway=self._get_gateway_actions,
+            has_polls=lambda: has_ability("poll", self._config().channels),
         )
 
     def _make_channel_runtime(self, channels: Sequence[Channel]) -> ChannelRuntime:
@@ -223,6 +230,7 @@ class App:
             get_tools=self.tools,
             get_processes=self.processes,
             audit=self.audit,
+            open_questions=self._approval_loader.open_questions,
             open_sandbox=self.sandboxes.open,
             find_sandbox_report=self.sandboxes.find_report,
         )
@@ -366,6 +374,12 @@ class App:
         ports = self.gateway_services(), self._config_watcher, self.overrides
         return ChatConfigEdits(*ports, self._start_task)
 
+    def _get_gateway_actions(self) -> "GatewayActions":
+        from homarus.gateway.tool_actions import GatewayActions  # for a tool that is rare
+
+        ports = self.gateway_services(), self._get_config_edits(), lambda: self._restart
+        return GatewayActions(*ports, self._start_task)
+
     def _get_pairings(self) -> "PairingStore":
         from homarus.channels.pairing import PairingStore  # for a command that is rare
 
@@ -392,7 +406,16 @@ class App:
             await self.approvals().start()
         resumed = await self.control.recover()
         self._channel_task = self._group.create_task(self.channels.run(), name="channels")
+        if await self.store.record("restart", "note"):
+            self._start_task(self._send_restart_note())
         return resumed
+
+    async def _send_restart_note(self) -> None:
+        from homarus.agent.restart_note import RestartNotePorts, send_restart_note
+
+        reply, wake = self._supervisor.build_reply, self._supervisor.wake_workers
+        outbox = self.messenger.accounts, reply, wake
+        await send_restart_note(RestartNotePorts(self.store, self.clock, *outbox, self.notices.add))
 
     async def run_boot(self) -> None:
         """Run the BOOT.md of every agent."""

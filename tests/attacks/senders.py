@@ -2,9 +2,9 @@
 
 Cases about chats use the access control that every message passes, and what follows it where they
 are about that: admission, which downloads files, and the commands. The others use the part they
-are about. Three attack what is not implemented, and show that it is absent: no tool lets one
-session change another (ID-023), no plugins are loaded (ID-024), and without a sandbox a session
-that requires one runs nothing (ID-026).
+are about: ID-023 calls `session_status`. Two attack what is not implemented, and show that it is
+absent: no plugins are loaded (ID-024), and without a sandbox a session that requires one runs
+nothing (ID-026).
 """
 
 import asyncio
@@ -391,7 +391,8 @@ def _use(folder: Path, config: Json, key: str, name: str, args: Mapping[str, Jso
 def _child_of_a_session(folder: Path) -> str:
     args = {"sessionKey": "agent:main:main", "model": "evil/model"}
     said = _use(folder, {}, "agent:main:subagent:1", "session_status", args)
-    return "" if said.startswith("refused: there is no tool") and "evil" not in said else said
+    is_denied = said.startswith("refused: session_status denied")
+    return "" if is_denied and "evil" not in said else said
 
 
 def _plugin_in_a_workspace(folder: Path) -> str:

@@ -4,7 +4,7 @@
 
 It is `homarus gateway` in every other respect: state directory, config, signals and output. A
 person allows every approval at once, unless the file `approver` of the home has another decision,
-or `wait` until it has one.
+or `wait` until it has one. A question gets the first choice, or the answer in that file.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from homarus.app import App
 from homarus.cli.gateway_options import restart_self, warn
 from homarus.cli.main import fail
 from homarus.core.errors import HomarusError
-from homarus.policy.approvals import DECISIONS, ApprovalDecision
+from homarus.policy.approvals import DECISIONS
 from homarus.process import serve
 from homarus.store.approvals import ApprovalRecord
 from tests.crash.scripted_channel import make_channel
@@ -34,10 +34,12 @@ class _ScriptedApprover:
     def is_reachable(self, record: ApprovalRecord) -> bool:
         return True
 
-    async def ask(self, record: ApprovalRecord) -> ApprovalDecision | None:
+    async def ask(self, record: ApprovalRecord) -> str | None:
         while True:
+            if record.is_question and (given := self._read()) != "wait":
+                return record.choices[0] if given in DECISIONS else given
             for decision in DECISIONS:
-                if decision == self._read():
+                if decision == self._read() and not record.is_question:
                     return decision
             await asyncio.sleep(APPROVER_POLL_S)
 

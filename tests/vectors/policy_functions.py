@@ -23,11 +23,20 @@ def resolve_tool_name(name: str) -> str:
     return found.name if found else normalize_tool_name(name)
 
 
+# The order of a group has no meaning: ours has the tools that are implemented first.
+_SESSION_TOOLS = (
+    "sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "subagents",
+    "session_status",
+)  # fmt: skip
+
+
 def expand_tool_groups(entries: list[str]) -> list[str]:
-    """Return the tools that the entries of a list match, in order."""
+    """Return the tools that the entries of a list match, in OpenClaw's order of a group."""
+    places = {name: place for place, name in enumerate(_SESSION_TOOLS)}
     names = dict[str, None]()
     for entry in entries:
         matched = [each.name for each in known_declarations() if find_match(each, (entry,))]
+        matched.sort(key=lambda name: places.get(name, -1))
         names |= dict.fromkeys(matched or [normalize_tool_name(entry)])
     return list(names)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from homarus.agent import workspace
 from homarus.agent.agent import Agent, effective_tools, make_agent, reaches_machine
@@ -21,6 +21,7 @@ from homarus.tools.registry import ToolRegistry
 from homarus.tools.sources import ToolSourceContext, ToolSources, load_tools
 
 if TYPE_CHECKING:
+    from homarus.agent.commands.dispatcher import CommandDispatcher
     from homarus.memory.tools import ToolMemory
     from homarus.tools.browser.control import BrowserControl
     from homarus.tools.exec.process_table import ProcessTable
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
 class AgentRegistry:
     """Makes and caches agents and their tools.
 
-    `reaches` returns whether there are chats to write to; `memory` returns the memory of an
-    agent, `get_processes` the table of running commands, `get_browsers` the control of browsers,
-    `env` the variables of the environment and the config, `find_image_model` a model of a model's
-    provider that sees pictures. `sources` has the tools that come and go
-    while the program runs: when one of them has changed, the next run uses what it has now.
+    `reaches` returns whether there are chats to write to, `has_polls` whether a service of them has
+    polls; `memory` returns the memory of an agent, `get_processes` the table of running commands,
+    `get_browsers` the control of browsers, `get_commands` the chat commands, `get_gateway` what the
+    `gateway` tool calls, `env` the variables of the environment and the config, `find_image_model`
+    a model of a model's provider that sees pictures. `sources` has the tools that come and go while
+    the program runs: when one of them has changed, the next run uses what it has now.
     """
 
     def __init__(
@@ -48,10 +50,15 @@ class AgentRegistry:
         get_browsers: "Callable[[], BrowserControl] | None" = None,
         sources: ToolSources | None = None,
         env: Callable[[], Mapping[str, str]] = dict,
+        get_commands: "Callable[[], CommandDispatcher] | None" = None,
+        get_gateway: Callable[[], Any] | None = None,
+        has_polls: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
         self._memory, self._get_processes, self._env = memory, get_processes, env
         self._find_image_model, self._get_browsers = find_image_model, get_browsers
+        self._get_commands, self._get_gateway = get_commands, get_gateway
+        self._has_polls = has_polls
         self.sources = sources or ToolSources()
         self._agents: dict[str, Agent] = {}
         self._builtin: dict[str, ToolRegistry] = {}
@@ -120,10 +127,13 @@ class AgentRegistry:
             config,
             lambda key: effective_tools(key, own, config.tools),
             has_chats=self._has_chats(),
+            has_polls=self._has_polls(),
             memory=partial(memory, agent_id) if memory and is_used else None,
             state=self._paths.state,
             get_processes=self._get_processes,
             get_browsers=self._get_browsers,
+            get_commands=self._get_commands,
+            get_gateway=self._get_gateway,
             has_tool=lambda name: name in self.tools(agent_id),
             env=self._env(),
             has_image_model=lambda: find is None or has_image_model(config, refs, find),

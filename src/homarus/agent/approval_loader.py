@@ -98,6 +98,10 @@ class ApprovalLoader:
             )
         return self._prompts
 
+    def open_questions(self) -> "Sequence[ApprovalRecord]":
+        """Return the questions that wait for an answer; without a service there are none."""
+        return self._service.open_questions() if self._service else ()
+
     def on_runs_cancelled(self, key: str, runs: Sequence[str]) -> None:
         """Publish the end of suspended runs that were stopped."""
         now_ms = self._sources.clock.now_ms()

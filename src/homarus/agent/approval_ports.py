@@ -10,7 +10,6 @@ from typing import Protocol, TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Json
-from homarus.policy.approvals import ApprovalDecision
 from homarus.store.approvals import ApprovalRecord
 from homarus.store.journal import OutboxRecord
 
@@ -44,9 +43,10 @@ class InProcessApprover(Protocol):
         """Return whether the person can be asked about this call now."""
         ...
 
-    def ask(self, record: ApprovalRecord) -> Awaitable[ApprovalDecision | None]:
-        """Ask, and return the answer; None when there is none.
+    def ask(self, record: ApprovalRecord) -> Awaitable[str | None]:
+        """Ask, and return the decision, or the answer to a question.
 
+        None: an approval has no answer, and a question is dismissed.
         It is cancelled when the approval is answered by another approver, expires or is cancelled.
         """
         ...

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from homarus.agent.approval_ports import requester_address
+from homarus.agent.question_prompts import format_question, format_question_outcome
 from homarus.config.schema import ApprovalForwardingConfig, ApprovalTargetConfig, Config
-from homarus.core.approval_button import make_approval_buttons
+from homarus.core.approval_button import make_approval_buttons, make_choice_buttons
 from homarus.core.clock import Clock
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Address, Extras, Inbound, InboundMetadata
+from homarus.core.message import Address, Button, Extras, Inbound, InboundMetadata
 from homarus.core.session_keys import normalize_agent_id
 from homarus.core.text import one_line
 from homarus.store.approvals import ApprovalRecord
@@ -73,8 +74,7 @@ class ChatPrompts:
         if not chats:
             return []
         text = format_prompt(record, now_ms=self._services.clock.now_ms())
-        buttons = make_approval_buttons(record.id, offers_always=offers_always(record))
-        extras = Extras(buttons=(buttons,) if is_shown_completely(record) else ())
+        extras = Extras(buttons=_make_buttons(record))
         build = self._services.build_reply
         return [
             message
@@ -96,6 +96,10 @@ class ChatPrompts:
         if rules.mode in {"targets", "both"}:
             chats += filter(None, map(self._services.resolve_target, rules.targets))
         return tuple(dict.fromkeys(chats))
+
+    def is_asked_in(self, record: ApprovalRecord, chat: Address) -> bool:
+        """Return whether a chat is asked about this call."""
+        return any(_is_same_chat(each, chat) for each in self.find_chats(record))
 
     def is_target(self, record: ApprovalRecord, chat: Address) -> bool:
         """Return whether the config names a chat as one that is asked about this call."""
@@ -164,6 +168,15 @@ class ChatPrompts:
         return build(to, run, outcome)
 
 
+def _make_buttons(record: ApprovalRecord) -> tuple[tuple[Button, ...], ...]:
+    """Return the rows of buttons: the decisions in one, each choice of a question in its own."""
+    if record.is_question:
+        return tuple((button,) for button in make_choice_buttons(record.id, record.choices))
+    if not is_shown_completely(record):
+        return ()
+    return (make_approval_buttons(record.id, offers_always=offers_always(record)),)
+
+
 def requesting_chat(record: ApprovalRecord) -> Address | None:
     """Return the chat that led to the call, if its sender is the owner, who may approve there."""
     return requester_address(record) if record.extra.get("isOwner") is True else None
@@ -171,6 +184,9 @@ def requesting_chat(record: ApprovalRecord) -> Address | None:
 
 def format_prompt(record: ApprovalRecord, *, now_ms: int = 0, outcome: str = "") -> str:
     """Return the prompt in markdown; with an outcome, as it is shown after that."""
+    if record.is_question:
+        left = format_time_left(record.expires_ms - now_ms)
+        return format_question(record, time_left=left, outcome=outcome)
     title = one_line(str(record.request.get("title") or "May the agent do this?"), 200)
     lines = [f"**Approval {short_id(record)}**: {_plain(title)}", _code_block(shown_detail(record))]
     reason = one_line(str(record.request.get("reason") or ""), _MAX_REASON_CHARS)
@@ -182,6 +198,8 @@ def format_prompt(record: ApprovalRecord, *, now_ms: int = 0, outcome: str = "")
 
 def format_outcome(record: ApprovalRecord) -> str:
     """Return what became of an approval, in one line."""
+    if record.is_question:
+        return format_question_outcome(record)
     by = f" by {_plain(one_line(record.resolved_by))}" if record.resolved_by else ""
     if record.state in {"expired", "cancelled"}:
         ending = "expired without an answer" if record.state == "expired" else "was withdrawn"
@@ -193,6 +211,8 @@ def format_pending(record: ApprovalRecord, now_ms: int) -> str:
     """Return a pending approval in one line of a list."""
     subject = one_line(str(record.request.get("command") or shown_detail(record)), 60)
     left = format_time_left(record.expires_ms - now_ms)
+    if record.is_question:
+        return f"{short_id(record)} question ({record.agent}): {subject} · {left} left"
     return f"{short_id(record)} {record.tool} ({record.agent}): {subject} · {left} left"
 
 

@@ -37,8 +37,8 @@ from homarus.core.faults import fault_point
 from homarus.core.message import Json
 from homarus.core.tasks import run_contained
 from homarus.core.text import one_line
-from homarus.policy.approvals import DECISIONS, ApprovalDecision
-from homarus.store.approvals import ApprovalRecord, ApprovalState
+from homarus.policy.approvals import DECISIONS
+from homarus.store.approvals import ANSWER, ApprovalRecord, ApprovalState
 from homarus.store.audit import AuditEntry, AuditLog
 from homarus.store.journal import InboxRecord, Journal, JournalTransaction, OutboxRecord
 
@@ -49,6 +49,8 @@ MIN_PREFIX_CHARS: Final = 4
 RETRY_S: Final = 5.0  # before an answer or expiry that could not be saved is tried again
 _SEARCHED: Final = 500  # resolved approvals in which the start of an id is searched
 EXPIRED_NOTICE: Final = "Approval {id} expired without an answer, so this was not done: {title}"
+EXPIRED_QUESTION: Final = "Question {id} expired without an answer: {title}"
+MAX_ANSWER_CHARS: Final = 2_000
 
 
 # Starts a task with a name; None when the program is ending.
@@ -217,10 +219,13 @@ class ApprovalService:
                     pending.prompts.append(task)
 
     async def _ask(self, approver: InProcessApprover, record: ApprovalRecord) -> None:
-        decision = await approver.ask(record)
-        while decision:
+        given = await approver.ask(record)
+        while given or record.is_question:
             try:
-                await self.resolve(record.id, decision, approver.identity)
+                if record.is_question and given:
+                    await self.answer(record.id, given, approver.identity)
+                else:
+                    await self.resolve(record.id, given or "deny", approver.identity)
             except ApprovalError as exc:
                 log.info("the answer at the terminal came too late: %s", exc)
             except StoreError as exc:  # the person has answered, and is not asked again
@@ -288,9 +293,9 @@ class ApprovalService:
         return await self._journal.find_approval(run, call_id)
 
     async def resolve(
-        self, id_or_prefix: str, decision: ApprovalDecision, by: ApproverIdentity
+        self, id_or_prefix: str, decision: str, by: ApproverIdentity
     ) -> ApprovalRecord:
-        """Answer an approval, once; return it as it is stored then.
+        """Answer an approval, once; return it as it is stored then. `deny` dismisses a question.
 
         Raises an ApprovalError when it is unknown, resolved, expired or not for this approver, and
         UserError for a decision that is unknown or not offered.
@@ -300,16 +305,52 @@ class ApprovalService:
                 f"{one_line(str(decision), 40)!r} is no decision",
                 fix=f"use {', '.join(DECISIONS)}",
             )
-        record = await self.get(id_or_prefix)
-        if not by.can_approve(record):
-            raise ForeignApprovalError(
-                f"approval {record.id} is not yours to answer", fix="its owner answers it"
+        record = await self._get_own(id_or_prefix, by)
+        if record.is_question and decision != "deny":
+            raise UserError(
+                f"{record.id} is a question, which is not allowed or denied",
+                fix=f"answer it: {describe_answers(record)}",
             )
         if decision == "allow-always" and record.run and not record.request.get("always"):
             raise UserError(
                 f"approval {record.id} cannot be given for always", fix="use allow-once or deny"
             )
         state: ApprovalState = "denied" if decision == "deny" else "allowed"
+        return await self._resolve(record, state, decision, by)
+
+    async def answer(self, id_or_prefix: str, text: str, by: ApproverIdentity) -> ApprovalRecord:
+        """Answer a question, once: by a choice, its number, or a text where that is accepted.
+
+        Raises an ApprovalError as `resolve` does, and UserError for what is no answer to it.
+        """
+        record = await self._get_own(id_or_prefix, by)
+        if not record.is_question:
+            raise UserError(
+                f"{record.id} is no question", fix=f"allow or deny it: {', '.join(DECISIONS)}"
+            )
+        answer = parse_answer(record, text)
+        if answer is None:
+            raise UserError(
+                f"{one_line(text, 60)!r} does not answer question {record.id[:8]}",
+                fix=describe_answers(record),
+            )
+        return await self._resolve(record, "allowed", f"{ANSWER}{answer}", by)
+
+    def open_questions(self) -> Sequence[ApprovalRecord]:
+        """Return the questions that wait for an answer, newest first."""
+        return [one.record for one in self._pending.values() if one.record.is_question][::-1]
+
+    async def _get_own(self, id_or_prefix: str, by: ApproverIdentity) -> ApprovalRecord:
+        record = await self.get(id_or_prefix)
+        if not by.can_approve(record):
+            raise ForeignApprovalError(
+                f"approval {record.id} is not yours to answer", fix="its owner answers it"
+            )
+        return record
+
+    async def _resolve(
+        self, record: ApprovalRecord, state: ApprovalState, decision: str, by: ApproverIdentity
+    ) -> ApprovalRecord:
         if stored := await self._end(record, state, decision, by.name):
             return stored
         if record.state == "pending":
@@ -360,7 +401,8 @@ class ApprovalService:
         if message is None:
             return ()
         title = one_line(str(record.request.get("command") or record.request.get("title") or ""))
-        text = EXPIRED_NOTICE.format(id=record.id[:8], title=title or record.tool)
+        wording = EXPIRED_QUESTION if record.is_question else EXPIRED_NOTICE
+        text = wording.format(id=record.id[:8], title=title or record.tool)
         return self._services.build_notice(message, f"{record.id}:expired", text)
 
     def _on_resolved(self, record: ApprovalRecord) -> None:
@@ -375,7 +417,13 @@ class ApprovalService:
             self._wake_expiry_worker()
         self._publish(
             record,
-            ApprovalResolved(record.id, record.state, record.decision, record.resolved_by),
+            ApprovalResolved(
+                record.id,
+                record.state,
+                record.answer or record.decision,
+                record.resolved_by,
+                is_question=record.is_question,
+            ),
         )
         for callback in self._services.ports.on_resolved:
             callback(record)
@@ -457,15 +505,38 @@ def _unknown(name: str) -> UnknownApprovalError:
     )
 
 
+def parse_answer(record: ApprovalRecord, text: str) -> str | None:
+    """Return the choice that a text or a number stands for, or the text; None if it is no answer.
+
+    A button sends `choice-` and the number.
+    """
+    given, choices = text.strip(), record.choices
+    number = given.removeprefix("choice-")
+    if number.isascii() and number.isdigit() and 1 <= int(number) <= len(choices):
+        return choices[int(number) - 1]
+    for choice in choices:
+        if given.casefold() == choice.casefold():
+            return choice
+    return given[:MAX_ANSWER_CHARS] if given and record.takes_text else None
+
+
+def describe_answers(record: ApprovalRecord) -> str:
+    """Return how a question can be answered, in one line."""
+    numbered = [f"{number} {choice}" for number, choice in enumerate(record.choices, 1)]
+    return ", ".join([*numbered, *(["any text"] if record.takes_text else [])])
+
+
 def _refusal(record: ApprovalRecord) -> ApprovalError:
     """Return why an approval cannot be answered any more."""
+    name = "question" if record.is_question else "approval"
     if record.state == "expired":
         return ApprovalExpiredError(
-            f"approval {record.id} has expired", fix="ask the agent to try again"
+            f"{name} {record.id} has expired", fix="ask the agent to try again"
         )
     if record.state == "cancelled":
-        return ApprovalResolvedError(f"approval {record.id} was cancelled")
+        return ApprovalResolvedError(f"{name} {record.id} was cancelled")
     by = one_line(record.resolved_by, 60) or "another person"
     return ApprovalResolvedError(
-        f"approval {record.id} was already answered by {by}: {record.decision}"
+        f"{name} {record.id} was already answered by {by}:"
+        f" {one_line(record.answer or record.decision, 200)}"
     )

@@ -25,6 +25,10 @@ UNREACHABLE: Final = (
     "{tool} denied: it needs a person's approval, and no approver can be reached; connect a client"
     " with the scope operator.approvals, or set approvals.exec to ask in a chat"
 )
+NO_PERSON: Final = (
+    "the question was not asked: no person can be reached now; decide yourself, or ask in your"
+    " answer"
+)
 
 
 class RunApprovals:
@@ -136,6 +140,8 @@ class RunApprovals:
         self, call_id: str, question: ApprovalQuestion, record: ApprovalRecord
     ) -> ApprovalAnswer:
         by, named = record.resolved_by, one_line(record.resolved_by, 60) or "a person"
+        if question.on_answer:
+            return _answer_question(question.on_answer, record, named)
         match record.state, record.decision:
             case "allowed", "allow-once" | "allow-always" as decision if not record.used_ms:
                 if decision == "allow-always" and question.allow_always:
@@ -156,9 +162,28 @@ class RunApprovals:
 
 def _fallback_answer(question: ApprovalQuestion) -> ApprovalAnswer:
     """Return what holds where no approver can be reached."""
+    if question.on_answer:
+        return ApprovalAnswer(None, NO_PERSON)
     if question.is_allowed_by_fallback:
         return ApprovalAnswer("allow-once", by="askFallback")
     return ApprovalAnswer(None, UNREACHABLE.format(tool=question.tool))
+
+
+def _answer_question(
+    on_answer: Callable[[str], None], record: ApprovalRecord, named: str
+) -> ApprovalAnswer:
+    """Return what became of a question; its call only returns the answer, however often it runs."""
+    match record.state:
+        case "allowed":
+            on_answer(record.answer)
+            return ApprovalAnswer("allow-once", by=record.resolved_by, approval_id=record.id)
+        case "denied":
+            why = f"{named} dismissed the question without an answer"
+        case "expired":
+            why = "the question expired without an answer"
+        case _:
+            why = "the question was cancelled"
+    return ApprovalAnswer(None, why, record.resolved_by, record.id)
 
 
 def _save_always(allow_always: Callable[[], None], record: ApprovalRecord) -> None:

@@ -20,7 +20,7 @@ from homarus.core.channel_traits import Dialect
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Address, Inbound, Json, Media, Outbound
+from homarus.core.message import Address, Inbound, Json, Media, Outbound, Poll
 
 if TYPE_CHECKING:  # not imported without channels
     from homarus.config.channels import RetrySettings
@@ -203,6 +203,15 @@ class SupportsReactions(Protocol):
     """A service with reactions; "" removes ours."""
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None: ...
+
+
+@runtime_checkable
+class SupportsPolls(Protocol):
+    """A service with polls: `send` sends a message with `extras.poll` as one."""
+
+    def check_poll(self, to: Address, poll: Poll) -> None:
+        """Raise SendError for a poll that the service would refuse."""
+        ...
 
 
 @runtime_checkable

@@ -8,15 +8,23 @@ they are requested from the service directly.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from homarus.channels.base import Channel, SupportsDelete, SupportsEdit, SupportsReactions
+from homarus.channels.base import (
+    TTL_MS,
+    Channel,
+    SupportsDelete,
+    SupportsEdit,
+    SupportsPolls,
+    SupportsReactions,
+)
 from homarus.channels.supervisor import ChannelSupervisor
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ToolDeniedError, ToolError, ToolTimeoutError
-from homarus.core.message import Address, Button, Extras, Media, Outbound
+from homarus.core.message import Address, Button, Extras, Media, Outbound, Poll
 from homarus.core.text import one_line
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import Refusal
@@ -24,6 +32,7 @@ from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.sessions.last_route import last_address
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
+from homarus.store.journal_codec import to_storable
 from homarus.tools.tool import SendResult
 
 if TYPE_CHECKING:
@@ -114,6 +123,23 @@ class ChannelMessenger:
             transaction.enqueue(*records)
         self._supervisor.wake_workers()
         return await self._receipt([record.id for record in records])
+
+    async def send_poll(self, to: Address, poll: Poll, extras: Extras, key: str) -> SendResult:
+        channel, _ = self._find_account(to, "poll")
+        if not isinstance(channel, SupportsPolls):
+            raise _unsupported(to, "has no polls")
+        question = await self._run_hooks(Outbound(to, poll.question, key, extras))
+        poll = replace(poll, question=question.strip())
+        channel.check_poll(to, poll)
+        sent = Extras(reply_to=extras.reply_to, silent=extras.silent, poll=poll)
+        at_ms = self._clock.now_ms()
+        record = OutboxRecord(
+            f"{key}:0", key, to, to_storable(poll.question), at_ms, at_ms + TTL_MS, extras=sent
+        )
+        async with self._store.journal.transaction() as transaction:
+            transaction.enqueue(record)
+        self._supervisor.wake_workers()
+        return await self._receipt([record.id])
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
         channel, _ = self._find_account(to, "reactions")

@@ -6,6 +6,7 @@ group `homarus.channels`. Listing names imports no channel; finding traits impor
 package, which imports its adapter only in `create`.
 """
 
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -106,6 +107,11 @@ def find_traits(name: str) -> ChannelTraits:
     if module:
         return getattr(module, "TRAITS", None) or ChannelTraits(channel_label(name))
     return _by_alias().get(name, UNKNOWN_CHANNEL)
+
+
+def has_ability(ability: str, channels: Iterable[str]) -> bool:
+    """Return whether one of these channels is a service with an ability (`ChannelTraits`)."""
+    return any(ability in find_traits(name).abilities for name in channels)
 
 
 @cache

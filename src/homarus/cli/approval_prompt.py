@@ -9,7 +9,7 @@ it.
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Final, Protocol
 
@@ -25,6 +25,7 @@ _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _PASTE_START, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
 _ENTER, _ERASE, _CLEAR, _CANCEL = b"\r\n", b"\x7f\x08", b"\x15", b"\x03\x04"
 _MAX_CHARS: Final = 20
+_MAX_TEXT_BYTES: Final = 2_000  # of the answer to a question of the agent
 _YES: Final = frozenset({b"y", b"yes", b"once"})
 _ALWAYS: Final = frozenset({b"a", b"always"})
 
@@ -58,6 +59,22 @@ class ApprovalPrompt:
                     self._view.close_question()
         return "deny"  # the terminal is gone
 
+    async def choose(self, title: str, choices: Sequence[str], *, takes_text: bool) -> str | None:
+        """Show a question of the agent, and return the answer; None when it is dismissed."""
+        import termios
+
+        numbered = [f"{number}. {choice}" for number, choice in enumerate(choices, 1)]
+        keys = _ChoiceKeys(len(choices), takes_text=takes_text)
+        async with self._lines.exclusive():
+            with suppress(termios.error), _raw_terminal() as descriptor:
+                self._view.open_question("The agent asks:", "\n".join([title, *numbered]))
+                try:
+                    is_answered = await self._wait(descriptor, keys)
+                    return keys.text if is_answered else None
+                finally:
+                    self._view.close_question()
+        return None  # the terminal is gone
+
     def cancel(self) -> None:
         """Deny the open question, if there is one."""
         if self._answer and not self._answer.done():
@@ -78,7 +95,8 @@ class ApprovalPrompt:
             before = keys.typed
             found = keys.add(data) if data else False  # without data, the terminal is gone
             if not keys.are_ignored:
-                self._view.echo_answer(before.decode("ascii"), keys.typed.decode("ascii"))
+                texts = (each.decode("utf-8", "ignore") for each in (before, keys.typed))
+                self._view.echo_answer(*texts)
             if found is not None:
                 loop.remove_reader(descriptor)
                 if not answer.done():
@@ -93,7 +111,9 @@ class ApprovalPrompt:
                     answerable_at_s = max(answerable_at_s, key_at_s + _QUIET_S)
             if not answer.done():
                 note = _IGNORED_NOTE if key_at_s else ""
-                self._view.prompt_for_answer(note, offers_always=keys.offers_always)
+                self._view.prompt_for_answer(
+                    note, offers_always=keys.offers_always, prompt=keys.prompt
+                )
             keys.typed, keys.are_ignored = b"", False
             return await answer
         finally:
@@ -112,9 +132,12 @@ class TerminalApprover:
     def is_reachable(self, record: ApprovalRecord) -> bool:
         return True
 
-    async def ask(self, record: ApprovalRecord) -> ApprovalDecision | None:
+    async def ask(self, record: ApprovalRecord) -> str | None:
         """Ask about a call, as it is recorded."""
         request = record.request
+        if record.is_question:
+            title, takes_text = str(request.get("title") or ""), record.takes_text
+            return await self._prompt.choose(title, record.choices, takes_text=takes_text)
         return await self._prompt.decide(
             str(request.get("title") or record.tool),
             str(request.get("detail") or ""),
@@ -124,6 +147,8 @@ class TerminalApprover:
 
 class _AnswerKeys:
     """Collects one line of ASCII letters from keys, without pasted text and escape sequences."""
+
+    prompt = ""  # the default one
 
     def __init__(self, *, offers_always: bool = False) -> None:
         self.typed = b""
@@ -166,6 +191,41 @@ class _AnswerKeys:
             else:
                 yield data[:1]
                 data = data[1:]
+
+
+class _ChoiceKeys(_AnswerKeys):
+    """Collects the number of a choice, or a line of text where that is accepted."""
+
+    def __init__(self, count: int, *, takes_text: bool) -> None:
+        super().__init__()
+        self._count, self._takes_text = count, takes_text
+        numbers = [f"1 to {count}"] if count else []
+        self.prompt = f"Answer [{' or '.join([*numbers, *(['a text'] if takes_text else [])])}]:"
+
+    @property
+    def text(self) -> str:
+        return self.typed.decode("utf-8", "ignore").strip()
+
+    def add(self, data: bytes) -> bool | None:
+        """Return True once an answer was typed, False when it was cancelled."""
+        for key in self._without_pastes(data):
+            if self.are_ignored:
+                continue
+            if key in _CANCEL:
+                return False
+            if key in _ENTER:
+                number = self.text
+                is_number = number.isascii() and number.isdigit()
+                if (is_number and 1 <= int(number) <= self._count) or (self._takes_text and number):
+                    return True
+                self.typed = b""
+            elif key in _ERASE:
+                self.typed = self.typed.decode("utf-8", "ignore")[:-1].encode()
+            elif key in _CLEAR:
+                self.typed = b""
+            elif len(self.typed) < _MAX_TEXT_BYTES and key[0] >= 0x20:
+                self.typed += key
+        return None
 
 
 @contextmanager

@@ -81,6 +81,22 @@ def deny(id: str, gateway: GatewayOptions, *, as_json: bool) -> None:  # noqa: A
     _answer(gateway, id, "deny", as_json=as_json)
 
 
+@command.command()
+@examples("homarus approvals answer 4f2a91c0 2", "homarus approvals answer 4f2a91c0 'next week'")
+@click.argument("id")
+@click.argument("text")
+@as_json_option
+@gateway_options
+def answer(id: str, text: str, gateway: GatewayOptions, *, as_json: bool) -> None:  # noqa: A002 - the word for it
+    """Answer the agent's question with this ID by TEXT: a choice, its number, or a text."""
+    is_live = asyncio.run(_answer_question(gateway, id, text))
+    if as_json:
+        click.echo(json.dumps({"ok": True, "now": is_live}))
+        return
+    when = "" if is_live else " The next start of the gateway goes on with it."
+    click.echo(f"{escape_invisible(id)} is answered.{when}")
+
+
 def _answer(gateway: GatewayOptions, named: str, decision: str, *, as_json: bool) -> None:
     is_live = asyncio.run(_resolve(gateway, named, decision))
     if as_json:
@@ -194,15 +210,40 @@ async def _list_pending(gateway: GatewayOptions) -> list[dict[str, Json]]:
     if is_gateway_running(gateway):
         async with open_gateway(gateway) as client:
             found = await client.call("exec.approval.list", {})
-        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+            questions = await client.call("question.list", {})
+        listed = [*(found or ()), *map(_question_as_approval, questions or ())]
+        return [each for each in listed if isinstance(each, dict)]
     from homarus.config.session_store import find_session_store
-    from homarus.gateway.approval_payloads import show_pending
+    from homarus.gateway.approval_payloads import show_pending, show_question
     from homarus.store.sqlite import open_store
 
     paths, now_ms = find_session_store(Paths.find(os.environ), os.environ), SystemClock().now_ms()
     async with open_store(paths.state, read_only=True, sessions=paths.session_store) as store:
         pending = await store.journal.approvals("pending")
-    return [show_pending(record) for record in pending if record.expires_ms > now_ms]
+    return [
+        _question_as_approval(show_question(record)) if record.is_question else show_pending(record)
+        for record in pending
+        if record.expires_ms > now_ms
+    ]
+
+
+async def _answer_question(gateway: GatewayOptions, named: str, text: str) -> bool:
+    """Answer a question; return whether a gateway did, which goes on at once."""
+    if is_gateway_running(gateway):
+        async with open_gateway(gateway) as client:
+            await client.call("question.resolve", {"id": named, "answer": text})
+        return True
+    await _resolve_in_store(named, text, is_answer=True)
+    return False
+
+
+def _question_as_approval(question: Json) -> dict[str, Json]:
+    """Return a question in the form of an approval, for the list."""
+    asked = question if isinstance(question, dict) else {}
+    choices = [f"{number}. {each}" for number, each in enumerate(asked.get("choices") or (), 1)]
+    detail = "\n".join([str(asked.get("question") or ""), *choices])
+    request = {"kind": "question", "detail": detail, "sessionKey": asked.get("sessionKey")}
+    return {"id": asked.get("id"), "request": request, "expiresAtMs": asked.get("expiresAtMs")}
 
 
 async def _resolve(gateway: GatewayOptions, named: str, decision: str) -> bool:
@@ -216,18 +257,16 @@ async def _resolve(gateway: GatewayOptions, named: str, decision: str) -> bool:
     return False
 
 
-async def _resolve_in_store(named: str, decision: str) -> None:
+async def _resolve_in_store(named: str, decision: str, *, is_answer: bool = False) -> None:
     """Record the answer in the store; the run that waits for it is resumed by the next start."""
     from homarus.agent.approval_ports import ApprovalPorts, ApproverIdentity
     from homarus.agent.approval_service import ApprovalService, ApprovalServices
     from homarus.config.session_store import find_session_store
     from homarus.core.bus import Bus
-    from homarus.policy.approvals import DECISIONS
     from homarus.store.audit import AuditLog
     from homarus.store.sqlite import open_store
 
     paths = find_session_store(Paths.find(os.environ), os.environ)
-    chosen = next(each for each in DECISIONS if each == decision)
     async with open_store(paths.state, sessions=paths.session_store) as store:
         services = ApprovalServices(
             journal=store.journal,
@@ -242,7 +281,8 @@ async def _resolve_in_store(named: str, decision: str) -> None:
             audit=(audit := AuditLog(store)),
         )
         by = ApproverIdentity("the command line")
-        await ApprovalService(services).resolve(named, chosen, by)
+        service = ApprovalService(services)
+        await (service.answer if is_answer else service.resolve)(named, decision, by)
         await audit.write()
 
 

@@ -48,6 +48,9 @@ class GatewayApprover:
             found = await self._call("exec.approval.list", {})
             for each in found if isinstance(found, list) else ():
                 self.on_requested(each)
+            questions = await self._call("question.list", {})
+            for each in questions if isinstance(questions, list) else ():
+                self.on_question(each)
 
     def on_event(self, name: str, payload: Json) -> None:
         """Handle an event of the gateway."""
@@ -55,6 +58,31 @@ class GatewayApprover:
             self.on_requested(payload)
         elif name == "exec.approval.resolved":
             self.on_resolved(payload)
+        elif name == "question.requested":
+            self.on_question(payload)
+        elif name == "question.resolved":
+            self.on_question_resolved(payload)
+
+    def on_question(self, payload: Json) -> None:
+        """Ask a question of the agent, if it is of this session."""
+        question = payload if isinstance(payload, dict) else {}
+        question_id = str(question.get("id"))
+        if question.get("sessionKey") != self._key:
+            session = one_line(str(question.get("sessionKey") or "another session"))
+            self._notify(f"A question waits in {session}: homarus approvals list")
+        elif question_id not in self._open:
+            task = self._group.create_task(self._ask_question(question_id, question))
+            self._open[question_id] = task
+            task.add_done_callback(lambda _done: self._open.pop(question_id, None))
+
+    def on_question_resolved(self, payload: Json) -> None:
+        """Remove a question that was answered elsewhere, dismissed or withdrawn."""
+        resolved = payload if isinstance(payload, dict) else {}
+        if task := self._open.pop(str(resolved.get("id")), None):
+            task.cancel()
+            by = one_line(str(resolved.get("resolvedBy") or ""))
+            status = one_line(str(resolved.get("status")))
+            self._notify(f"The question was {status}{f' by {by}' if by else ''}.")
 
     def on_requested(self, payload: Json) -> None:
         """Ask, if the approval is of this session."""
@@ -84,6 +112,19 @@ class GatewayApprover:
         """Remove every question."""
         for task in self._open.values():
             task.cancel()
+
+    async def _ask_question(self, question_id: str, question: Mapping[str, Json]) -> None:
+        title = escape_invisible(str(question.get("question") or ""))
+        choices = question.get("choices")
+        offered = [escape_invisible(str(each)) for each in choices or ()]
+        is_free = question.get("freeText") is True
+        answer = await self._prompt.choose(title, offered, takes_text=is_free)
+        self._open.pop(question_id, None)  # from here on, the outcome is ours
+        try:
+            given = {"answer": answer} if answer else {}
+            await self._call("question.resolve", {"id": question_id, **given})
+        except HomarusError as exc:
+            self._notify(str(exc))
 
     async def _ask(self, approval_id: str, request: Mapping[str, Json]) -> None:
         title = one_line(str(request.get("title") or "Run this command?"))

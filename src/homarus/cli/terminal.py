@@ -195,11 +195,13 @@ class TerminalView:
             for part in _wrap(line.expandtabs(), columns):
                 self._print_marked(part)
 
-    def prompt_for_answer(self, note: str = "", *, offers_always: bool = False) -> None:
+    def prompt_for_answer(
+        self, note: str = "", *, offers_always: bool = False, prompt: str = ""
+    ) -> None:
         """Print the prompt of the open question, below a note if there is one."""
         if note:
             self._print_marked(note)
-        prompt = QUESTION_PROMPT_ALWAYS if offers_always else QUESTION_PROMPT
+        prompt = prompt or (QUESTION_PROMPT_ALWAYS if offers_always else QUESTION_PROMPT)
         self._print_marked(prompt, REVERSE, end=" ")
         self._open_line = True
 

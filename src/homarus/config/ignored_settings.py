@@ -22,7 +22,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
         for each in ("defaults", "list[]")
         for key, reason in (
             ("browser", "a sandbox has no browser of its own"),
-            ("sessionToolsVisibility", "there are no tools for other sessions"),
+            ("sessionToolsVisibility", "a session in a sandbox never sees another one"),
         )
     },
     "agents.defaults.subagents": "agents start no sub-agents",
@@ -59,7 +59,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "tools.links": "links are not opened",
     "tools.media": "models of providers describe files; there are no commands, and no videos",
     "tools.message.broadcast": "one message goes to one chat",
-    "tools.sessions": "there are no tools for other sessions",
     "ui": _LOOK,
     "update": "no updates are looked for",
     "web": "there is no WhatsApp adapter",

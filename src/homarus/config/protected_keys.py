@@ -84,6 +84,7 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("commands.config", "guard"),
     ("commands.debug", "guard"),
     ("tools.fs", "guard"),
+    ("tools.sessions", "guard"),
     ("tools.web.fetch.ssrfPolicy", "guard"),
     # The stored credential of the provider is sent there, whatever else is set next to it.
     *(

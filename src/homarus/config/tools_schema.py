@@ -175,6 +175,16 @@ class SubagentToolsConfig(ConfigSection):
     tools: ToolFilterConfig = ToolFilterConfig.model_construct()
 
 
+class SessionToolsConfig(ConfigSection):
+    """Which other sessions a session's tools may reach.
+
+    `self` and `tree` keep a session to itself. `agent` and `all`, and no value, let the owner's
+    private conversations see the other sessions of the same agent.
+    """
+
+    visibility: Literal["self", "tree", "agent", "all"] | None = None
+
+
 class GlobalToolsConfig(ToolsConfig):
     """The tool settings of all agents."""
 
@@ -183,3 +193,4 @@ class GlobalToolsConfig(ToolsConfig):
 
     subagents: SubagentToolsConfig = SubagentToolsConfig.model_construct()
     message: MessageToolConfig = MessageToolConfig.model_construct()
+    sessions: SessionToolsConfig = SessionToolsConfig.model_construct()

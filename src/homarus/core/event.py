@@ -126,12 +126,16 @@ class ApprovalRequested:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalResolved:
-    """An approval was answered, expired or was cancelled, as `state` says."""
+    """An approval was answered, expired or was cancelled, as `state` says.
+
+    The decision about a question is its answer.
+    """
 
     id: str
     state: str
     decision: str
     resolved_by: str
+    is_question: bool = False
 
 
 EventData: TypeAlias = (

@@ -1,4 +1,4 @@
-"""How this program was installed, and the commands that extend and remove it."""
+"""How this program was installed, and the commands that extend, update and remove it."""
 
 import shutil
 import sys
@@ -32,6 +32,21 @@ class Installation:
                 return f"delete the folder {self.folder}"
             case "pip":
                 return f"{_pip()} uninstall {_PACKAGE}"
+
+    @property
+    def update(self) -> str:
+        """The command, or the sentence, that installs the newest version."""
+        match self.tool:
+            case "uv":
+                return f"uv tool upgrade {_PACKAGE}"
+            case "uvx":
+                return f"uvx --refresh {_PACKAGE}"
+            case "pipx":
+                return f"pipx upgrade {_PACKAGE}"
+            case "checkout":
+                return f"git -C {_quote(str(self.folder))} pull"
+            case "pip":
+                return f"{_pip()} install --upgrade {_PACKAGE}"
 
 
 def find_installation() -> Installation:

@@ -308,12 +308,22 @@ class Button:
 
 
 @dataclass(frozen=True, slots=True)
+class Poll:
+    """A question that the members of a chat vote on; `duration_s` 0: it stays open."""
+
+    question: str
+    options: tuple[str, ...]
+    duration_s: int = 0
+    is_multiple: bool = False  # several options may be chosen
+
+
+@dataclass(frozen=True, slots=True)
 class Extras:
     """What a sent message has besides its text.
 
     `reply_to` is the message it replies to, `replaces` a message of ours that it edits; `buttons`
-    are rows of buttons. `recipient` is the holder of the chat's name that it is for: it is not
-    delivered to another.
+    are rows of buttons. A message with a `poll` is that poll. `recipient` is the holder of the
+    chat's name that it is for: it is not delivered to another.
     """
 
     reply_to: str = ""
@@ -323,6 +333,7 @@ class Extras:
     buttons: tuple[tuple[Button, ...], ...] = ()
     silent: bool = False
     recipient: str = ""
+    poll: Poll | None = None
 
 
 NO_EXTRAS: Final = Extras()

@@ -49,9 +49,15 @@ class ChatConfigEdits:
         return read_own_tree(self._services.paths)[0]
 
     async def write(
-        self, chat: Address, change: Callable[[dict[str, Value]], Value]
+        self,
+        chat: Address,
+        change: Callable[[dict[str, Value]], Value],
+        *,
+        base_hash: str | None = None,
     ) -> ConfigWrite:
         """Change the files, unless the gateway could not run with the result.
+
+        With `base_hash`, only if they still have this hash.
 
         Raises UserError where `configWrites` forbids it and for what a chat may not set, and the
         errors of `write_config`.
@@ -62,7 +68,9 @@ class ChatConfigEdits:
             if self._watcher:
                 self._watcher.check(texts)
 
-        return await asyncio.to_thread(write_client_change, self._services, change, check=check)
+        return await asyncio.to_thread(
+            write_client_change, self._services, change, base_hash=base_hash, check=check
+        )
 
     def apply(self) -> None:
         """Bring the files into use; a gateway that must restart for it does."""

@@ -50,6 +50,7 @@ _BACKOFF = Backoff(first_s=0.05, max_s=5.0)
 # The scope that an event needs, by the prefix of its name; any other is for every client.
 _EVENT_SCOPES: tuple[tuple[str, Scope], ...] = (
     ("exec.approval.", "approvals"),
+    ("question.", "approvals"),
     ("device.pair.", "pairing"),
     ("node.pair.", "pairing"),
     ("tick", "none"),

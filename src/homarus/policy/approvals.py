@@ -23,7 +23,8 @@ class ApprovalQuestion:
     shown verbatim, with deceptive characters escaped. `wire` has the fields that OpenClaw's clients
     read: command, cwd, host, security, ask, resolvedPath. `always` says what allow-always would
     save; "" when it is not offered, and then `allow_always` is None. `allow_always` saves it.
-    `is_allowed_by_fallback` is what `askFallback` says where no approver can be reached.
+    `is_allowed_by_fallback` is what `askFallback` says where no approver can be reached. With
+    `on_answer` a person is asked for an answer, which it gets, and not for permission.
     """
 
     tool: str
@@ -35,6 +36,7 @@ class ApprovalQuestion:
     always: str = ""
     allow_always: Callable[[], None] | None = None
     is_allowed_by_fallback: bool = False
+    on_answer: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

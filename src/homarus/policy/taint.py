@@ -33,7 +33,6 @@ _TOOL_EFFECTS: Final[Mapping[str, Effect]] = {
     "exec": "exec",
     "bash": "exec",
     "nodes": "exec",
-    "gateway": "config",
     "cron": "schedule",
 }
 # Programs that print what other machines send: their output is untrusted.

@@ -9,6 +9,8 @@ from homarus.core.message import Json
 
 ApprovalState: TypeAlias = Literal["pending", "allowed", "denied", "expired", "cancelled"]
 APPROVAL_STATES: Final = get_args(ApprovalState)
+QUESTION: Final = "question"  # the kind of a record that asks for an answer
+ANSWER: Final = "answer:"  # the start of the decision of an answered question
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,9 @@ class ApprovalRecord:
     `decision` is allow-once, allow-always or deny, once it is resolved. `used_ms` is set when the
     approved call starts: an approval is used once. A client of the gateway may ask about a command
     of its own: then `run` is "".
+
+    A record of kind `question` allows nothing: the call is a question to a person, with the choices
+    of `request`. Its answer is the decision, after `answer:`; a denial dismisses it.
     """
 
     id: str
@@ -39,6 +44,27 @@ class ApprovalRecord:
     resolved_ms: int = 0
     used_ms: int = 0
     extra: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def is_question(self) -> bool:
+        """Whether a person is asked for an answer, not for permission."""
+        return self.request.get("kind") == QUESTION
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The answers that a question offers."""
+        choices = self.request.get("choices")
+        return tuple(map(str, choices)) if isinstance(choices, list) else ()
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether a question may be answered by any text."""
+        return self.request.get("freeText") is True
+
+    @property
+    def answer(self) -> str:
+        """The answer to a question; "" before it is answered."""
+        return self.decision.removeprefix(ANSWER) if self.decision.startswith(ANSWER) else ""
 
     def is_usable(self, digest: str, at_ms: int) -> bool:
         """Return whether this approval allows exactly this call to start now."""

@@ -24,6 +24,7 @@ from homarus.core.message import (
     InputProvenance,
     Json,
     Media,
+    Poll,
     RunOptions,
 )
 from homarus.core.text import one_line, repair_json
@@ -95,6 +96,7 @@ _EXTRAS_KEYS: Final = {
     "buttons": "buttons",
     "silent": "silent",
     "recipient": "recipient",
+    "poll": "poll",
 }
 # In the order of the fields of InboxRecord and OutboxRecord.
 SELECT_INBOX: Final = (
@@ -345,6 +347,8 @@ def encode_extras(extras: Extras) -> str:
         data["media"] = [_encode_fields(media, _NO_MEDIA, _MEDIA_KEYS) for media in extras.media]
     if extras.buttons:
         data["buttons"] = [[[one.label, one.data] for one in row] for row in extras.buttons]
+    if poll := extras.poll:
+        data["poll"] = [poll.question, list(poll.options), poll.duration_s, poll.is_multiple]
     return dump_json(data)
 
 
@@ -357,9 +361,18 @@ def decode_extras(text: str) -> Extras:
         media = _decode_media(data.pop("media", ()))
         rows = data.pop("buttons", ())
         buttons = tuple(tuple(Button(*one) for one in row) for row in rows)
-        return Extras(**_decode_fields(data, _EXTRAS_KEYS), media=media, buttons=buttons)
+        poll = _decode_poll(data.pop("poll", None))
+        fields = _decode_fields(data, _EXTRAS_KEYS)
+        return Extras(**fields, media=media, buttons=buttons, poll=poll)
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise CorruptDataError("a parcel cannot be read", fix="run `homarus doctor`") from exc
+
+
+def _decode_poll(data: Any) -> Poll | None:
+    if data is None:
+        return None
+    question, options, duration_s, is_multiple = data
+    return Poll(question, tuple(options), duration_s, is_multiple)
 
 
 def decode_inbox_record(row: Sequence[Any]) -> InboxRecord:

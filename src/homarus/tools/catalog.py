@@ -23,7 +23,14 @@ def builtin_tools() -> ToolRegistry:
     config = Config.model_validate({"tools": {"exec": {"applyPatch": {"enabled": True}}}})
     return load_tools(
         ToolSourceContext(
-            "main", config, lambda _key: config.tools, has_chats=True, memory=_no_memory
+            "main",
+            config,
+            lambda _key: config.tools,
+            has_chats=True,
+            has_polls=True,
+            memory=_no_memory,
+            get_commands=_no_memory,
+            get_gateway=_no_memory,
         )
     )
 

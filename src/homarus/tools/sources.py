@@ -44,23 +44,28 @@ GetToolsConfig: TypeAlias = Callable[[str], ToolsConfig]
 class ToolSourceContext:
     """The agent that tools are made for.
 
-    `has_chats`: it can send messages to chats. `memory` returns its memory; None when it has none
-    (the type belongs to `homarus.memory`, which this package cannot import). `get_processes`
-    returns the table of running commands; None where commands end with their calls.
-    `get_browsers` returns the control of browsers; None where there are none. `has_tool`
-    returns whether the agent has a tool; it is for calls, when all tools are loaded. `env` has the
-    variables of the environment and the config, for the keys of services. `has_image_model`
-    returns whether a model can be asked about pictures.
+    `has_chats`: it can send messages to chats, `has_polls`: also polls. `memory` returns its
+    memory; None when it has none (the type belongs to `homarus.memory`, which this package cannot
+    import). `get_processes` returns the table of running commands; None where commands end with
+    their calls. `get_browsers` returns the control of browsers; None where there are none.
+    `has_tool` returns whether the agent has a tool; it is for calls, when all tools are loaded.
+    `get_commands` returns the chat commands, whose functions `homarus.agent.tools` shares; None
+    without sessions. `get_gateway` returns what `homarus.gateway.tools` calls; None without config
+    files. `env` has the variables of the environment and the config, for the keys of services.
+    `has_image_model` returns whether a model can be asked about pictures.
     """
 
     agent_id: str
     config: Config
     get_tools_config: GetToolsConfig
     has_chats: bool = False
+    has_polls: bool = False
     memory: Callable[[], Any] | None = None
     state: Path | None = None  # the state directory
     get_processes: "Callable[[], ProcessTable] | None" = None
     get_browsers: "Callable[[], BrowserControl] | None" = None
+    get_commands: Callable[[], Any] | None = None
+    get_gateway: Callable[[], Any] | None = None
     has_tool: Callable[[str], bool] = lambda _name: True
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     has_image_model: Callable[[], bool] = lambda: True

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from homarus.config.redaction import mask_known_secrets
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Address, Extras, Image, Json, Media, Text
+from homarus.core.message import Address, Extras, Image, Json, Media, Poll, Text
 from homarus.policy.approvals import ApprovalAnswer, ApprovalQuestion, Approvals
 from homarus.policy.decision import decide_tool_call
 from homarus.policy.tool_call import (
@@ -113,6 +113,10 @@ class Messenger(Protocol):
 
     async def send(self, to: Address, text: str, extras: Extras, key: str) -> SendResult:
         """Send a message, once for one key, and wait a little for its receipt."""
+        ...
+
+    async def send_poll(self, to: Address, poll: Poll, extras: Extras, key: str) -> SendResult:
+        """Send a poll, once for one key, and wait a little for its receipt."""
         ...
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
@@ -433,6 +437,8 @@ async def check_decision(ctx: ToolContext, prepared: PreparedCall, decision: Too
 
 
 def _masked(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_masked(each) for each in value]
     return mask_known_secrets(value) if isinstance(value, str) else value
 
 

@@ -14,6 +14,7 @@ from homarus.app import App
 from homarus.channels.base import Capabilities, InboundHandler, Receipt
 from homarus.config.load import load_config
 from homarus.config.paths import Paths
+from homarus.core.approval_button import parse_approval_button
 from homarus.core.errors import ToolDeniedError
 from homarus.core.message import (
     Address,
@@ -193,3 +194,44 @@ async def test_tool_cannot_send_the_button_of_an_approval(tmp_path: Path) -> Non
             with pytest.raises(ToolDeniedError, match="not for tools"):
                 await chat.app.messenger.send(Address("svc", OWNER), "?", extras, "k")
         assert chat.sent == []
+
+
+ASKS = (
+    assistant_message(ToolCall("c1", "ask_user", {"question": "Tea?", "choices": ["Yes", "No"]})),
+    assistant_message("As you like."),
+)
+
+
+async def test_button_of_a_question_answers_it_and_edits_the_prompt(tmp_path: Path) -> None:
+    async with opened(tmp_path, ASKS) as chat:
+        chat.write("offer me something")
+        await until(lambda: chat.prompts)
+        (prompt,) = chat.prompts
+        assert [[button.label for button in row] for row in prompt.extras.buttons] == [
+            ["Yes"],
+            ["No"],
+        ]
+        data = prompt.extras.buttons[1][0].data
+        assert parse_approval_button(data) == f"{chat.approval_id} choice-2"
+        chat.press("choice-1", GUEST)
+        await chat.wait_for("is not yours", GUEST)
+        chat.press("choice-2")
+        await chat.wait_for("As you like.")
+        await until(lambda: any(each.extras.replaces for each in chat.sent))
+        (edit,) = [each for each in chat.sent if each.extras.replaces]
+        assert "was answered by" in edit.text and edit.text.rstrip().endswith("No")
+        chat.press("choice-1")
+        await chat.wait_for("was already answered by")
+
+
+async def test_question_is_listed_and_dismissed_in_a_chat(tmp_path: Path) -> None:
+    async with opened(tmp_path, ASKS) as chat:
+        chat.write("offer me something")
+        await until(lambda: chat.prompts)
+        chat.write("/approve")
+        assert "question (main): Tea?" in await chat.wait_for("Answer: /approve")
+        chat.write(f"/approve {chat.approval_id[:8]} allow-once")
+        assert "1 Yes, 2 No" in await chat.wait_for("does not answer")
+        chat.write(f"/approve {chat.approval_id[:8]} deny")
+        await chat.wait_for("was dismissed by")
+        await chat.wait_for("As you like.")

@@ -16,13 +16,14 @@ from homarus.channels.messenger import ChannelMessenger, resolve_address
 from homarus.channels.supervisor import ChannelSupervisor
 from homarus.config.schema import Config
 from homarus.core.errors import ChannelError, SendError, ToolDeniedError, ToolError, UserError
-from homarus.core.message import Address, Extras, Media, Outbound
+from homarus.core.message import Address, Extras, Media, Outbound, Poll
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.hooks import hook
 from homarus.plugins.values import Refusal
 from homarus.store.base import SessionRecord
 from homarus.testing.clock import FakeClock
 from homarus.testing.memory_store import MemoryStore
+from homarus.tools.tool import SendResult
 
 GUARD_S = 60.0
 HERE = Address("svc", "42")
@@ -66,6 +67,10 @@ class Able(Sender):
 
     async def delete(self, to: Address, message_id: str) -> None:
         self.seen.append(("delete", message_id))
+
+    def check_poll(self, to: Address, poll: Poll) -> None:
+        if len(poll.options) > 3:
+            raise SendError("too many options", retryable=False)
 
 
 class Harness:
@@ -327,3 +332,28 @@ def test_resolve_address_any_text_returns_running_account_or_error(
         return
     assert (found.channel, found.account) in ACCOUNTS
     assert found.chat.strip() and found.chat.isprintable()
+
+
+async def test_messenger_same_poll_posted_twice_is_sent_once(tmp_path: Path) -> None:
+    poll = Poll("Lunch?", ("Pizza", "Soup"))
+
+    async def act(stage: Harness) -> None:
+        for _ in range(2):
+            result = await stage.mail.send_poll(HERE, poll, Extras(silent=True), "r1:message:x")
+            assert result == SendResult("sent", "m1")
+        many = Poll("Lunch?", tuple("abcd"))
+        with pytest.raises(SendError, match="too many"):
+            await stage.mail.send_poll(HERE, many, Extras(), "r1:message:y")
+
+    stage = await play(tmp_path, Able(), act)
+    (sent,) = stage.channel.sent
+    assert sent.extras == Extras(silent=True, poll=poll) and sent.text == "Lunch?"
+
+
+async def test_messenger_refuses_a_poll_where_there_are_none(tmp_path: Path) -> None:
+    async def act(stage: Harness) -> None:
+        with pytest.raises(ToolError, match="svc has no polls"):
+            await stage.mail.send_poll(HERE, Poll("Lunch?", ("a", "b")), Extras(), "k")
+
+    stage = await play(tmp_path, Sender(), act)
+    assert not stage.channel.sent

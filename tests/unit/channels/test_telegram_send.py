@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from homarus.channels.base import SupportsPolls
 from homarus.channels.telegram import api
 from homarus.core.errors import ChannelAuthError, ChannelError, SendError
-from homarus.core.message import Address, Button, Json, Media, MediaKind, Outbound
+from homarus.core.message import Address, Button, Json, Media, MediaKind, Outbound, Poll
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
 from tests.unit.channels.telegram_stage import bot, send, to
 
@@ -441,3 +442,36 @@ async def test_send_message_has_one_file() -> None:
         sticker = Media("sticker", ref="a")
         with pytest.raises(SendError, match="sticker"):
             await send(channel, "words", media=(sticker,))
+
+
+# Polls
+
+
+async def test_send_poll_arrives_as_a_poll() -> None:
+    async with at_work() as (telegram, channel):
+        poll = Poll("Lunch?", ("Pizza", "Soup"), is_multiple=True)
+        receipt = await send(channel, "Lunch?", poll=poll, silent=True)
+        (sent,) = telegram.sent(ADA)
+        assert receipt.message_id == str(sent["message_id"])
+        assert sent["poll"]["question"] == "Lunch?" and sent["poll"]["allows_multiple_answers"]
+        assert [each["text"] for each in sent["poll"]["options"]] == ["Pizza", "Soup"]
+        (call,) = telegram.books.of("sendPoll")
+        assert call.params["disable_notification"] is True and "parse_mode" not in call.params
+
+
+@pytest.mark.parametrize(
+    "poll",
+    [
+        Poll("x" * 301, ("a", "b")),
+        Poll("Lunch?", ("a",)),
+        Poll("Lunch?", tuple(map(str, range(11)))),
+        Poll("Lunch?", ("a", "b" * 101)),
+        Poll("Lunch?", ("a", "b"), duration_s=3600),
+    ],
+)
+async def test_poll_that_telegram_refuses_is_not_sent(poll: Poll) -> None:
+    async with at_work() as (telegram, channel):
+        assert isinstance(channel, SupportsPolls)
+        with pytest.raises(SendError, match="refuses this poll") as caught:
+            channel.check_poll(to(ADA), poll)
+        assert not caught.value.retryable and not telegram.sent(ADA)

@@ -10,7 +10,7 @@ from homarus.channels.base import ServeWebhook, SupportsWebhook
 from homarus.channels.messenger import resolve_address
 from homarus.channels.signatures import verify_telegram
 from homarus.core.errors import ChannelError, StoreError, ToolError
-from homarus.core.message import Address, Extras, Media
+from homarus.core.message import Address, Extras, Media, Poll
 from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
@@ -128,6 +128,9 @@ class FakeMessenger:
             unit.enqueue(OutboxRecord(f"{key}:0", key, to, text, 1, 2))
         self.posted.append((to, text, extras, key))
         return self.outcome
+
+    async def send_poll(self, to: Address, poll: Poll, extras: Extras, key: str) -> SendResult:
+        raise ToolError("there are no polls")
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
         raise ToolError("there is nothing to react to")

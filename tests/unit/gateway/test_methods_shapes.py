@@ -119,7 +119,8 @@ def test_every_method_of_the_original_is_built_or_its_absence_is_explained() -> 
     added = {"inbox.list", "inbox.retry", "inbox.discard", "models.status", "prompt.get",
              "channels.pairing.list", "channels.pairing.approve",
              "channels.pairing.dismiss", "memory.get", "memory.index", "memory.search",
-             "memory.status", "memory.write", "chat.message.get"}  # fmt: skip
+             "memory.status", "memory.write", "chat.message.get", "question.list",
+             "question.resolve"}  # fmt: skip
     newest = {"commands.list", "device.pair.remove", "exec.approval.list", "sessions.create",
               "sessions.describe",
               "sessions.subscribe",

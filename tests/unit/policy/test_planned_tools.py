@@ -65,4 +65,4 @@ def test_owner_only_tools_say_so(name: str) -> None:
 def test_call_by_another_name_reaches_the_tool(called: str, tool: str) -> None:
     assert builtin_tools().get(called).name == tool
     with pytest.raises(ToolError, match="no tool named"):
-        builtin_tools().get("ui_prompt")
+        builtin_tools().get("web_browse_all")

@@ -47,7 +47,7 @@ def test_call_without_effect_is_not_asked_about() -> None:
 
 
 def test_tool_known_by_name_has_its_effect() -> None:
-    for name in ("exec", "cron", "gateway", "nodes"):
+    for name in ("exec", "cron", "nodes"):
         assert taint_verdict(ToolCallFacts(ToolDeclaration(name)), TAINTED).action == "ask"
 
 

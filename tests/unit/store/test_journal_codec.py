@@ -19,6 +19,7 @@ from homarus.core.message import (
     InputProvenance,
     Media,
     MediaKind,
+    Poll,
     ProvenanceKind,
     RunOptions,
 )
@@ -78,6 +79,7 @@ def extras(text: st.SearchStrategy[str]) -> st.SearchStrategy[Extras]:
         "buttons": st.lists(rows, max_size=2).map(tuple),
         "silent": st.booleans(),
         "recipient": text,
+        "poll": st.none() | st.builds(Poll, text, st.lists(text, max_size=3).map(tuple)),
     }
     assert {field.name for field in fields(Extras)} == set(made), "a new field must be kept too"
     return st.builds(Extras, **made)
@@ -163,10 +165,19 @@ STORED_BEFORE_EXEC = FULL_INBOUND_JSON.replace(FULL_EXEC_JSON, "")
 OPTIONS_BEFORE = replace(
     FULL_INBOUND.options, exec_host=None, exec_security=None, exec_ask=None, elevated=None
 )
-FULL_EXTRAS = Extras("m1", "m0", (FULL_MEDIA,), True, ((Button("Yes", "y"),),), True, "~ann@home")
+FULL_EXTRAS = Extras(
+    "m1",
+    "m0",
+    (FULL_MEDIA,),
+    True,
+    ((Button("Yes", "y"),),),
+    True,
+    "~ann@home",
+    Poll("Q", ("a", "b"), 60, True),
+)
 FULL_EXTRAS_JSON = (
     f'{{"reply_to":"m1","replaces":"m0","media":[{FULL_MEDIA_JSON}],"as_voice":true,'
-    '"buttons":[[["Yes","y"]]],"silent":true,"recipient":"~ann@home"}'
+    '"buttons":[[["Yes","y"]]],"silent":true,"recipient":"~ann@home","poll":["Q",["a","b"],60,true]}'
 )
 
 

@@ -31,7 +31,8 @@ def test_source_names_imports_no_source() -> None:
 def test_load_tools_without_chats_or_memory_omits_their_tools() -> None:
     names = {tool.name for tool in load_tools(context())}
     files = {"edit", "file_delete", "find", "grep", "ls", "read", "write"}
-    assert names == files | {"browser", "exec", "image", "process", "web_fetch", "web_search"}
+    others = {"ask_user", "browser", "exec", "image", "process", "web_fetch", "web_search"}
+    assert names == files | others
 
 
 def test_load_tools_with_chats_and_memory_has_every_tool() -> None:

@@ -1,5 +1,6 @@
 """The `message` tool: where it may write, what it says it did, and that it may be run again."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,16 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.config.schema import Config
 from homarus.config.tools_schema import MessageToolConfig
 from homarus.core.errors import ChannelError, ToolDeniedError, ToolError
-from homarus.core.message import Address, Button, Extras, Media, Text, ToolCall
+from homarus.core.message import Address, Button, Extras, Media, Poll, Text, ToolCall
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.decision import decide_tool_call
 from homarus.policy.tool_call import CallerFacts, TaintSource
 from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.testing.approvals import AskingApprovals
-from homarus.tools.builtin.message import message_tool
+from homarus.tools.builtin.message import message_tool, tools
 from homarus.tools.execute import prepare_call
+from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import SendResult, ToolContext, ToolOutput
 
 MAIN = "agent:main:main"
@@ -67,6 +70,10 @@ class FakeMessenger:
         if isinstance(self.posted, Exception):
             raise self.posted
         return self.posted
+
+    async def send_poll(self, to: Address, poll: Poll, extras: Extras, key: str) -> SendResult:
+        self.seen.append(("poll", to, poll, extras, key))
+        return SendResult("sent", "m9")
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
         self.seen.append(("react", to, message_id, emoji))
@@ -329,3 +336,41 @@ async def test_message_with_file_by_url_asks_in_a_tainted_run(
     assert decide_tool_call(prepared.facts, caller).action == action
     assert decide_tool_call(prepared.facts, CallerFacts("main", MAIN)).action == "allow"
     assert media in prepared.question.detail
+
+
+async def test_message_poll_is_sent_with_its_options() -> None:
+    messenger = FakeMessenger()
+    args = {"action": "poll", "pollQuestion": " Lunch? ", "pollOption": ["Pizza", "Soup"]}
+    result = await call(messenger, {**args, "pollDurationHours": 2, "pollMulti": True})
+    (kind, to, poll, extras, key) = messenger.seen[0]
+    assert (kind, to, extras) == ("poll", HERE, Extras()) and key.startswith("r1:message:")
+    assert poll == Poll("Lunch?", ("Pizza", "Soup"), 7200, is_multiple=True)
+    assert told(result) == "Sent to telegram:42 as message m9."
+
+
+@pytest.mark.parametrize(
+    "args", [{"pollQuestion": "x"}, {"pollOption": ["a", "b"]}, {"pollOption": ["a", " "]}]
+)
+async def test_message_poll_without_its_parts_is_refused(args: dict[str, Any]) -> None:
+    messenger = FakeMessenger()
+    with pytest.raises(ToolError, match="a poll has a question"):
+        await call(messenger, {"action": "poll", **args})
+    assert not messenger.seen
+
+
+async def test_message_poll_to_a_new_chat_asks_and_shows_the_options() -> None:
+    messenger, person = FakeMessenger(), Person()
+    args = {"action": "poll", "pollQuestion": "Lunch?", "pollOption": ["Pizza", "Soup"]}
+    with pytest.raises(ToolDeniedError):
+        await call(messenger, {**args, "target": "telegram/7"}, person=person)
+    assert "Lunch?\n- Pizza\n- Soup" in person.asked[0].detail
+
+
+def test_message_polls_are_offered_only_where_a_service_has_them() -> None:
+    config = Config()
+    context = ToolSourceContext("main", config, lambda _key: config.tools, has_chats=True)
+    (without,), (offered,) = tools(context), tools(replace(context, has_polls=True))
+    specs = (without.spec.parameters, offered.spec.parameters)
+    sizes = [len(json.dumps(each, separators=(",", ":"))) for each in specs]
+    assert "poll" not in json.dumps(without.spec.parameters)
+    assert "pollOption" in offered.spec.parameters["properties"] and sizes[1] - sizes[0] <= 250

@@ -49,7 +49,7 @@ async def _write(
     from homarus.config.group_migration import check_config_writes
 
     path = request.path
-    for channel, account in _target_accounts(path):
+    for channel, account in target_accounts(path):
         check_config_writes(context.config, channel, account)
 
     def change(tree: dict[str, Json]) -> Json:
@@ -156,7 +156,7 @@ def _parse_value(text: str) -> Json:
     return value
 
 
-def _target_accounts(path: KeyPath) -> list[tuple[str, str]]:
+def target_accounts(path: KeyPath) -> list[tuple[str, str]]:
     """Return the channel and account that a path changes, whose own `configWrites` holds, too."""
     from homarus.core.session_keys import DEFAULT_ACCOUNT, normalize_account_id
 

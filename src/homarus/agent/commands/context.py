@@ -34,6 +34,7 @@ from homarus.tools.sandbox.sandbox_status import FindReport, no_report
 if TYPE_CHECKING:  # imported by the first command
     from homarus.agent.approval_prompts import ChatPrompts
     from homarus.agent.approval_service import ApprovalService
+    from homarus.store.approvals import ApprovalRecord
     from homarus.tools.exec.process_table import ProcessTable
 
 
@@ -94,7 +95,7 @@ class CommandServices:
     """What the commands and their dispatcher use of the program.
 
     `read_exec_rules` returns the contents of the approvals files, `get_overrides` the settings of
-    `/debug`.
+    `/debug`, `open_questions` the questions of agents that wait for an answer.
     """
 
     get_config: Callable[[], Config]
@@ -120,6 +121,7 @@ class CommandServices:
     get_tools: Callable[[str], ToolRegistry]
     get_processes: "Callable[[], ProcessTable]"
     audit: AuditLog
+    open_questions: "Callable[[], Sequence[ApprovalRecord]]" = tuple
     open_sandbox: OpenSandbox = no_sandbox
     find_sandbox_report: FindReport = no_report
 

@@ -47,7 +47,7 @@ from homarus.plugins.commands import (
 )
 from homarus.plugins.values import HookContext
 from homarus.sessions.chat_fields import chat_fields
-from homarus.sessions.control import InterpretedMessage
+from homarus.sessions.control import InterpretedMessage, SessionControl
 from homarus.store.base import TranscriptEntry
 from homarus.store.journal import InboxRecord, JournalTransaction, Lease
 
@@ -99,7 +99,18 @@ class CommandDispatcher:
             if is_once and record.attempts:
                 work = partial(_fail, UserError("the program ended while this ran", fix=_NOT_AGAIN))
             return self._as_command(key, record, inbound, work, is_once=is_once)
+        if parsed is None and (answer := self._find_answer(key, inbound)):
+            answered = replace(inbound, metadata=replace(inbound.metadata, approval=answer))
+            return self._interpret_answer(key, record, answered)
         return self._interpret_text(key, record, inbound, parsed)
+
+    def _find_answer(self, key: str, inbound: Inbound) -> str:
+        """Return the id and the answer when a plain message answers a question of the agent."""
+        if inbound.images or inbound.media or not self._services.open_questions():
+            return ""
+        from homarus.agent.commands.approvals import find_answered_question
+
+        return find_answered_question(self.make_context(key, inbound))
 
     def _interpret_answer(
         self, key: str, record: InboxRecord, inbound: Inbound
@@ -182,10 +193,15 @@ class CommandDispatcher:
         """Raise UserError for an inline `/elevated` of a sender who may not have it."""
         if found.options.elevated in {None, "off"}:
             return
-        if refusal := self._context(key, inbound).elevated_refusal:
+        if refusal := self.make_context(key, inbound).elevated_refusal:
             raise UserError(f"elevated commands are not for you here: {refusal}")
 
-    def _context(self, key: str, inbound: Inbound) -> AgentCommandContext:
+    @property
+    def control(self) -> SessionControl[RunOutcome]:
+        return self._services.control
+
+    def make_context(self, key: str, inbound: Inbound) -> AgentCommandContext:
+        """Return the context of a command in a session; its arguments are empty."""
         agent, channel = self._services.get_agent(agent_id_of(key)), inbound.address.channel
         where = HookContext(agent.id, key, inbound.run_id, str(agent.workspace), channel)
         config = self._services.get_config()
@@ -269,7 +285,7 @@ class CommandDispatcher:
                 transaction.mark_running([record.id], lease, run=record.id)
             try:
                 work_name = f"command in {key}"
-                done = await _attempt(work_name, lambda: work(self._context(key, inbound)))
+                done = await _attempt(work_name, lambda: work(self.make_context(key, inbound)))
             except asyncio.CancelledError:
                 if self._services.control.is_shutting_down and not is_once:
                     async with self._journal.transaction() as transaction:
@@ -341,7 +357,7 @@ class CommandDispatcher:
         """Send the status card; the rest of the message is answered even when that fails."""
 
         async def make_card() -> CommandReply:
-            return await self._call(self._context(key, inbound), "status")
+            return await self._call(self.make_context(key, inbound), "status")
 
         reply = await _attempt(f"status in {key}", make_card)
         if not isinstance(reply, CommandReply):

@@ -12,7 +12,7 @@ from homarus.agent.commands.exec_settings import (
     resolve_sender_level,
 )
 from homarus.agent.commands.models import describe_model
-from homarus.core.message import Json
+from homarus.core.message import Json, Usage
 from homarus.policy.sandbox_settings import is_sandboxed, resolve_sandbox
 from homarus.providers.catalog import ModelInfo
 from homarus.sessions import queue_policy
@@ -45,6 +45,7 @@ async def status_card(context: AgentCommandContext) -> str:
         f"Model: {describe_model(session, default)}",
         f"Context: {_context(session, await context.model())}",
         *_last_run_tokens(data),
+        *await _spent(context),
         f"Session: {context.key} · {_messages(session)} · {_age(session, now_ms)}",
         f"Thinking: {await context.thinking()} · " + " · ".join(_levels(context, data)),
         f"Queue: {queue_policy.format_queue_settings(rules)}"
@@ -90,6 +91,16 @@ def _last_run_tokens(data: Mapping[str, Json]) -> list[str]:
     prompt = input_tokens + read + written
     cached = f" · {100 * read // prompt}% of the prompt from a cache" if read and prompt else ""
     return [f"Last run: {prompt:,} tokens in · {output_tokens:,} out{cached}"]
+
+
+async def _spent(context: AgentCommandContext) -> list[str]:
+    """Return the line about all model calls of the session; none before the first."""
+    records = await context.services.store.usage_records(session=context.key)
+    total = sum((record.usage for record in records), Usage())
+    if not total.total:
+        return []
+    cost = f" · ${total.cost:.4f}" if total.cost else ""
+    return [f"Session so far: {total.prompt:,} tokens in · {total.output:,} out{cost}"]
 
 
 def _failures(context: AgentCommandContext) -> list[str]:

@@ -36,6 +36,7 @@ from homarus.channels.telegram.inbound import (
 from homarus.channels.telegram.outbound import (
     BotApiCall,
     chat_id,
+    check_poll,
     draft_call,
     edit_call,
     is_private,
@@ -52,7 +53,7 @@ from homarus.channels.telegram.settings import (
 )
 from homarus.channels.telegram.traits import TRAITS
 from homarus.core.errors import ChannelError, MediaTooLargeError, StoreError
-from homarus.core.message import Address, Inbound, Json, Media, Outbound
+from homarus.core.message import Address, Inbound, Json, Media, Outbound, Poll
 
 log = logging.getLogger(__name__)
 
@@ -306,6 +307,9 @@ class TelegramChannel:
         if id_:
             self._record_sent(message.address, id_)
         return Receipt(str(id_ or ""))
+
+    def check_poll(self, to: Address, poll: Poll) -> None:
+        check_poll(poll)
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
         try:

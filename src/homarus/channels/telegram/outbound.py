@@ -10,12 +10,16 @@ from homarus.channels.telegram.inbound import GENERAL, parse_message_id
 from homarus.channels.telegram.settings import TelegramSettings
 from homarus.core.errors import SendError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Address, Button, Extras, Json, Media, Outbound
+from homarus.core.message import Address, Button, Extras, Json, Media, Outbound, Poll
 
 log = logging.getLogger(__name__)
 
 MAX_BUTTON_BYTES: Final = 64
 MAX_PHOTO_BYTES: Final = 10 * 1024 * 1024
+MAX_POLL_QUESTION_CHARS: Final = 300
+MAX_POLL_OPTION_CHARS: Final = 100
+MAX_POLL_OPTIONS: Final = 10
+MAX_POLL_S: Final = 600
 _METHODS: Final = {
     "photo": "sendPhoto",
     "document": "sendDocument",
@@ -76,10 +80,38 @@ def send_call(message: Outbound, settings: TelegramSettings) -> BotApiCall:
     }
     if extras.silent:
         params["disable_notification"] = True
+    if extras.poll:
+        return _poll_call(extras.poll, params)
     if extras.media:
         return _file_call(message, extras.media[0], params)
     params |= {"text": message.text, "parse_mode": "HTML", **_preview(settings)}
     return BotApiCall("sendMessage", params, "text")
+
+
+def check_poll(poll: Poll) -> None:
+    """Raise SendError for a poll that Telegram would refuse."""
+    problem = ""
+    if not 1 <= len(poll.question) <= MAX_POLL_QUESTION_CHARS:
+        problem = f"its question must have 1 to {MAX_POLL_QUESTION_CHARS} characters"
+    elif not 2 <= len(poll.options) <= MAX_POLL_OPTIONS:
+        problem = f"it must have 2 to {MAX_POLL_OPTIONS} options"
+    elif not all(1 <= len(option) <= MAX_POLL_OPTION_CHARS for option in poll.options):
+        problem = f"an option must have 1 to {MAX_POLL_OPTION_CHARS} characters"
+    elif poll.duration_s and not 5 <= poll.duration_s <= MAX_POLL_S:
+        problem = f"it can be open for at most {MAX_POLL_S // 60} minutes, or without an end"
+    if problem:
+        raise SendError(f"Telegram refuses this poll: {problem}", retryable=False)
+
+
+def _poll_call(poll: Poll, params: dict[str, Json]) -> BotApiCall:
+    check_poll(poll)
+    options: list[Json] = [{"text": option} for option in poll.options]
+    own: dict[str, Json] = {"question": poll.question, "options": options}
+    if poll.is_multiple:
+        own["allows_multiple_answers"] = True
+    if poll.duration_s:
+        own["open_period"] = poll.duration_s
+    return BotApiCall("sendPoll", {**params, **own}, "question")
 
 
 def edit_call(

@@ -21,7 +21,7 @@ TRAITS: Final = ChannelTraits(
     group_id_prefixes=("-",),
     has_topics=True,
     has_buttons=True,
-    abilities=("deleteMessage", "editMessage", "files", "reactions"),
+    abilities=("deleteMessage", "editMessage", "files", "poll", "reactions"),
     message_hints=(
         "On Telegram a target is a number: people have positive ones, groups negative ones.",
         "A bot writes first only to those who have written to it.",

@@ -3,26 +3,17 @@
 import asyncio
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from homarus import __version__
-from homarus.channels.registry import (
-    available_channels,
-    channel_label,
-    find_traits,
-    load_channel,
-    services_without_channel,
-)
 from homarus.config import json5_document
 from homarus.config.config_files import MAX_BYTES, ConfigTexts
-from homarus.config.load import ConfigExamination, examine_config
 from homarus.config.redaction import redact_tree
 from homarus.config.tree_edit import apply_merge_patch
 from homarus.core.errors import ConfigError, ConflictError, InvalidRequestError, UserError
 from homarus.core.message import Json
+from homarus.gateway.config_view import describe_config, describe_issue, describe_schema
 from homarus.gateway.config_watch import reload_rule
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Ms, Name
@@ -38,75 +29,7 @@ _STALE = "config changed since last load; re-run config.get and retry"
 @method("config.get", scope="read", params=NoParams)
 async def get(call: MethodCall, _params: NoParams) -> Json:
     """The config file: as written, with includes resolved, and with defaults. No secrets."""
-    from homarus.config.own_keys import describe_openclaw_problems
-    from homarus.config.rewrite import serialize
-    from homarus.config.write import read_own_tree
-    from homarus.tools.catalog import describe_list_problems
-
-    paths = call.services.paths
-    fields: dict[str, Json] = {"path": str(paths.config), "exists": paths.config.exists()}
-    try:
-        own, texts = read_own_tree(paths)
-        examined = examine_config(paths, call.services.loaded.env, texts)
-        unread = describe_openclaw_problems(examined.shared)
-        if examined.config:
-            unread = (*unread, *describe_list_problems(examined.config))
-    except ConfigError as exc:
-        empty: dict[str, Json] = {"raw": None, "parsed": {}, "resolved": {}, "config": {}}
-        issues = [_issue(exc)]
-        return {**fields, **empty, "valid": False, **_describe_config(issues, ())}
-    return {
-        **fields,
-        # Not the raw text: a comment may hold a secret that cannot be recognised.
-        "raw": serialize(redact_tree(own)) if examined.exists else None,
-        "parsed": redact_tree(own),
-        "resolved": redact_tree(examined.raw),
-        "valid": not examined.errors,
-        "config": _with_defaults(examined),
-        "hash": texts.hash,
-        **_describe_config(
-            [_issue(error) for error in examined.errors],
-            examined.warnings if examined.errors else (*examined.warnings, *unread),
-        ),
-    }
-
-
-def _describe_config(issues: list[Json], warnings: tuple[str, ...]) -> dict[str, Json]:
-    entries = [{"path": "", "message": text} for text in warnings]
-    return {"issues": issues, "warnings": entries, "legacyIssues": []}
-
-
-def _issue(error: ConfigError) -> dict[str, Json]:
-    fields: dict[str, Json] = {
-        "path": error.key,
-        "message": error.reason + (f" ({error.fix})" if error.fix else ""),
-    }
-    return {**fields, **({"file": error.file, "line": error.line} if error.file else {})}
-
-
-def _with_defaults(examined: ConfigExamination) -> Json:
-    """Return what was written, over the defaults.
-
-    Variables stay as written: their values are not shown. Defaults of settings that OpenClaw does
-    not know are left out: a client that saves all it was shown would write them.
-    """
-    from homarus.config.own_keys import without_own
-
-    written: Json = redact_tree(examined.raw)
-    if examined.config is None:
-        return written
-    defaults = examined.config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return _fill_defaults(redact_tree(without_own(defaults)), written)
-
-
-def _fill_defaults(defaults: Json, written: Json) -> Json:
-    if not isinstance(defaults, dict) or not isinstance(written, dict):
-        return written
-    missing = {key: value for key, value in defaults.items() if key not in written and value != {}}
-    return {
-        **{key: _fill_defaults(defaults.get(key), value) for key, value in written.items()},
-        **missing,
-    }
+    return describe_config(call.services)
 
 
 class ConfigSetParams(Params):
@@ -155,35 +78,7 @@ async def apply(call: MethodCall, params: ConfigChangeParams) -> Json:
 @method("config.schema", scope="admin", params=NoParams)
 async def schema(_call: MethodCall, _params: NoParams) -> Json:
     """The JSON Schema of the settings that have an effect, and which of them are secret."""
-    from homarus.config.check import implemented_keys
-    from homarus.config.json_schema import config_json_schema, inline_references
-    from homarus.config.redaction import is_secret
-
-    tree = inline_references(config_json_schema())
-    channels = {name: _channel_schema(name) for name in available_channels()}
-    others = {name: _unavailable_schema(name) for name in services_without_channel()}
-    tree["properties"]["channels"]["properties"] = {**others, **channels}
-    keys = [*implemented_keys()]
-    keys += [f"channels.{name}.{key}" for name in channels for key in channels[name]["properties"]]
-    secret = [key for key in keys if is_secret(tuple(key.split(".")), "x")]
-    return {
-        "schema": tree,
-        "uiHints": {key.replace("<key>", "*"): {"sensitive": True} for key in secret},
-        "version": __version__,
-        "generatedAt": datetime.now(UTC).isoformat(timespec="milliseconds"),
-    }
-
-
-def _channel_schema(name: str) -> dict[str, Json]:
-    from homarus.config.json_schema import channel_json_schema
-
-    return {"title": channel_label(name), **channel_json_schema(load_channel(name).Settings)}
-
-
-def _unavailable_schema(name: str) -> dict[str, Json]:
-    """Return the schema of a section that a config may have and that has no effect here."""
-    note = "There is no adapter for this service: these settings have no effect."
-    return {"title": find_traits(name).title, "description": note, "type": "object"}
+    return describe_schema()
 
 
 def _parse(name: str, raw: str) -> dict[str, Json]:
@@ -218,7 +113,7 @@ async def _write(
         raise InvalidRequestError(_STALE) from None
     except ConfigError as exc:
         raise InvalidRequestError(
-            f"invalid config: {exc}", details={"issues": [_issue(exc)]}
+            f"invalid config: {exc}", details={"issues": [describe_issue(exc)]}
         ) from None
     except UserError as exc:
         raise InvalidRequestError(exc.message, fix=exc.fix) from None

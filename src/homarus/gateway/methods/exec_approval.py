@@ -112,7 +112,8 @@ async def resolve(call: MethodCall, params: ExecApprovalResolveParams) -> Json:
 @method("exec.approval.list", scope="approvals", params=NoParams)
 async def list_(call: MethodCall, _params: NoParams) -> Json:
     """The approvals that can be answered now, oldest first."""
-    return [show_pending(each) for each in await call.services.get_approvals().list_pending()]
+    pending = await call.services.get_approvals().list_pending()
+    return [show_pending(each) for each in pending if not each.is_question]
 
 
 def describe_caller(caller: Caller) -> str:

@@ -1,4 +1,4 @@
-// Tool calls that wait for a person's approval, shown to a page that may approve them.
+// Tool calls that wait for a person's approval, and questions of agents, shown to a page that may approve them.
 
 import { element, visible } from './markdown.js';
 
@@ -25,6 +25,7 @@ export class ApprovalCards {
     this.clear();
     try {
       for (const approval of await this.#call('exec.approval.list', {})) this.add(approval);
+      for (const question of await this.#call('question.list', {})) this.addQuestion(question);
     } catch {
       this.clear();
     }
@@ -76,6 +77,60 @@ export class ApprovalCards {
     this.#box.append(box);
     this.#showTimes();
     this.#announce('A tool call needs your approval.');
+  }
+
+  /** Show a question of the agent: a button for each choice, and a field where text is accepted. */
+  addQuestion({ id, question, choices, freeText, agentId, sessionKey, expiresAtMs = 0 }) {
+    if (!id || this.#cards.has(id) || expiresAtMs <= Date.now()) return;
+    const left = element('span');
+    const problem = element('p');
+    problem.hidden = true;
+    const send = async (button, params) => {
+      if (!params) return; // nothing was written
+      button.disabled = true;
+      try {
+        await this.#call('question.resolve', { id, ...params });
+        this.remove(id);
+      } catch (error) {
+        problem.textContent = visible(error.message);
+        problem.hidden = false;
+        button.disabled = false;
+      }
+    };
+    const make = (words, kind, getParams) => {
+      const button = element('button', words);
+      button.type = 'button';
+      button.className = kind;
+      button.disabled = true;
+      setTimeout(() => (button.disabled = false), SETTLE_MS);
+      button.addEventListener('click', () => send(button, getParams()));
+      return button;
+    };
+    const offered = Array.isArray(choices) ? choices.map(String) : [];
+    const buttons = offered.map((each) => make(visible(each), '', () => ({ answer: each })));
+    if (freeText) {
+      const field = element('input');
+      field.maxLength = 2000;
+      field.setAttribute('aria-label', 'Your answer');
+      const answer = make('Answer', 'main', () => field.value.trim() && { answer: field.value.trim() });
+      field.addEventListener('keydown', (event) => {
+        if (event.key === 'Enter' && !answer.disabled) answer.click();
+      });
+      buttons.push(field, answer);
+    }
+    buttons.push(make('Dismiss', 'danger', () => ({})));
+    const asker = [agentId, this.#nameOf(String(sessionKey ?? ''))].filter(Boolean).join(' · ');
+    const facts = element('dl', element('dt', 'Asked by'), element('dd', visible(asker)));
+    const title = element('h2', 'A question of the agent', left);
+    const text = element('pre', visible(String(question ?? '')));
+    const box = element('section', title, text, facts, problem, element('div', ...buttons));
+    box.className = 'ask approval';
+    box.dataset.question = id;
+    box.setAttribute('aria-label', 'The agent asks you a question');
+    this.#cards.set(id, { box, left, expiresAtMs });
+    this.#box.append(box);
+    this.#showTimes();
+    this.#announce('The agent asks you a question.');
   }
 
   #showTimes() {

@@ -290,6 +290,8 @@ function received(name, payload) {
   if (name === 'device.pair.resolved') devices.remove(payload.requestId);
   if (name === 'exec.approval.requested') approvals.add(payload);
   if (name === 'exec.approval.resolved') approvals.remove(payload.id);
+  if (name === 'question.requested') approvals.addQuestion(payload);
+  if (name === 'question.resolved') approvals.remove(payload.id);
   if (name === 'chat' && payload.sessionKey !== session) {
     if (payload.state !== 'delta') refreshSoon();
   } else if (name === 'chat') receivedChat(payload);

@@ -41,6 +41,9 @@ _NOT_MODIFIED: Final = (
     "message is not modified: specified new message content and reply markup are exactly the same"
     " as a current content and reply markup of the message"
 )
+MAX_POLL_QUESTION_UNITS: Final = 300
+MAX_POLL_OPTIONS: Final = 10
+MAX_POLL_S: Final = 600
 _COMMAND: Final = re.compile(r"[a-z0-9_]{1,32}")
 
 
@@ -105,6 +108,31 @@ def _send_file(field: str) -> Callable[[TelegramState, Params], Json]:
         return _sent(state, chat, params, fields)
 
     return send
+
+
+def _send_poll(state: TelegramState, params: Params) -> Json:
+    chat, question, options = _chat(state, params), params.get("question"), params.get("options")
+    if not isinstance(question, str) or not 1 <= utf16_len(question) <= MAX_POLL_QUESTION_UNITS:
+        raise bad("poll question length must be from 1 to 300")
+    if not isinstance(options, list) or not 2 <= len(options) <= MAX_POLL_OPTIONS:
+        raise bad("poll must have from 2 to 10 options")
+    texts = [each.get("text") if isinstance(each, dict) else None for each in options]
+    if not all(isinstance(text, str) and 1 <= utf16_len(text) <= 100 for text in texts):
+        raise bad("poll options length must not exceed 100")
+    period = params.get("open_period")
+    if period is not None and not 5 <= int(period) <= MAX_POLL_S:
+        raise bad("poll close time is invalid")
+    poll: Object = {
+        "id": str(len(texts)),
+        "question": question,
+        "options": [{"text": text, "voter_count": 0} for text in texts],
+        "total_voter_count": 0,
+        "is_closed": False,
+        "is_anonymous": params.get("is_anonymous", True),
+        "type": "regular",
+        "allows_multiple_answers": params.get("allows_multiple_answers", False),
+    }
+    return _sent(state, chat, params, {"poll": poll})
 
 
 def _file_fields(state: TelegramState, field: str, given: Json) -> Object:
@@ -360,6 +388,13 @@ _FILES: Final = ("photo", "document", "voice", "audio", "video", "animation")
 METHODS: Final[dict[str, FakeBotMethod]] = {
     "getMe": FakeBotMethod(frozenset(), lambda state, _params: state.me),
     "sendMessage": FakeBotMethod(frozenset(_SENDING | _TEXT), _send_message),
+    "sendPoll": FakeBotMethod(
+        frozenset(
+            (_SENDING - {"parse_mode"})
+            | {"question", "options", "is_anonymous", "allows_multiple_answers", "open_period"}
+        ),
+        _send_poll,
+    ),
     "editMessageText": FakeBotMethod(frozenset(_EDITING | _TEXT), _edit_text),
     "deleteMessage": FakeBotMethod(frozenset({"chat_id", "message_id"}), _delete),
     "setMessageReaction": FakeBotMethod(

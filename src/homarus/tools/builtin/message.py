@@ -1,4 +1,4 @@
-"""The `message` tool: send, reply, react, edit and delete messages in chats.
+"""The `message` tool: send, reply, poll, react, edit and delete messages in chats.
 
 Without a target it acts on the current chat. Other chats are allowed by `tools.message`, and a
 chat that is new needs a person's approval. A text for another chat, also that of an edit, names
@@ -11,6 +11,7 @@ again.
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Annotated, Literal, TypeAlias
 
@@ -19,11 +20,12 @@ from pydantic import AliasChoices, Field
 from homarus.config.tools_schema import MessageToolConfig
 from homarus.core.errors import ToolError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Address, Button, Extras, Text
+from homarus.core.message import Address, Button, Extras, Poll, Text
 from homarus.core.text import escape_invisible, one_line
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.audience import PRIVATE, audience_of
 from homarus.policy.tool_call import Effect, LayerVerdict, ToolCallFacts, ToolDeclaration
+from homarus.providers.base import ToolSpec
 from homarus.tools.attachments import is_web_url
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import (
@@ -36,8 +38,11 @@ from homarus.tools.tool import (
     tool,
 )
 
-MessageActionName: TypeAlias = Literal["send", "reply", "thread-reply", "react", "edit", "delete"]
+MessageActionName: TypeAlias = Literal[
+    "send", "reply", "thread-reply", "poll", "react", "edit", "delete"
+]
 MAX_BUTTONS = 50
+MIN_OPTIONS, MAX_OPTIONS = 2, 12  # of a poll
 _RULES = MessageToolConfig.model_construct()
 
 
@@ -61,11 +66,15 @@ class _MessageAction:
     as_voice: bool = False
     silent: bool = False
     buttons: tuple[tuple[Button, ...], ...] = ()
+    poll: Poll | None = None
 
 
 @cache
-def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
-    """Return the tool with the rules for writing to other chats."""
+def message_tool(rules: MessageToolConfig = _RULES, *, has_polls: bool = True) -> Tool:
+    """Return the tool with the rules for writing to other chats.
+
+    Without `has_polls` the model is not offered them: no service of the config has any.
+    """
 
     @tool(
         group="messaging",
@@ -113,6 +122,10 @@ def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
             list[list[dict[str, str]]] | None,
             Field(description="Rows of {text, callback_data}; the text pressed comes as a message"),
         ] = None,
+        poll_question: Annotated[str | None, Field(validation_alias="pollQuestion")] = None,
+        poll_option: Annotated[list[str] | None, Field(validation_alias="pollOption")] = None,
+        poll_duration_hours: Annotated[int, Field(ge=0, validation_alias="pollDurationHours")] = 0,
+        poll_multi: Annotated[bool, Field(validation_alias="pollMulti")] = False,
     ) -> PreparedCall:
         """Write to a chat, or answer, react to, edit or delete a message there.
 
@@ -132,15 +145,47 @@ def message_tool(rules: MessageToolConfig = _RULES) -> Tool:
             as_voice,
             silent,
             _rows(buttons or []),
+            _poll(action, poll_question, poll_option, poll_duration_hours, is_multiple=poll_multi),
         )
         return await _prepare(run.declaration, rules, ctx, request)
 
-    return run
+    return run if has_polls else replace(run, get_spec=cache(partial(_spec_without_polls, run)))
+
+
+def _spec_without_polls(full: Tool) -> ToolSpec:
+    schema = json.loads(json.dumps(full.spec.parameters))
+    names = [name for name in schema["properties"] if name.startswith("poll")]
+    for name in names:
+        del schema["properties"][name]
+    schema["properties"]["action"]["enum"].remove("poll")
+    return replace(full.spec, parameters=schema)
+
+
+def _poll(
+    action: MessageActionName,
+    question: str | None,
+    options: list[str] | None,
+    hours: int,
+    *,
+    is_multiple: bool,
+) -> Poll | None:
+    """Return the poll of a call; other actions have none."""
+    if action != "poll":
+        return None
+    text, given = (question or "").strip(), tuple(each.strip() for each in options or ())
+    if not text or not MIN_OPTIONS <= len(given) <= MAX_OPTIONS or not all(given):
+        raise ToolError(
+            f"a poll has a question and {MIN_OPTIONS} to {MAX_OPTIONS} options",
+            fix="give pollQuestion and pollOption",
+        )
+    return Poll(text, given, hours * 3600, is_multiple)
 
 
 def tools(context: ToolSourceContext) -> Sequence[Tool]:
     """Return the tool for an agent that can send messages to chats."""
-    return [message_tool(context.config.tools.message)] if context.has_chats else []
+    if not context.has_chats:
+        return []
+    return [message_tool(context.config.tools.message, has_polls=context.has_polls)]
 
 
 def _get_messenger(ctx: ToolContext) -> Messenger:
@@ -213,6 +258,14 @@ def _is_bound(ctx: ToolContext, request: _MessageAction) -> bool:
 async def _send(
     rules: MessageToolConfig, ctx: ToolContext, request: _MessageAction, *, crossed: bool
 ) -> ToolOutput:
+    if request.poll:
+        question = request.poll.question
+        poll = replace(
+            request.poll, question=_marked(rules, ctx, question) if crossed else question
+        )
+        extras = Extras(reply_to=request.reply_to, silent=request.silent)
+        sent = await request.messenger.send_poll(request.to, poll, extras, _key(ctx, request))
+        return _format_result(request.to, sent)
     if not request.text.strip() and not request.media:
         raise ToolError("there is nothing to send", fix="give message or media")
     if request.action == "thread-reply" and not request.to.thread:
@@ -283,6 +336,8 @@ def _key(ctx: ToolContext, request: _MessageAction) -> str:
     to = request.to
     references = (request.reply_to, request.message_id)
     identity = [ctx.call_id, *_chat(to), to.thread, request.text, request.media, *references]
+    if poll := request.poll:
+        identity += [poll.question, *poll.options]
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
     return f"{ctx.run_id}:message:{digest[:16]}"
 
@@ -345,6 +400,8 @@ def _described(request: _MessageAction, shown: str) -> str:
     lines = [f"To: {shown}", f"What: {request.action}"]
     if request.text:
         lines += ["", request.text]
+    if poll := request.poll:
+        lines += ["", poll.question, *(f"- {option}" for option in poll.options)]
     if request.media:
         where = " from the web:" if is_web_url(request.media) else ""
         lines += ["", f"With the file{where} {request.media}"]
