@@ -12,28 +12,28 @@ from tests.style.rules import ROOT, SRC
 FILE_LINES, FILE_LINES_P95 = 800, 500
 FUNCTION_LINES, FUNCTION_LINES_P95 = 80, 45
 # app.py has one keyword argument a line, in six Services.
-SMALL_FILES = {"agent/loop.py": 300, "app.py": 460}
+SMALL_FILES = {"agent/loop.py": 300, "app.py": 500}
 
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
-    "": 620,
-    "agent": 14_300,
+    "": 660,
+    "agent": 15_700,
     "channels": 11_500,
-    "cli": 13_000,
-    "gateway": 14_200,
-    "config": 8_950,
-    "core": 3_900,
+    "cli": 13_900,
+    "gateway": 15_600,
+    "config": 9_400,
+    "core": 4_000,
     "importing": 2_100,
     "memory": 11_200,
-    "net": 2_000,
+    "net": 2_150,
     "plugins": 700,
     "policy": 2_300,
-    "providers": 11_600,
+    "providers": 11_700,
     "sessions": 5_250,
     "skills": 200,
     "store": 8_300,
     "testing": 5_200,
-    "tools": 13_500,
+    "tools": 21_800,
 }
 
 SOURCES = {str(p.relative_to(SRC)): p.read_text(encoding="utf-8") for p in rules.modules(SRC)}
