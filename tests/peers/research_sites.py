@@ -89,7 +89,7 @@ def research_site() -> Iterator[ResearchSite]:
 def _serve() -> Iterator[ResearchSite]:
     stopped = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
+    class SiteHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             site.paths.append(self.path)
             path = self.path.partition("?")[0]
@@ -125,7 +125,7 @@ def _serve() -> Iterator[ResearchSite]:
         def handle_error(self, *_args: Any) -> None:
             pass  # clients leave in the middle of a response
 
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), SiteHandler)
     site = ResearchSite(server.server_address[1])
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
