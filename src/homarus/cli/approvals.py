@@ -211,7 +211,7 @@ async def _list_pending(gateway: GatewayOptions) -> list[dict[str, Json]]:
         async with open_gateway(gateway) as client:
             found = await client.call("exec.approval.list", {})
             questions = await client.call("question.list", {})
-        listed = [*(found or ()), *map(_question_as_approval, questions or ())]
+        listed = [*(found or ()), *_questions_as_approvals(questions)]
         return [each for each in listed if isinstance(each, dict)]
     from homarus.config.session_store import find_session_store
     from homarus.gateway.approval_payloads import show_pending, show_question
@@ -220,30 +220,39 @@ async def _list_pending(gateway: GatewayOptions) -> list[dict[str, Json]]:
     paths, now_ms = find_session_store(Paths.find(os.environ), os.environ), SystemClock().now_ms()
     async with open_store(paths.state, read_only=True, sessions=paths.session_store) as store:
         pending = await store.journal.approvals("pending")
-    return [
-        _question_as_approval(show_question(record)) if record.is_question else show_pending(record)
-        for record in pending
-        if record.expires_ms > now_ms
-    ]
+    alive = [record for record in pending if record.expires_ms > now_ms]
+    questions = [show_question(record) for record in alive if record.is_question]
+    shown = [show_pending(record) for record in alive if not record.is_question]
+    return [*shown, *_questions_as_approvals({"questions": questions})]
 
 
 async def _answer_question(gateway: GatewayOptions, named: str, text: str) -> bool:
     """Answer a question; return whether a gateway did, which goes on at once."""
+    from homarus.gateway.question_payloads import make_resolve_params
+
     if is_gateway_running(gateway):
         async with open_gateway(gateway) as client:
-            await client.call("question.resolve", {"id": named, "answer": text})
+            await client.call("question.resolve", make_resolve_params(named, text))
         return True
     await _resolve_in_store(named, text, is_answer=True)
     return False
 
 
-def _question_as_approval(question: Json) -> dict[str, Json]:
-    """Return a question in the form of an approval, for the list."""
-    asked = question if isinstance(question, dict) else {}
-    choices = [f"{number}. {each}" for number, each in enumerate(asked.get("choices") or (), 1)]
-    detail = "\n".join([str(asked.get("question") or ""), *choices])
-    request = {"kind": "question", "detail": detail, "sessionKey": asked.get("sessionKey")}
-    return {"id": asked.get("id"), "request": request, "expiresAtMs": asked.get("expiresAtMs")}
+def _questions_as_approvals(result: Json) -> list[dict[str, Json]]:
+    """Return the questions of a list in the form of approvals."""
+    from homarus.gateway.question_payloads import parse_question
+
+    listed = result.get("questions") if isinstance(result, dict) else None
+    found = list[dict[str, Json]]()
+    for each in listed or ():
+        if question := parse_question(each):
+            choices = [f"{number}. {text}" for number, text in enumerate(question.choices, 1)]
+            detail = "\n".join([question.text, *choices])
+            request = {"kind": "question", "detail": detail, "sessionKey": question.session_key}
+            found.append(
+                {"id": question.id, "request": request, "expiresAtMs": each["expiresAtMs"]}
+            )
+    return found
 
 
 async def _resolve(gateway: GatewayOptions, named: str, decision: str) -> bool:

@@ -12,6 +12,12 @@ from homarus.cli.approval_prompt import ApprovalPrompt
 from homarus.core.errors import HomarusError
 from homarus.core.message import Json
 from homarus.core.text import escape_invisible, one_line
+from homarus.gateway.question_payloads import (
+    ShownQuestion,
+    make_resolve_params,
+    parse_question,
+    parse_question_list,
+)
 
 _OUTCOMES: Final[Mapping[str, str]] = {
     "allow-once": "allowed once",
@@ -48,9 +54,8 @@ class GatewayApprover:
             found = await self._call("exec.approval.list", {})
             for each in found if isinstance(found, list) else ():
                 self.on_requested(each)
-            questions = await self._call("question.list", {})
-            for each in questions if isinstance(questions, list) else ():
-                self.on_question(each)
+            for question in parse_question_list(await self._call("question.list", {})):
+                self._show_question(question)
 
     def on_event(self, name: str, payload: Json) -> None:
         """Handle an event of the gateway."""
@@ -65,24 +70,24 @@ class GatewayApprover:
 
     def on_question(self, payload: Json) -> None:
         """Ask a question of the agent, if it is of this session."""
-        question = payload if isinstance(payload, dict) else {}
-        question_id = str(question.get("id"))
-        if question.get("sessionKey") != self._key:
-            session = one_line(str(question.get("sessionKey") or "another session"))
+        if question := parse_question(payload):
+            self._show_question(question)
+
+    def _show_question(self, question: ShownQuestion) -> None:
+        if question.session_key != self._key:
+            session = one_line(question.session_key or "another session")
             self._notify(f"A question waits in {session}: homarus approvals list")
-        elif question_id not in self._open:
-            task = self._group.create_task(self._ask_question(question_id, question))
-            self._open[question_id] = task
-            task.add_done_callback(lambda _done: self._open.pop(question_id, None))
+        elif question.id not in self._open:
+            task = self._group.create_task(self._ask_question(question))
+            self._open[question.id] = task
+            task.add_done_callback(lambda _done: self._open.pop(question.id, None))
 
     def on_question_resolved(self, payload: Json) -> None:
         """Remove a question that was answered elsewhere, dismissed or withdrawn."""
         resolved = payload if isinstance(payload, dict) else {}
         if task := self._open.pop(str(resolved.get("id")), None):
             task.cancel()
-            by = one_line(str(resolved.get("resolvedBy") or ""))
-            status = one_line(str(resolved.get("status")))
-            self._notify(f"The question was {status}{f' by {by}' if by else ''}.")
+            self._notify(f"The question was {one_line(str(resolved.get('status')))}.")
 
     def on_requested(self, payload: Json) -> None:
         """Ask, if the approval is of this session."""
@@ -113,16 +118,13 @@ class GatewayApprover:
         for task in self._open.values():
             task.cancel()
 
-    async def _ask_question(self, question_id: str, question: Mapping[str, Json]) -> None:
-        title = escape_invisible(str(question.get("question") or ""))
-        choices = question.get("choices")
-        offered = [escape_invisible(str(each)) for each in choices or ()]
-        is_free = question.get("freeText") is True
-        answer = await self._prompt.choose(title, offered, takes_text=is_free)
-        self._open.pop(question_id, None)  # from here on, the outcome is ours
+    async def _ask_question(self, question: ShownQuestion) -> None:
+        title = escape_invisible(question.text)
+        offered = [escape_invisible(each) for each in question.choices]
+        answer = await self._prompt.choose(title, offered, takes_text=question.accepts_text)
+        self._open.pop(question.id, None)  # from here on, the outcome is ours
         try:
-            given = {"answer": answer} if answer else {}
-            await self._call("question.resolve", {"id": question_id, **given})
+            await self._call("question.resolve", make_resolve_params(question.id, answer or ""))
         except HomarusError as exc:
             self._notify(str(exc))
 

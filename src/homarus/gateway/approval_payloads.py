@@ -2,9 +2,9 @@
 
 from homarus.core.event import ApprovalRequested, ApprovalResolved, Event
 from homarus.core.message import Json
+from homarus.gateway.question_payloads import encode_answer, encode_question
 from homarus.store.approvals import QUESTION, ApprovalRecord
 
-_STATUSES = {"allowed": "answered", "denied": "dismissed"}
 _OPENCLAW_FIELDS = (
     "command",
     "cwd",
@@ -40,12 +40,13 @@ def encode_approval_event(event: Event) -> tuple[str, dict[str, Json]] | None:
         case ApprovalRequested(approval_id, _tool, request, created_ms, expires_ms) if (
             request.get("kind") == QUESTION
         ):
-            payload = _question(approval_id, dict(request), created_ms, expires_ms)
+            payload = encode_question(approval_id, request, created_ms, expires_ms)
             return "question.requested", payload
-        case ApprovalResolved(approval_id, state, decision, by, is_question=True):
-            answer = decision if state == "allowed" else None
-            resolved = {"id": approval_id, "status": _STATUSES.get(state, state), "answer": answer}
-            return "question.resolved", {**resolved, "resolvedBy": by or None, "ts": event.ts_ms}
+        case ApprovalResolved(approval_id, state, decision, _by, is_question=True):
+            outcome = encode_answer(
+                decision if state == "allowed" else "", is_expired=state == "expired"
+            )
+            return "question.resolved", {"id": approval_id, **outcome}
         case ApprovalRequested(approval_id, tool, request, created_ms, expires_ms):
             payload = _pending(approval_id, tool, dict(request), created_ms, expires_ms)
             return "exec.approval.requested", payload
@@ -58,20 +59,7 @@ def encode_approval_event(event: Event) -> tuple[str, dict[str, Json]] | None:
 
 def show_question(record: ApprovalRecord) -> dict[str, Json]:
     """Return a question that waits, as the event `question.requested` has it."""
-    return _question(record.id, dict(record.request), record.created_ms, record.expires_ms)
-
-
-def _question(
-    question_id: str, request: dict[str, Json], created_ms: int, expires_ms: int
-) -> dict[str, Json]:
-    names = ("choices", "freeText", "agentId", "sessionKey")
-    return {
-        "id": question_id,
-        "question": request.get("title"),
-        **{name: request.get(name) for name in names},
-        "createdAtMs": created_ms,
-        "expiresAtMs": expires_ms,
-    }
+    return encode_question(record.id, record.request, record.created_ms, record.expires_ms)
 
 
 def _pending(

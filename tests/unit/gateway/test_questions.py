@@ -11,6 +11,12 @@ from homarus.agent.approval_ports import ApproverIdentity
 from homarus.channels.base import Capabilities, InboundHandler, Receipt
 from homarus.core.errors import ApprovalResolvedError, UserError
 from homarus.core.message import Address, Inbound, InboundMetadata, Message, Outbound, ToolCall
+from homarus.gateway.question_payloads import (
+    ShownQuestion,
+    make_resolve_params,
+    parse_question,
+    parse_question_list,
+)
 from homarus.tools.catalog import builtin_tools
 from tests.unit.gateway.app_harness import Harness, answer, run, world
 from tests.waiting import until
@@ -65,17 +71,18 @@ def told(it: Harness) -> str:
 async def test_question_is_answered_while_the_run_waits(tmp_path: Path) -> None:
     async with run(tmp_path, asks(), answer("Blue it is.")) as it:
         question = await ask(it)
-        assert question["question"] == "Which colour?" and question["choices"] == ["Red", "Blue"]
-        assert question["sessionKey"] == KEY and question["freeText"] is False
+        shown = ShownQuestion(question["id"], "Which colour?", ("Red", "Blue"), False, "main", KEY)
+        assert parse_question(question) == shown and question["status"] == "pending"
         assert await it.ask("exec.approval.list", {}, "approvals") == []
         listed = await it.ask("question.list", {}, "approvals")
-        assert [each["id"] for each in listed] == [question["id"]]
-        given = {"id": question["id"], "answer": "2"}
-        assert (await it.ask("question.resolve", given, "approvals"))["answer"] == "Blue"
+        assert listed == {"questions": [question]} and parse_question_list(listed) == [shown]
+        given = make_resolve_params(question["id"], "2")
+        answered = await it.ask("question.resolve", given, "approvals")
+        assert answered == {"status": "answered", "answers": {"answers": {"answer": ["Blue"]}}}
         await it.ended("r")
         assert "The person answered: Blue" in told(it) and not it.app.control.has_suspended(KEY)
         name, payload = next(b for b in it.gateway.broadcasts if b[0] == "question.resolved")
-        assert (payload["status"], payload["answer"]) == ("answered", "Blue") and name
+        assert payload == {"id": question["id"], **answered} and name
 
 
 async def test_question_suspends_its_run_and_resumes_it(tmp_path: Path) -> None:
@@ -107,8 +114,9 @@ async def test_question_refuses_what_is_no_choice(tmp_path: Path, text: str) -> 
             await it.app.approvals().answer(question["id"], text, ANNA)
         with pytest.raises(UserError, match="is a question"):
             await it.app.approvals().resolve(question["id"], "allow-once", ANNA)
+        given = make_resolve_params(question["id"], text)
         with pytest.raises(UserError):
-            await it.ask("question.resolve", {"id": question["id"], "answer": text}, "approvals")
+            await it.ask("question.resolve", given, "approvals")
         await it.app.approvals().answer(question["id"], "1", ANNA)
         await it.ended("r")
 
@@ -116,7 +124,7 @@ async def test_question_refuses_what_is_no_choice(tmp_path: Path, text: str) -> 
 async def test_question_that_is_dismissed_or_expires_says_so(tmp_path: Path) -> None:
     async with run(tmp_path, asks(), answer("Fine."), asks(), answer("Pity.")) as it:
         question = await ask(it)
-        await it.ask("question.resolve", {"id": question["id"]}, "approvals")
+        await it.ask("question.resolve", make_resolve_params(question["id"], ""), "approvals")
         await it.ended("r")
         assert "dismissed the question" in told(it)
         await it.ask("chat.send", sessionKey="main", message="again", idempotencyKey="r2")

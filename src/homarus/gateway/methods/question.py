@@ -1,28 +1,48 @@
 """`question.*`: the questions of agents to their person, and the answers."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Json
 from homarus.gateway.approval_payloads import show_question
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.methods.exec_approval import describe_caller
 from homarus.gateway.params import Id
+from homarus.gateway.question_payloads import QUESTION_ID, encode_answer
 
 
 @method("question.list", scope="approvals", params=NoParams, advertised=False)
 async def list_(call: MethodCall, _params: NoParams) -> Json:
     """The questions that wait for an answer, oldest first."""
     pending = await call.services.get_approvals().list_pending()
-    return [show_question(each) for each in pending if each.is_question]
+    return {"questions": [show_question(each) for each in pending if each.is_question]}
+
+
+class QuestionAnswers(Params):
+    """The answers by the ids of questions; the question of a record has the id `answer`."""
+
+    answers: dict[str, list[Annotated[str, Field(min_length=1, max_length=2_000)]]]
 
 
 class QuestionResolveParams(Params):
-    """A question and its answer: a choice, its number, or a text; without one it is dismissed."""
+    """A question and its answer: a choice, its number, or a text; or that it is dismissed.
+
+    Who answers is known by the connection; `resolvedBy` and `resolutionId` change nothing.
+    """
 
     id: Id
-    answer: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
+    answers: QuestionAnswers | None = None
+    cancel: Literal[True] | None = None
+    resolved_by: str | None = None
+    resolution_id: str | None = None
+
+    @model_validator(mode="after")
+    def _check_one(self) -> "QuestionResolveParams":
+        if (self.answers is None) == (self.cancel is None):
+            raise ValueError("either answers or cancel is needed")
+        return self
 
 
 @method("question.resolve", scope="approvals", params=QuestionResolveParams, advertised=False)
@@ -31,8 +51,11 @@ async def resolve(call: MethodCall, params: QuestionResolveParams) -> Json:
     from homarus.agent.approval_ports import ApproverIdentity
 
     by, service = ApproverIdentity(describe_caller(call.caller)), call.services.get_approvals()
-    if params.answer is None:
+    if params.answers is None:
         await service.resolve(params.id, "deny", by)
-        return {"ok": True, "answer": None}
-    record = await service.answer(params.id, params.answer, by)
-    return {"ok": True, "answer": record.answer}
+        return encode_answer("")
+    given = params.answers.answers.get(QUESTION_ID, [])
+    if len(given) != 1 or len(params.answers.answers) != 1:
+        raise InvalidRequestError(f"the answers need one text for the question {QUESTION_ID!r}")
+    record = await service.answer(params.id, given[0], by)
+    return encode_answer(record.answer)

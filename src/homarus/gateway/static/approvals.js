@@ -25,7 +25,8 @@ export class ApprovalCards {
     this.clear();
     try {
       for (const approval of await this.#call('exec.approval.list', {})) this.add(approval);
-      for (const question of await this.#call('question.list', {})) this.addQuestion(question);
+      const { questions } = await this.#call('question.list', {});
+      for (const question of questions) this.addQuestion(question);
     } catch {
       this.clear();
     }
@@ -80,7 +81,9 @@ export class ApprovalCards {
   }
 
   /** Show a question of the agent: a button for each choice, and a field where text is accepted. */
-  addQuestion({ id, question, choices, freeText, agentId, sessionKey, expiresAtMs = 0 }) {
+  addQuestion({ id, questions: [asked = {}] = [], agentId, sessionKey, expiresAtMs = 0 }) {
+    const { questionId, question, options, isOther } = asked;
+    const answerWith = (text) => ({ answers: { answers: { [questionId]: [text] } } });
     if (!id || this.#cards.has(id) || expiresAtMs <= Date.now()) return;
     const left = element('span');
     const problem = element('p');
@@ -106,19 +109,19 @@ export class ApprovalCards {
       button.addEventListener('click', () => send(button, getParams()));
       return button;
     };
-    const offered = Array.isArray(choices) ? choices.map(String) : [];
-    const buttons = offered.map((each) => make(visible(each), '', () => ({ answer: each })));
-    if (freeText) {
+    const offered = Array.isArray(options) ? options.map(({ label }) => String(label)) : [];
+    const buttons = offered.map((each) => make(visible(each), '', () => answerWith(each)));
+    if (isOther) {
       const field = element('input');
       field.maxLength = 2000;
       field.setAttribute('aria-label', 'Your answer');
-      const answer = make('Answer', 'main', () => field.value.trim() && { answer: field.value.trim() });
+      const answer = make('Answer', 'main', () => field.value.trim() && answerWith(field.value.trim()));
       field.addEventListener('keydown', (event) => {
         if (event.key === 'Enter' && !answer.disabled) answer.click();
       });
       buttons.push(field, answer);
     }
-    buttons.push(make('Dismiss', 'danger', () => ({})));
+    buttons.push(make('Dismiss', 'danger', () => ({ cancel: true })));
     const asker = [agentId, this.#nameOf(String(sessionKey ?? ''))].filter(Boolean).join(' · ');
     const facts = element('dl', element('dt', 'Asked by'), element('dd', visible(asker)));
     const title = element('h2', 'A question of the agent', left);

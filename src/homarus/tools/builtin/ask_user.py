@@ -20,7 +20,7 @@ from homarus.policy.tool_call import LayerVerdict, ToolCallFacts
 from homarus.tools.tool import PreparedCall, ToolContext, ToolOutput, tool
 
 MIN_CHOICES: Final = 2
-MAX_CHOICES: Final = 6
+MAX_CHOICES: Final = 4  # as many as OpenClaw's clients show
 _MAX_QUESTION_CHARS: Final = 1_000
 _MAX_CHOICE_CHARS: Final = 80
 _ASKS: Final = LayerVerdict("tool", "ask", "it is a question to a person")
@@ -36,7 +36,7 @@ _ASKS: Final = LayerVerdict("tool", "ask", "it is a question to a person")
 async def ask_user(
     ctx: ToolContext,
     question: str,
-    choices: Annotated[list[str] | None, Field(description="2 to 6 short answers")] = None,
+    choices: Annotated[list[str] | None, Field(description="2 to 4 short answers")] = None,
     *,
     free_text: Annotated[
         bool, Field(validation_alias="freeText", description="Accept any text")
