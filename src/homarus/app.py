@@ -306,7 +306,7 @@ class App:
             is_shutting_down=lambda: self.control.is_shutting_down,
             open_sandbox=self.sandboxes.open,
             find_image_model=lambda ref: self.models.find_image_model(ref),
-            open_connection=lambda *given: self.models.open_connection(*given),
+            resolve_connection=lambda *given: self.models.resolve_connection(*given),
             audit=self.audit,
             discover_tools=self.mcp.discover,
         )

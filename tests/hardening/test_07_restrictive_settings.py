@@ -123,7 +123,7 @@ async def test_minimal_profile_offers_and_runs_no_other_tool(tmp_path: Path) -> 
     async with run(tmp_path, call, answer("done"), config=tools) as it:
         await it.send("hi")
         offered = {tool.name for tool in it.model.requests[0].tools}
-        assert offered == {"memory_search", "memory_get", "memory_write"}
+        assert offered == {"memory_search", "memory_get", "memory_write", "session_status"}
         assert "write is not on the allow list of the profile minimal" in result_text(it)
     assert not list(tmp_path.rglob("workspace/x"))
 

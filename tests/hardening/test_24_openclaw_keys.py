@@ -33,6 +33,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "channels.telegram.accounts.<key>.customCommands[]": {"command": "x", "description": "x"},
     "models.providers.<key>.models[]": {"id": "m"},
     "session.sendPolicy.rules[]": {"action": "deny"},
+    **{f"tools.media.{kind}.scope.rules[]": {"action": "deny"} for kind in ("image", "audio")},
     "memory.qmd.paths[]": {"path": "~/notes"},
     "memory.qmd.scope.rules[]": {"action": "deny"},
 }

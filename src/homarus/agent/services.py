@@ -55,7 +55,7 @@ StartTask: TypeAlias = Callable[[Coroutine[None, None, None]], object]
 # Receives the ids of messages whose outcome could not be stored, so that they are run again.
 OnUnsettled: TypeAlias = Callable[[Sequence[str]], None]
 # (agent, provider, the only credential to use or "") → how to reach it. Raises UserError.
-OpenConnection: TypeAlias = "Callable[[str, str, str], Awaitable[ProviderConnection]]"
+ResolveConnection: TypeAlias = "Callable[[str, str, str], Awaitable[ProviderConnection]]"
 # (agent, session key, access to files) → the session's sandbox, None for a session without one
 OpenSandbox: TypeAlias = "Callable[[Agent, str, WorkspaceAccess], SessionSandbox | None]"
 
@@ -88,9 +88,9 @@ class RunServices:
     `is_shutting_down` says whether the program ends in order, so that a cancelled run is no crash.
     `start_task` starts work that no run waits for. `read_exec_rules` reads the approvals files.
     `open_sandbox` returns the sandbox of a session; nothing is created by that. `find_image_model`
-    returns a model of the same provider that sees pictures, "" if there is none; `open_connection`
-    returns how to reach a provider for something else than its models' answers. `discover_tools`
-    waits a little for tools of an agent that are not known yet.
+    returns a model of the same provider that sees pictures, "" if there is none;
+    `resolve_connection` returns how to reach a provider for something else than its models'
+    answers. `discover_tools` waits a little for tools of an agent that are not known yet.
     """
 
     sessions: SessionRepository
@@ -122,7 +122,7 @@ class RunServices:
     grace_s: float = GRACE_S
     open_sandbox: OpenSandbox = no_sandbox
     find_image_model: Callable[[str], str] = lambda _ref: ""
-    open_connection: OpenConnection = _no_connection
+    resolve_connection: ResolveConnection = _no_connection
     discover_tools: Callable[[str], Awaitable[None]] = no_discovery
     audit: AuditLog = field(default_factory=AuditLog)
     composer: PromptComposer = field(default_factory=PromptComposer)

@@ -31,6 +31,8 @@ HomarusError
 │   │   ├── SandboxError         there is no sandbox as the settings demand it
 │   │   └── BlockedUrlError      the network guard refuses where a URL leads
 │   ├── ToolTimeoutError
+│   ├── PageError                a page of the browser refuses or fails
+│   ├── BrowserGoneError         the browser has ended
 │   └── FetchError               a server of the internet could not be reached, or misbehaves
 ├── ChannelError                 a chat service failed
 │   ├── SendError                → retry when `retryable`

@@ -94,8 +94,8 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
     ) -> str:
         """Search your notes: MEMORY.md, memory/*.md, past conversations where those are kept.
 
-        Ask as a person would, with the names and dates you know. Results are lines with where
-        they stand; memory_get shows what is around them.
+        Ask as a person would, with the names and dates you know. memory_get shows what is around
+        a result.
         """
         if not query.strip():
             raise ToolError("there is nothing to look for", fix="ask with words")
@@ -122,7 +122,7 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
     @tool(group="memory", idempotent=True, effects=write_effects)
     async def memory_write(
         ctx: ToolContext,
-        text: Annotated[str, Field(description="One fact a line, each clear by itself")],
+        text: Annotated[str, Field(description="One fact a line")],
         path: Annotated[
             str | None, Field(description="A note, as memory/people.md; without, today's")
         ] = None,
@@ -132,7 +132,7 @@ def memory_tools(memory: Callable[[], ToolMemory]) -> list[Tool]:
             str | None,
             Field(
                 validation_alias=AliasChoices("oldText", "old_text"),
-                description="For replace: the exact text that stands there once",
+                description="For replace: the exact text, there once",
             ),
         ] = None,
         line: Annotated[int | None, Field(ge=1, description="For insert: before this line")] = None,

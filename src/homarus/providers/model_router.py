@@ -155,7 +155,7 @@ class ModelRouter:
         found = (each.ref for each in others if self._allowed(ModelRef(each.provider, each.id)))
         return next(found, "")
 
-    async def open_connection(
+    async def resolve_connection(
         self, agent: str, provider: str, profile: str = ""
     ) -> "ProviderConnection":
         """Return how to reach a provider that speaks OpenAI's API. Raises UserError."""

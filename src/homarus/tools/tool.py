@@ -468,12 +468,19 @@ def json_tool(
 
 
 def _schema(params: type[BaseModel]) -> dict[str, Json]:
-    """Return the JSON schema without titles and without null as the value of absent arguments."""
+    """Return the JSON schema without titles and without null as the value of absent arguments.
+
+    What a model can guess is left out, because every request has the schemas of all tools: that
+    other arguments are errors, and that a flag is false by default.
+    """
     schema = params.model_json_schema()
     schema.pop("title", None)
+    schema.pop("additionalProperties", None)
     properties = schema.setdefault("properties", {})
     for name, value in properties.items():
         value.pop("title", None)
+        if value.get("default", ...) is False:
+            del value["default"]
         kinds = [kind for kind in value.get("anyOf", ()) if kind != {"type": "null"}]
         if value.get("default", ...) is None:
             del value["default"]

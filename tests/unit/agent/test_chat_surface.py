@@ -101,7 +101,7 @@ def test_capabilities_omit_actions_that_are_off() -> None:
 )
 def test_abilities_of_traits_equal_those_of_adapter(channel: str, adapter: type) -> None:
     methods = {"deleteMessage": "delete", "editMessage": "edit", "files": "fetch",
-               "reactions": "react"}  # fmt: skip
+               "poll": "check_poll", "reactions": "react"}  # fmt: skip
     expected = tuple(name for name, method in methods.items() if hasattr(adapter, method))
     assert find_traits(channel).abilities == expected
 

@@ -60,6 +60,7 @@ async def ask(app: App, number: int, **changes: Any) -> None:
         Address("telegram", "42"),
         "42",
         f"Question {number}",
+        authority="owner",
         at_ms=1_771_300_000_000 + number * 3_600_000,
         metadata=InboundMetadata(name=f"Ann {number}"),
         options=RunOptions(thinking=("off", "high")[number % 2]),
@@ -116,7 +117,7 @@ def check_facts(text: str, home: Path) -> None:
     assert fields["model"] == fields["default_model"] == "mock/mock-1"
     assert fields["channel"] == "telegram" and fields["thinking"] == "low"
     assert fields["capabilities"] == (
-        "albums,deleteMessage,editMessage,files,inlineButtons,polls,reactions"
+        "albums,deleteMessage,editMessage,files,inlineButtons,poll,polls,reactions"
     )
     assert fields["shell"] == Path("/bin/sh").resolve().name
     assert reasoning.startswith("Reasoning: off.") and "/reasoning" in reasoning

@@ -502,7 +502,7 @@ def run_with_voice(
             harness = MediaHarness(folder, assistant_message("ok"), config=config)
             paths = Paths.find({"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder / "s")})
             router = ModelRouter(harness.config, {}, paths, harness.clock)
-            harness.replace_services(open_connection=router.open_connection)
+            harness.replace_services(resolve_connection=router.resolve_connection)
             record = await harness.accept(replace(message(""), media=(media,)))
             assert (await harness.runs.start(KEY, [record])).status == "answered"
             await router.close()

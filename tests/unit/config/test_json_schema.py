@@ -13,9 +13,9 @@ LoginClient LoopDetection Maintenance Marker Mcp McpServer McpToolFilter Media M
 MediaKind MediaModel MediaScope MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry
 Models PdfLimits Peer Perplexity ProviderEntry ProviderModel Queue QueueByChannel RateLimit Reload
 Remote Reset ResetByType ResponsesEndpoint Sandbox SandboxBrowser SandboxNetwork SandboxPrune
-SandboxTools Searxng SecretSource SendMatch SendPolicy SendRule Session ShellEnv SnapshotDefaults
-SoftTrim Spend SsrfPolicy SubagentTools Tls ToolFilter ToolNames ToolProfile Tools TrustedProxy
-Ulimit WebFetch WebSearch WebTools
+SandboxTools Searxng SecretSource SendMatch SendPolicy SendRule Session SessionTools ShellEnv
+SnapshotDefaults SoftTrim Spend SsrfPolicy SubagentTools Tls ToolFilter ToolNames ToolProfile
+Tools TrustedProxy Ulimit WebFetch WebSearch WebTools
 """
 
 

@@ -41,7 +41,7 @@ SCOPES = {
     "system-event inbox.discard models.status prompt.get channels.logout memory.index "
     "wizard.start wizard.next wizard.cancel wizard.status exec.approvals.get exec.approvals.set",
     "approvals": "exec.approval.request exec.approval.waitDecision exec.approval.resolve "
-    "exec.approval.list",
+    "exec.approval.list question.list question.resolve",
 }
 # The protocol's name of a method's params, where it has one.
 NAMED = {
@@ -95,7 +95,8 @@ def test_method_params_match_the_protocol_names_and_required_keys(
                                "channels.pairing.approve", "channels.pairing.dismiss",
                                "memory.status", "memory.search", "memory.get",
                                "memory.write", "memory.index", "chat.message.get",
-                               "exec.approval.waitDecision", "browser.request"}  # fmt: skip
+                               "exec.approval.waitDecision", "browser.request",
+                               "question.list", "question.resolve"}  # fmt: skip
         return
     ours = {
         str(field.alias) + ("" if field.is_required() else "?")

@@ -13,6 +13,7 @@ OPENS: Final = re.compile(
 )
 # A model or a message cannot choose where these connect to.
 KNOWN: Final = {
+    "net/bounded_http.py": "MCP servers of the config",
     "net/http_client.py": "the client itself, for the host that its caller gives",
     "net/guarded_fetch.py": "the guard: only to addresses that it has checked",
     "net/guarded_stream.py": "the guard: only to addresses that it has checked",

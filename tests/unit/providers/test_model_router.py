@@ -207,10 +207,10 @@ async def test_connection_of_a_provider_has_its_address_and_credential(tmp_path:
     config = configured()
     config["models"]["providers"]["openai"] = {"apiKey": "sk-config", "headers": {"X-Org": "o"}}
     models = make(tmp_path, config, OPENAI_API_KEY="sk-env")
-    opened = await models.open_connection("main", "OpenAI", "env:OPENAI_API_KEY")
+    opened = await models.resolve_connection("main", "OpenAI", "env:OPENAI_API_KEY")
     assert (opened.base_url, opened.api_key) == ("https://api.openai.com/v1", "sk-env")
     assert opened.headers == {"X-Org": "o"}
-    assert (await models.open_connection("main", "a")).api_key == ""
+    assert (await models.resolve_connection("main", "a")).api_key == ""
     for provider, profile, message in (
         ("openai", "openai:none", "openai"),
         ("groq", "", "groq"),
@@ -218,4 +218,4 @@ async def test_connection_of_a_provider_has_its_address_and_credential(tmp_path:
         ("deepgram", "", "deepgram"),
     ):
         with pytest.raises(UserError, match=message):
-            await models.open_connection("main", provider, profile)
+            await models.resolve_connection("main", provider, profile)

@@ -30,13 +30,12 @@ def test_tool_schema_has_names_without_titles() -> None:
     assert greet.spec.description == "Greet somebody."
     assert greet.spec.parameters == {
         "type": "object",
-        "additionalProperties": False,
         "required": ["who"],
         "properties": {
             "who": {"type": "string", "description": "Whom"},
             "howOften": {"type": "integer", "minimum": 1},
             "words": {"type": "object", "additionalProperties": {"type": "string"}},
-            "loud": {"type": "boolean", "default": False},
+            "loud": {"type": "boolean"},
         },
     }
 

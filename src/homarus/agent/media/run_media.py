@@ -220,7 +220,7 @@ class RunMedia:
         from homarus.agent.media.transcriber import Transcriber  # only for audio
 
         services = self._services
-        transcriber = Transcriber(services.open_connection, self._agent_id, services.clock)
+        transcriber = Transcriber(services.resolve_connection, self._agent_id, services.clock)
 
         async def read(media: Media) -> str:
             limit = max(model.max_bytes or DEFAULT_AUDIO_BYTES for model in models)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from homarus.agent.media.image_models import MediaModel
-from homarus.agent.services import OpenConnection
+from homarus.agent.services import ResolveConnection
 from homarus.agent.usage_recorder import ProviderCall
 from homarus.core.clock import Clock
 from homarus.core.errors import ProviderError, ToolError, UserError
@@ -25,7 +25,7 @@ class Transcriber:
     What a call costs is not known: its usage record has no cost, and spend limits do not see it.
     """
 
-    open_connection: OpenConnection
+    resolve_connection: ResolveConnection
     agent_id: str
     clock: Clock
 
@@ -64,7 +64,7 @@ class Transcriber:
             raise UserError(f"no model of {provider} is named", fix="set model in its entry")
         request = TranscriptionRequest(name, content, mime, model.language, model.prompt)
         async with asyncio.timeout(model.timeout_s):
-            connection = await self.open_connection(
+            connection = await self.resolve_connection(
                 self.agent_id, provider, model.profile if model.is_profile_locked else ""
             )
             if model.base_url:

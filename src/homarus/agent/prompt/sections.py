@@ -5,6 +5,7 @@ that changes by itself (the time, who is online, other sessions) may be here: it
 the vendor's prompt cache. Such facts go with the last message.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
@@ -22,6 +23,7 @@ TOOL_ORDER: Final = (
     "sessions_list", "sessions_history", "sessions_send", "subagents", "session_status", "image",
 )  # fmt: skip
 _MAX_SUMMARY = 120
+_CLAUSE_END: Final = re.compile(r"\.(?:\s|$)|[:;,](?=\s)| \(")
 _MAX_OWNERS = 20
 _MAX_HOSTS = 20
 _MAX_HINTS = 5
@@ -358,10 +360,9 @@ def _section(title: str, *lines: str) -> str:
 
 
 def _summary(spec: ToolSpec) -> str:
-    """Return the first sentence of a tool's description."""
+    """Return the first clause of a tool's description; the model has the rest with the schema."""
     first = spec.description.strip().split("\n", 1)[0]
-    sentence = first.split(". ", 1)[0].rstrip(".")
-    return one_line(sentence, _MAX_SUMMARY)
+    return one_line(_CLAUSE_END.split(first, maxsplit=1)[0], _MAX_SUMMARY)
 
 
 def sort_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:

@@ -88,14 +88,14 @@ async def edit(
         str,
         Field(
             validation_alias=AliasChoices("oldText", "old_string"),
-            description="The exact text to replace; it must stand in the file once",
+            description="The exact text; it is there once",
         ),
     ],
     new_text: Annotated[
         str,
         Field(
             validation_alias=AliasChoices("newText", "new_string"),
-            description="What to put in its place",
+            description="Its replacement",
         ),
     ],
 ) -> ToolOutput:

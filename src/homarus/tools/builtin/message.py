@@ -46,7 +46,7 @@ MIN_OPTIONS, MAX_OPTIONS = 2, 12  # of a poll
 _RULES = MessageToolConfig.model_construct()
 
 
-def _named(*names: str, about: str) -> object:
+def _named(*names: str, about: str | None = None) -> object:
     return Field(validation_alias=AliasChoices(*names), description=about)
 
 
@@ -86,7 +86,7 @@ def message_tool(rules: MessageToolConfig = _RULES, *, has_polls: bool = True) -
     async def run(
         ctx: ToolContext,
         *,
-        action: Annotated[MessageActionName, Field(description="What to do")] = "send",
+        action: MessageActionName = "send",
         message: Annotated[
             str | None, _named("message", "text", "caption", about="The words, in markdown")
         ] = None,
@@ -95,14 +95,14 @@ def message_tool(rules: MessageToolConfig = _RULES, *, has_polls: bool = True) -
             _named(
                 "target",
                 "to",
-                about="Chat or person: an id, channel:id, chat:topic:N, #room. This chat if absent",
+                about="An id, channel:id, chat:topic:N or #room; this chat if absent",
             ),
         ] = None,
-        channel: Annotated[str | None, Field(description="Chat service")] = None,
+        channel: str | None = None,
         account_id: Annotated[
             str | None, _named("accountId", about="Which of our accounts there")
         ] = None,
-        thread_id: Annotated[str | None, _named("threadId", about="Topic or thread")] = None,
+        thread_id: Annotated[str | None, _named("threadId")] = None,
         media: Annotated[
             str | None,
             _named("media", "path", "filePath", about="A file of the workspace, or a URL"),
@@ -112,15 +112,15 @@ def message_tool(rules: MessageToolConfig = _RULES, *, has_polls: bool = True) -
         ] = None,
         message_id: Annotated[
             str | None,
-            _named("messageId", about="The message meant; the one being answered if absent"),
+            _named("messageId", about="The one being answered if absent"),
         ] = None,
-        emoji: Annotated[str | None, Field(description="To react with")] = None,
+        emoji: str | None = None,
         remove: Annotated[bool, Field(description="Take the reaction back")] = False,
         as_voice: Annotated[bool, _named("asVoice", about="Audio as a voice message")] = False,
-        silent: Annotated[bool, Field(description="Without a sound")] = False,
+        silent: bool = False,
         buttons: Annotated[
             list[list[dict[str, str]]] | None,
-            Field(description="Rows of {text, callback_data}; the text pressed comes as a message"),
+            Field(description="Rows of {text, callback_data}"),
         ] = None,
         poll_question: Annotated[str | None, Field(validation_alias="pollQuestion")] = None,
         poll_option: Annotated[list[str] | None, Field(validation_alias="pollOption")] = None,
@@ -129,8 +129,8 @@ def message_tool(rules: MessageToolConfig = _RULES, *, has_polls: bool = True) -
     ) -> PreparedCall:
         """Write to a chat, or answer, react to, edit or delete a message there.
 
-        Your answer reaches this conversation by itself: use this to write elsewhere, to send a
-        file or buttons, or to react. To somebody new your person is asked first.
+        Your answer reaches this chat by itself: use this to write elsewhere, to send files or
+        buttons, or to react.
         """
         request = _MessageAction(
             action,

@@ -35,7 +35,7 @@ Folder = Annotated[
     str,
     Field(
         validation_alias=AliasChoices("path", "file_path"),
-        description="Folder or file, from the workspace (default: the whole workspace)",
+        description="Folder or file; the workspace if absent",
     ),
 ]
 
@@ -60,7 +60,7 @@ async def find(
     ctx: ToolContext,
     pattern: Annotated[str, Field(description="Glob such as *.md, **/test_*.py or src/*.{js,ts}")],
     path: Folder = ".",
-    limit: Annotated[int, Field(ge=1, le=10_000, description="How many at most")] = 1000,
+    limit: Annotated[int, Field(ge=1, le=10_000, description="Results")] = 1000,
 ) -> str:
     """Find files and folders by name. Does not look into .git, node_modules and the like."""
     wanted = compile_glob(pattern)
@@ -76,9 +76,9 @@ async def grep(
     path: Folder = ".",
     glob: Annotated[str | None, Field(description="Only files like this, for example *.md")] = None,
     ignore_case: Annotated[bool, Field(validation_alias="ignoreCase")] = False,
-    literal: Annotated[bool, Field(description="Take the pattern as plain text")] = False,
+    literal: Annotated[bool, Field(description="No regular expression")] = False,
     context: Annotated[int, Field(ge=0, le=20, description="Lines before and after")] = 0,
-    limit: Annotated[int, Field(ge=1, le=1000, description="How many matches at most")] = 100,
+    limit: Annotated[int, Field(ge=1, le=1000, description="Matches")] = 100,
 ) -> str:
     """Search the contents of files, line by line.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from homarus.core.atomic_file import write_atomic
+from homarus.core.private_files import make_private_dir
 from homarus.tools.mcp.tool_pins import ServerRecord, decode_record, encode_record
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class McpRecordStore:
         before = self._read(server)
         record = change(before)
         if record != before:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_dir(self._folder)
             data = json.dumps(encode_record(record), ensure_ascii=False).encode(
                 "utf-8", "surrogatepass"
             )
