@@ -1,4 +1,4 @@
-"""What MCP servers cost that are in the config, and that nobody uses.
+"""What MCP servers cost that are configured and not used.
 
 Fifty servers, half of them programs and half addresses, are put into the config of a gateway that
 runs and has none; what that costs is measured as for unused channels (bench/lines.py), and no

@@ -39,7 +39,7 @@ class _Failures:
 class McpPool:
     """Opens, shares and closes connections; its tasks belong to `group`.
 
-    `on_listing` is called with a server's settings and what it has, whenever that is known anew.
+    `on_listing` is called with a server's settings and what it has, whenever that has been listed.
     """
 
     def __init__(
