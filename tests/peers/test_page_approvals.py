@@ -29,3 +29,23 @@ def test_page_card_is_restored_on_reload_and_allows_the_command(
     assert (gateway.home.workspace / "page.txt").exists()
     page.wait_until("!document.querySelector('#approvals .approval')")
     assert page.problems() == []
+
+
+def test_page_question_is_restored_on_reload_and_answered(
+    browser: Browser, model: ModelServer, gateway: Running
+) -> None:
+    asked = {"question": "Which <b>colour</b>?", "choices": ["Red", "<img src=x onerror=alert(1)>"]}
+    model.script([CallTools(ScriptedCall("ask_user", asked))], [Say("Red it is.")])
+    page = sign_in(browser, gateway)
+    page.type("#text", "Paint it")
+    page.click("#send")
+    shown = page.wait_for_text("#approvals .approval", "Which <b>colour</b>?")
+    assert "<img src=x" in shown and count(page, "#approvals img, #approvals b") == 0
+    page.reload()
+    page.wait_for_text("#approvals .approval", "Which <b>colour</b>?")
+    page.wait_until("!document.querySelector('#approvals button').disabled")
+    page.click("#approvals button")
+    assert page.wait_for_text(ENDED, "Red it is.")
+    page.wait_until("!document.querySelector('#approvals .approval')")
+    assert "The person answered: Red" in str(model.requests[-1].body)
+    assert page.problems() == []

@@ -104,3 +104,15 @@ def test_answer_to_unknown_approval_is_refused(home: Path) -> None:
     for name in ("4f2", "ffffffff"):
         assert isinstance(run("deny", name).exception, HomarusError)
     assert stored(home).state == "pending"
+
+
+def test_question_is_listed_and_answered_for_the_next_start(home: Path) -> None:
+    choices = {"choices": ["Red", "Blue"], "freeText": False}
+    add_pending(home, kind="question", title="Which colour?", **choices)
+    shown = run("list").output
+    assert "Which colour?" in shown and "2. Blue" in shown
+    refused = run("answer", ID[:8], "Green").exception
+    assert isinstance(refused, HomarusError) and "1 Red, 2 Blue" in str(refused)
+    answered = run("answer", ID[:8], "2")
+    assert "is answered. The next start" in answered.output, answered.exception
+    assert stored(home).answer == "Blue"
