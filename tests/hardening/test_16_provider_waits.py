@@ -111,7 +111,7 @@ async def test_deadline_during_rate_limit_names_rate_limit(tmp_path: Path) -> No
         limited.script([Fail(429, retry_after="30")])
         async with program(tmp_path, healthy=limited) as app:
             for name in ("first", "second"):  # one that was refused, one that was not sent
-                outcome = await ask(app, name, "healthy", timeout_s=2.0)
+                outcome = await ask(app, name, "healthy", timeout_s=6.0)
                 assert isinstance(outcome.error, RateLimitError), outcome.error
 
 

@@ -79,6 +79,7 @@ READS: dict[str, dict[str, Any]] = {
 NOTHING = {"last-heartbeat"}  # whose answer may be null
 WRITES = {
     "agent", "agent.wait", "agents.create", "agents.delete", "agents.files.set", "agents.update",
+    "browser.request",
     "chat.abort", "chat.inject", "chat.send", "config.apply", "config.patch", "config.set",
     "device.pair.approve", "device.pair.reject", "device.pair.remove", "device.token.revoke",
     "device.token.rotate", "exec.approval.request", "exec.approval.resolve",

@@ -18,7 +18,7 @@ import pytest
 
 from homarus.channels.service_client import ServiceClient
 from homarus.core.errors import SendError
-from homarus.core.message import Address, Button, Extras, Json, Media, Outbound
+from homarus.core.message import Address, Button, Extras, Json, Media, Outbound, Poll
 from homarus.testing.fakes import RecordingHandler
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
 from homarus.testing.telegram_server.methods import METHODS
@@ -168,6 +168,8 @@ async def send_files(channel: Any, file: Path) -> None:
         media = Media(kind, mime, f"a.{mime[-3:]}", path=str(file))
         words = "" if kind == "sticker" else "<b>see</b>"
         await channel.send(Outbound(to(), words, "key", Extras(media=(media,))))
+    poll = Poll("Which colour?", ("Red", "Blue"))
+    await channel.send(Outbound(to(), "", "key", Extras(poll=poll)))
 
 
 async def refusals(telegram: TelegramServer, channel: Any) -> None:

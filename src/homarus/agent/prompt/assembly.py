@@ -30,8 +30,9 @@ Profile: TypeAlias = Literal["full", "small", "embedded"]
 
 # A model with a smaller context window, in tokens, gets the small prompt.
 SMALL_WINDOW: Final = 16_000
-# Characters per token of a small window: for the files, and for the tools with their schemas.
-_FILES_SHARE, _TOOLS_SHARE = 0.3, 1.0
+# Characters per token of a small window: for the files, and for the tools with their schemas. Each
+# tool has a line in the prompt, too.
+_FILES_SHARE, _TOOLS_SHARE = 0.3, 0.7
 _ONE_FILE = 3  # in a small prompt no file gets more than a third
 
 

@@ -125,12 +125,17 @@ def _send_poll(state: TelegramState, params: Params) -> Json:
     poll: Object = {
         "id": str(len(texts)),
         "question": question,
-        "options": [{"text": text, "voter_count": 0} for text in texts],
+        "options": [
+            {"persistent_id": str(number), "text": text, "voter_count": 0}
+            for number, text in enumerate(texts)
+        ],
         "total_voter_count": 0,
         "is_closed": False,
         "is_anonymous": params.get("is_anonymous", True),
         "type": "regular",
         "allows_multiple_answers": params.get("allows_multiple_answers", False),
+        "allows_revoting": True,
+        "members_only": False,
     }
     return _sent(state, chat, params, {"poll": poll})
 
