@@ -203,6 +203,7 @@ class _Worker:
             await loop.sock_sendall(self._socket, header)
             await loop.sock_sendall(self._socket, content)
             self._socket.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionError):
             while part := await loop.sock_recv(self._socket, _CHUNK_BYTES):
                 parts.append(part)
                 size += len(part)
