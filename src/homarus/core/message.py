@@ -200,6 +200,9 @@ class RunOptions:
     exec_security: str | None = None
     exec_ask: str | None = None
     elevated: str | None = None
+    skill: str = ""  # the skill that the message invokes, by its command
+    # The text after that command, if the command calls a tool without asking the model.
+    skill_input: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,8 @@ class WorkspaceAccess:
     `can_attach` is False where the `read` tool is denied: then no file is sent or shown either.
     `is_owner`: only the owner writes to it, so that it may leave the workspace where the config
     allows that. `get_media` returns the paths of the files that were sent to it, which it reads.
-    `can_fetch`: files that it sends may be named by URL.
+    `can_fetch`: files that it sends may be named by URL. `get_skills` returns the folders of the
+    skills that it is offered, which it reads wherever they are.
     """
 
     audiences: frozenset[str] | None = None
@@ -90,6 +91,7 @@ class WorkspaceAccess:
     is_owner: bool = False
     can_fetch: bool = False
     get_media: Callable[[], frozenset[str]] = field(default=frozenset, compare=False)
+    get_skills: Callable[[], Sequence[Path]] = field(default=tuple, compare=False)
 
     @property
     def sees_private(self) -> bool:

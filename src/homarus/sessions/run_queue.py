@@ -82,9 +82,12 @@ class _QueuedMessages(Generic[OutcomeT]):
     def can_steer(self, answered: "_QueuedMessages[OutcomeT]") -> bool:
         """Return whether a run for the other message can answer this one: as it has to be sent.
 
-        Settings for commands hold for the run of their message alone.
+        Settings for commands hold for the run of their message alone, and so does a skill that it
+        invokes.
         """
         own, other = self.inbound.options, answered.inbound.options
+        if own.skill:
+            return False
         is_prompted = own.extra_system_prompt not in ("", other.extra_system_prompt)
         is_judged_alike = _exec_options(own) == _exec_options(other)
         return own.deliver_to == other.deliver_to and not is_prompted and is_judged_alike
@@ -459,7 +462,7 @@ class RunQueue(Generic[OutcomeT]):
             )
         first = queue.waiting[0]
         items = [first]
-        if first.settings.mode == "collect":
+        if first.settings.mode == "collect" and not first.inbound.options.skill:
             items = list(
                 takewhile(
                     lambda one: one.settings.mode == "collect" and one.route == first.route,

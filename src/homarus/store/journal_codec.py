@@ -47,6 +47,8 @@ _OPTION_KEYS: Final = {
     "exec_security": "exec_security",
     "exec_ask": "exec_ask",
     "elevated": "elevated",
+    "skill": "skill",
+    "skill_input": "skill_input",
 }
 _PROVENANCE_KEYS: Final = {
     "kind": "kind",

@@ -1,10 +1,10 @@
 """Decide which folder a path of a file tool is opened in.
 
 The workspace is the default. What the prompt points at is read-only next to it: the files that were
-sent to the conversation, and whole folders such as the program's documentation. Where the config
-has `tools.fs.workspaceOnly: false`, the owner's conversations reach every other path too, except
-the program's own state, the workspaces of other agents, and the kernel's file systems. Every folder
-is a RootedFs: nothing is decided on a path that is resolved again later. In a session with a
+sent to the conversation, and whole folders, such as the documentation and the skills. Where the
+config has `tools.fs.workspaceOnly: false`, the owner's conversations reach every other path too,
+except the program's own state, the workspaces of other agents, and the kernel's file systems. Every
+folder is a RootedFs: nothing is decided on a path that is resolved again later. In a session with a
 sandbox, the paths are those that its commands see, and no other path of the machine is reached.
 """
 
@@ -71,6 +71,9 @@ def folder_to_read(ctx: "ToolContext", path: str) -> tuple[RootedFs, str]:
     if root := _find_read_only(ctx, path):
         # Installers link the files of a package to those of their cache.
         return RootedFs(root, links=False, hard_links=True), f"{root}/"
+    if skill := _find_skill(ctx, plain):
+        is_installed = not skill.is_relative_to(ctx.workspace)
+        return RootedFs(skill, links=False, hard_links=is_installed), f"{skill}/"
     if plain in ctx.access.get_media():
         folder, name = os.path.split(plain)
         one = SingleFileAccess(name)
@@ -84,7 +87,7 @@ def folder_to_read(ctx: "ToolContext", path: str) -> tuple[RootedFs, str]:
 def folder_to_write(ctx: "ToolContext", path: str) -> tuple[RootedFs, str]:
     """Return the folder that a path is written in, and what its paths start with in results."""
     plain = _outside(ctx, path)
-    if plain and ctx.sandbox and not _find_read_only(ctx, path):
+    if plain and ctx.sandbox and not (_find_read_only(ctx, path) or _find_skill(ctx, plain)):
         return ctx.sandbox.tmp_files(path) or (ctx.files, "")
     machine = _machine(ctx, plain) if plain else None
     return (machine, "/") if machine else (ctx.files, "")
@@ -95,6 +98,12 @@ def _find_read_only(ctx: "ToolContext", path: str) -> Path | None:
     added = ctx.sandbox.find_read_only() if ctx.sandbox else ()
     roots = (*([ctx.docs] if ctx.docs else ()), *ctx.scope.read_only, *added)
     return next((root for root in roots if f"{path}/".startswith(f"{root}/")), None)
+
+
+def _find_skill(ctx: "ToolContext", plain: str) -> Path | None:
+    """Return the folder of the skill that a path outside the workspace is in."""
+    roots = ctx.access.get_skills()
+    return next((root for root in roots if f"{plain}/".startswith(f"{root}/")), None)
 
 
 def _outside(ctx: "ToolContext", path: str) -> str:

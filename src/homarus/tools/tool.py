@@ -142,6 +142,18 @@ class SessionReader(Protocol):
         ...
 
 
+class SkillAccess(Protocol):
+    """What the skills of a conversation give to its commands."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables for commands: those of the skills that the run uses."""
+        ...
+
+    def programs(self) -> frozenset[str]:
+        """Return the programs that `autoAllowSkills` lets run without a question."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """What a tool knows about its run, and the ports through which it reaches other parts.
@@ -154,7 +166,8 @@ class ToolContext:
     workspace; without it, the session key decides. `docs` is the folder of the program's
     documentation, None where it may not be read. `session_name` is for headings. `sandbox` is that
     of the session, None for one without: file tools work on its files. `describe_images` has a
-    model describe pictures; None where no model can be reached.
+    model describe pictures; None where no model can be reached. `skills` are those of the
+    conversation; None where there are none.
     """
 
     session_key: str
@@ -175,6 +188,7 @@ class ToolContext:
     get_caller: Callable[[], CallerFacts] | None = None
     sandbox: "SessionSandbox | None" = None
     describe_images: "DescribeImages | None" = None
+    skills: SkillAccess | None = None
 
     @property
     def caller(self) -> CallerFacts:

@@ -6,7 +6,7 @@ it there.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -32,6 +32,7 @@ MAX_COMMAND_CHARS = 20_000
 MIN_YIELD_MS, MAX_YIELD_MS = 10, 120_000
 _OPEN_INPUT: Final = "input: open; the agent can type into the command while it runs"
 _OUTSIDE: Final = "place: on this machine, outside the sandbox of the conversation (elevated)"
+_SKILL_VARIABLES: Final = "variables of skills that this run uses: "
 _SANDBOXED: Final = "place: in the sandbox of the conversation (level {level}), not on this machine"
 
 
@@ -137,6 +138,7 @@ async def _make_machine_plan(
     config = context.get_tools_config("exec").exec
     requested, pty = options.env or {}, bool(options.pty)
     env = build_environment(requested, os.environ, path_prepend=config.path_prepend, pty=pty)
+    env |= _skill_environment(ctx)
     with ctx.machine_files.open_dir(options.workdir or ".") as held:
         plan = await make_plan(
             options.command,
@@ -169,6 +171,7 @@ async def _make_sandboxed_plan(
     requested, pty = options.env or {}, bool(options.pty)
     env = build_environment(requested, {}, pty=pty)
     del env["PATH"]  # programs are found in the folders of the sandbox
+    env |= _skill_environment(ctx)
     # In a thread: it may make the sandbox's folders, and write their record to the disk.
     workdir = await asyncio.to_thread(sandbox.resolve_workdir, options.workdir)
     launch, level = await sandbox.make_launch(options.command, workdir=workdir, env=env, pty=pty)
@@ -190,6 +193,11 @@ async def _make_sandboxed_plan(
         launch.close()
         raise
     return plan, level
+
+
+def _skill_environment(ctx: ToolContext) -> Mapping[str, str]:
+    """Return the variables of the skills that the run uses."""
+    return ctx.skills.environment() if ctx.skills else {}
 
 
 def _descriptor(folder: Folder) -> int:
@@ -216,6 +224,7 @@ def _prepare_plan(
         state=context.state,
         agent_id=ctx.agent,
         safe_bins=context.get_tools_config("exec").exec.safe_bins,
+        skill_bins=ctx.skills.programs() if settings.auto_allow_skills and ctx.skills else (),
         asks_always=settings.ask == "always",
         sees_private=ctx.access.sees_private,
     )
@@ -227,6 +236,8 @@ def _prepare_plan(
         lines = [_SANDBOXED.format(level=sandbox_level)] if sandbox_level else []
         lines += [_OUTSIDE] if ctx.caller.is_sandboxed and not sandbox_level else []
         lines += [_OPEN_INPUT] if plan.pty or plan.background else []
+        if names := ", ".join(sorted(_skill_environment(ctx))):
+            lines.append(f"{_SKILL_VARIABLES}{names}")
         return replace(question, wire=wire, detail="\n".join([*lines, question.detail]))
 
     effects: set[Effect] = {"exec"}

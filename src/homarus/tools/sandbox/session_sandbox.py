@@ -1,6 +1,7 @@
 """The sandbox of one session: its folders, what it shows of this machine, and its commands."""
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -34,12 +35,15 @@ from homarus.tools.sandbox.folders import (
     restore_rights,
 )
 from homarus.tools.sandbox.limits import resolve_limits
+from homarus.tools.sandbox.mount_rules import check_source, find_state_dirs
 from homarus.tools.sandbox.shown_files import (
     check_shown_folder,
     check_workspace_root,
     find_media,
     find_visible_entries,
 )
+
+log = logging.getLogger(__name__)
 
 TMP_DIR: Final = "/tmp"  # noqa: S108 - as it is called inside
 
@@ -79,7 +83,8 @@ class SessionSandbox:
 
     `access` is what commands may do with the agent's workspace: where the conversation does not
     have all rights there, `rw` is narrowed to `ro`. `workspace` is the folder of this machine that
-    is seen as `workdir`; the file tools work on it, too.
+    is seen as `workdir`; the file tools work on it, too. The folders of the
+    skills that the conversation is offered are seen read-only, at the same paths.
     """
 
     def __init__(
@@ -286,10 +291,33 @@ class SessionSandbox:
                         yield Mount(entry, f"{AGENT_DIR}/{entry.name}")
         if self._docs:
             yield Mount(_resolve(self._docs), str(self._docs))
-        for folder in self.find_read_only():
+        read_only = self.find_read_only()
+        for folder in read_only:
             yield Mount(_resolve(folder), str(folder))
+        yield from self._skill_mounts(read_only)
         for file in find_media(conversation, services.state):
             yield Mount(file, str(file))
+
+
+    def _skill_mounts(self, mounted: Sequence[Path]) -> Iterator[Mount]:
+        """Yield the folders of skills; those that no sandbox may show are left out and logged."""
+        services, left_out = self._services, list[str]()
+        others = [each for each in services.get_workspaces() if each != self.agent_workspace]
+        protected = find_state_dirs(data_root(services.state))
+        for folder in self._conversation.get_skills():
+            real = _resolve(folder)
+            if any(folder.is_relative_to(each) for each in mounted):
+                continue
+            is_own = real.is_relative_to(_resolve(self.agent_workspace))
+            try:
+                check_shown_folder(folder, services.state, others, is_workspace=is_own)
+                check_source(real, protected)
+            except SandboxError as exc:
+                left_out.append(exc.message)
+            else:
+                yield Mount(real, str(folder))
+        if left_out:
+            log.warning("%d skills are not in the sandbox: %s", len(left_out), left_out[0])
 
 
 class _LockHolder:

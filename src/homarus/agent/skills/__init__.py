@@ -1,0 +1,1 @@
+"""The skills of conversations: what a run is offered and uses of them, and their commands."""
