@@ -26,7 +26,6 @@ class SkillCall:
     """The call of a skill's command: the tool, and what was typed after the command."""
 
     skill: str
-    command: str
     tool: str
     text: str
 
@@ -70,7 +69,7 @@ class DirectCallProvider:
             return self._tools.find_called(call.tool).spec
         except ToolError as exc:
             raise UserError(
-                f"/{call.command}: the skill {call.skill} calls the tool {call.tool}, which this "
+                f"the skill {call.skill} calls the tool {call.tool}, which this "
                 "conversation does not have",
                 fix="homarus policy explain says which setting decides",
             ) from exc
@@ -88,7 +87,7 @@ def make_arguments(tool: ToolSpec, call: SkillCall) -> dict[str, Json]:
     listed = tool.parameters.get("properties")
     properties: Mapping[str, Json] = listed if isinstance(listed, Mapping) else {}
     given: dict[str, Json] = {
-        _INPUT: call.text, "commandName": call.command, "skillName": call.skill,
+        _INPUT: call.text, "commandName": call.skill, "skillName": call.skill,
     }  # fmt: skip
     args = {name: value for name, value in given.items() if name in properties}
     if _INPUT in args:
@@ -98,7 +97,7 @@ def make_arguments(tool: ToolSpec, call: SkillCall) -> dict[str, Json]:
     texts = [name for name in names if name not in args and _is_text(properties.get(name))]
     if len(texts) != 1:
         raise UserError(
-            f"/{call.command}: the tool {tool.name} takes no single text",
+            f"the skill {call.skill} calls the tool {tool.name}, which takes no single text",
             fix=f"ask the agent to use the skill {call.skill} instead",
         )
     return {**args, texts[0]: call.text}

@@ -1,0 +1,197 @@
+"""The skills of one run: its list for the prompt, and what its tools are given.
+
+Everything beyond the list is found when a tool asks for it: most runs load no skill.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from homarus.agent.prompt.facts import SkillBlock
+from homarus.agent.skills.snapshot import FIELD, make_snapshot, read_snapshot, skill_restrictions
+from homarus.agent.skills.used_skills import find_read_paths, resolve_read_path
+from homarus.config.agent_settings import agent_entry
+from homarus.config.redaction import add_known_secret
+from homarus.config.schema import Config
+from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Json, Message
+
+if TYPE_CHECKING:  # imported by the first session that has skills
+    from homarus.agent.skills.direct_call import SkillCall
+    from homarus.skills.catalog import AgentSkills
+    from homarus.skills.skill import Skill
+
+log = logging.getLogger(__name__)
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+# Variables that decide which program runs, or what is loaded into it: not even the owner's settings
+# of a skill change them, because a skill names its own `primaryEnv`.
+_LOADER_VARIABLES: Final = re.compile(
+    r"(?:PATH|HOME|SHELL|ENV|BASH_ENV|IFS|PS4|TMPDIR|PERL5(?:LIB|OPT)|RUBY(?:LIB|OPT)|NODE_OPTIONS"
+    r"|NODE_PATH|PYTHON(?:PATH|HOME|STARTUP)|GIT_\w+|LD_\w+|DYLD_\w+|JAVA_TOOL_OPTIONS)",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What of a conversation decides about its skills.
+
+    `names` are those that the chat allows; None: all. `inside` are the paths of the agent's
+    workspace in the conversation's sandbox, if it has one.
+    """
+
+    agent_id: str
+    workspace: Path
+    names: tuple[str, ...] | None = None
+    is_owner: bool = True
+    is_sandboxed: bool = False
+    inside: tuple[str, ...] = ()
+
+
+class RunSkills:
+    """The skills of one run.
+
+    `load` returns the agent's skills as they are now; `get_conversation` the conversation, which
+    other senders may have joined; `get_messages` the transcript. `entry` is that of the session,
+    `invoked` the skill whose command the message is.
+    """
+
+    def __init__(
+        self,
+        load: "Callable[[], AgentSkills]",
+        get_config: Callable[[], Config],
+        get_conversation: Callable[[], Conversation],
+        *,
+        get_entry: Callable[[], Mapping[str, Json]],
+        get_messages: Callable[[], Sequence[Message]],
+        invoked: str = "",
+    ) -> None:
+        self._load, self._get_config = load, get_config
+        self._get_conversation, self._get_entry = get_conversation, get_entry
+        self._get_messages, self._invoked = get_messages, invoked
+
+    # The prompt
+
+    def stored_blocks(self) -> tuple[SkillBlock, ...] | None:
+        """Return the list of the session's snapshot; None when one has to be taken."""
+        conversation = self._get_conversation()
+        return read_snapshot(
+            self._get_entry(), self._restrictions(conversation), is_owner=conversation.is_owner
+        )
+
+    def take_snapshot(self) -> dict[str, Json]:
+        """Return a new snapshot as a field of the session's entry. Reads files."""
+        conversation, skills = self._get_conversation(), self._skills
+        from homarus.skills.listing import list_skills
+
+        # With the skills that others are not offered: the snapshot is for the whole session.
+        names = self._allowed_names(conversation)
+        eligible = skills.eligible(names)
+        home = Path("/dev/null") if conversation.is_sandboxed else skills.home
+        listing = list_skills(eligible, skills.facts.settings.limits, home)
+        if listing.omitted:
+            log.warning(
+                "the prompt of %s has no room for %d skills: %s (skills.limits)",
+                conversation.agent_id,
+                len(listing.omitted),
+                ", ".join(listing.omitted),
+            )
+        restrictions = self._restrictions(conversation)
+        return {FIELD: make_snapshot(listing, eligible, restrictions, skills.version)}
+
+    def _restrictions(self, conversation: Conversation) -> dict[str, Json]:
+        names = self._allowed_names(conversation)
+        return skill_restrictions(
+            self._get_config(), names, is_sandboxed=conversation.is_sandboxed
+        )
+
+    def _allowed_names(self, conversation: Conversation) -> tuple[str, ...] | None:
+        """Return the names that both the agent's list and the chat's have; None: all."""
+        own = agent_entry(self._get_config(), conversation.agent_id).skills
+        if own is None or conversation.names is None:
+            return own if conversation.names is None else conversation.names
+        return tuple(name for name in own if name in conversation.names)
+
+    # Tools
+
+    @cached_property
+    def _skills(self) -> "AgentSkills":
+        return self._load()
+
+    def offered(self) -> "tuple[Skill, ...]":
+        """Return the skills that the conversation may use now."""
+        conversation = self._get_conversation()
+        found = self._skills.eligible(self._allowed_names(conversation))
+        return tuple(
+            skill for skill in found if conversation.is_owner or skill.invocation.allows_remote
+        )
+
+    def folders(self) -> tuple[Path, ...]:
+        """Return the folders of the skills that the conversation is offered."""
+        return tuple(skill.folder for skill in self.offered())
+
+    def used(self) -> "tuple[Skill, ...]":
+        """Return the skills that the run uses: invoked by the message, or read by the model."""
+        paths = find_read_paths(self._get_entry(), self._get_messages())
+        if not paths and not self._invoked:
+            return ()
+        conversation, home = self._get_conversation(), str(Path.home())
+        workspace, inside = str(conversation.workspace), conversation.inside
+        read = {
+            resolve_read_path(path, workspace=workspace, home=home, inside=inside)
+            for path in paths
+        }
+        return tuple(
+            skill
+            for skill in self.offered()
+            if skill.name == self._invoked or {str(skill.file), os.path.realpath(skill.file)} & read
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables for commands: those of the skills that the run uses."""
+        env: dict[str, str] = {}
+        for skill in self.used():
+            for name, value in self._variables(skill).items():
+                if not _VARIABLE.fullmatch(name) or _LOADER_VARIABLES.fullmatch(name):
+                    log.warning("skill %s: the variable %r is not given", skill.name, name)
+                elif "\0" not in value:
+                    env.setdefault(name, value)
+        return env
+
+    def _variables(self, skill: "Skill") -> dict[str, str]:
+        entry, primary = self._skills.facts.entry(skill), skill.metadata.primary_env
+        given = {name: value for name, value in entry.env.items() if value}
+        if entry.api_key and primary:
+            given.setdefault(primary, entry.api_key)
+        for value in given.values():
+            if "://" not in value:
+                add_known_secret(value)
+        return given
+
+    def programs(self) -> frozenset[str]:
+        """Return the programs of bundled and installed skills, which nobody else can write."""
+        from homarus.skills.skill import SkillTier
+
+        trusted = {SkillTier.BUNDLED, SkillTier.MANAGED}
+        return frozenset(
+            name
+            for skill in self.offered()
+            if skill.tier in trusted
+            for name in (*skill.requires.bins, *skill.requires.any_bins)
+        )
+
+    def find_call(self, text: str | None) -> "SkillCall | None":
+        """Return the tool call of the skill whose command the message is; `text` is its input."""
+        if text is None or not self._invoked:
+            return None
+        from homarus.agent.skills.direct_call import SkillCall
+
+        for skill in self.offered():
+            if skill.name == self._invoked and skill.dispatch:
+                return SkillCall(skill.name, skill.dispatch.tool, text)
+        return None
