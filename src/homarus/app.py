@@ -24,6 +24,7 @@ from homarus.agent.prompt.user_message import format_user_message
 from homarus.agent.run import RunOutcome
 from homarus.agent.run_registry import RunRegistry
 from homarus.agent.services import RunServices
+from homarus.agent.skills.ports import SkillPorts
 from homarus.agent.spend_limit import SpendLimiter
 from homarus.channels.base import Channel
 from homarus.channels.messenger import ChannelMessenger
@@ -106,6 +107,9 @@ class App:
         self.mcp = McpLoader(group, self._config, lambda: self.loaded.env, paths.state)
         self.browsers = BrowserLoader(self._config, paths.state, self._spawn)
         self.skills = SkillLoader(lambda: self.loaded, paths)
+        self.skill_ports = SkillPorts(
+            self.skills, self._config, lambda agent: self.agent(agent), find_traits
+        )
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -136,6 +140,7 @@ class App:
             find_traits=find_traits,
             clock=clock,
             hooks=self.hooks,
+            skills=self.skill_ports,
         )
         self.commands = CommandDispatcher(self._command_services())
         self._maintenance = SessionMaintenance(
@@ -182,6 +187,7 @@ class App:
             is_command=has_control_command,
             on_sent=lambda *sent: self._start_task(self.hooks.message_sent(*sent)),
             commands=lambda: native_commands(self._config().commands),
+            skill_commands=self.skill_ports.native_commands,
             on_chat_moved=self._move_group_settings,
         )
 
@@ -235,6 +241,7 @@ class App:
             open_questions=self._approval_loader.open_questions,
             open_sandbox=self.sandboxes.open,
             find_sandbox_report=self.sandboxes.find_report,
+            skills=self.skill_ports,
         )
 
     def _config(self) -> Config:
@@ -311,6 +318,7 @@ class App:
             resolve_connection=lambda *given: self.models.resolve_connection(*given),
             audit=self.audit,
             discover_tools=self.mcp.discover,
+            skills=self.skill_ports,
         )
 
     def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
@@ -366,6 +374,7 @@ class App:
             find_sandbox_report=self.sandboxes.find_report,
             get_browsers=self.browsers,
             get_skills=self.skills,
+            skill_ports=self.skill_ports,
         )
 
     def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:
@@ -469,6 +478,7 @@ class App:
         before, self.loaded = self.loaded, loaded
         set_config_secrets(loaded.raw, loaded.env)
         self._agents.clear()
+        self.skill_ports.clear()
         self.mcp.reload()
         await self.memory.reload()
         self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)

@@ -99,6 +99,7 @@ if TYPE_CHECKING:  # imported by the first run that answers a chat, or calls a t
     from homarus.agent.media.run_media import RunMedia
     from homarus.agent.reply.builder import ReplyBuilder
     from homarus.agent.run_approvals import RunApprovals
+    from homarus.agent.skills.run_skills import RunSkills
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +164,7 @@ class Run:
         self._chat = NO_CHAT
         self._groups = frozenset[str]()  # of tools, which rules may name
         self._taint = RunTaint(self._inbounds, self._transcript)
+        self._skills: RunSkills
         self._context: ModelContext
         self._loop_context: LoopContext | None = None
         self._approvals: RunApprovals | None = None  # made by the first tool call
@@ -408,6 +410,8 @@ class Run:
         self._groups = all_tools.known_groups
         self._chat = self._chat.with_prompt(options.extra_system_prompt).check_groups(self._groups)
         tools = self._chat.tools(all_tools, agent.rules)
+        self._skills = services.skills.open_run(agent, session, lambda: self._chat, options)
+        self._chat = self._chat.with_skills(self._skills.folders)
         self._context = await make_model_context(
             services,
             session,
@@ -417,6 +421,7 @@ class Run:
             thinking=thinking,
             chat=self._chat,
             tools=tools,
+            skills=self._skills,
         )
         interrupted_calls = await self._resume(session)
         if interrupted_calls is None:
@@ -424,6 +429,9 @@ class Run:
             await self._save_question(inbound)
         fault_point("run.begun")
         runner = self._make_tool_runner(agent, tools, inbound, interrupted_calls, is_muted=muted)
+        provider = self._skills.wrap_provider(
+            provider, options.skill_input, tools, run_id=self.id, ref=model.ref
+        )
         return self._make_loop_context(provider, tools, runner)
 
     async def _open_session(self, inbound: Inbound, agent: Agent) -> Session:
@@ -527,7 +535,8 @@ class Run:
             window=model.window,
             inbound=inbound,
             extra_writes=extra_writes,
-            extra_fields=services.composer.report_changes(report_context, session.record.data),
+            extra_fields=services.composer.report_changes(report_context, session.record.data)
+            | self._skills.changes,
         )
 
     def _make_question(self, inbound: Inbound) -> Message:
@@ -570,6 +579,7 @@ class Run:
             resolve_caller=partial(self._resolve_caller, inbound.options),
             open_sandbox=partial(services.open_sandbox, agent, self.key),
             describe_images=lambda question: self._get_media().describe_images(question),
+            skills=self._skills,
         )
 
     def _resolve_caller(self, options: RunOptions, caller: CallerFacts) -> CallerFacts:

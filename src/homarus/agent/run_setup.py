@@ -7,8 +7,10 @@ from homarus.agent.agent import Agent
 from homarus.agent.context.image_refs import Read, workspace_reader
 from homarus.agent.context.model_context import ModelContext
 from homarus.agent.context.render import turn_limit
+from homarus.agent.prompt.assembly import lists_skills
 from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.services import RunServices
+from homarus.agent.skills.run_skills import RunSkills
 from homarus.core.errors import UnknownNameError
 from homarus.core.fast_dataclass import replace
 from homarus.core.message import Inbound
@@ -86,12 +88,15 @@ async def make_model_context(
     thinking: ThinkLevel,
     chat: ChatContext,
     tools: ToolRegistry,
+    skills: RunSkills,
 ) -> ModelContext:
     """Compose the system prompt, and return the session as one model is sent it."""
     files = await services.composer.hooked_files(agent, session.key, services.hooks)
+    is_listed = lists_skills(session.key, model, tools)
     prompt = services.composer.compose(
         agent, session.key, model, tools.specs(),
         files=files, entry=session.record.data, chat=chat,
+        skills=await skills.list_blocks() if is_listed else (),
     )  # fmt: skip
     return ModelContext(
         session,

@@ -12,6 +12,7 @@ from homarus.agent.agent import Agent
 from homarus.agent.context.model_context import RenderedContextCache
 from homarus.agent.prompt.composer import PromptComposer
 from homarus.agent.reply.sender import LiveReplyHandle
+from homarus.agent.skills.ports import SkillPorts
 from homarus.agent.spend_limit import SpendLimiter
 from homarus.config.schema import Config
 from homarus.core.bus import Bus
@@ -125,5 +126,6 @@ class RunServices:
     resolve_connection: ResolveConnection = _no_connection
     discover_tools: Callable[[str], Awaitable[None]] = no_discovery
     audit: AuditLog = field(default_factory=AuditLog)
+    skills: SkillPorts = field(default_factory=SkillPorts)
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

@@ -55,8 +55,9 @@ async def compact_session(
         ).with_model(model.provider, model.id)
         tools = chat.tools(services.get_tools(agent.id), agent.rules)
         context = await make_model_context(
-            services, session, agent, provider, model, thinking="off", chat=chat, tools=tools
-        )
+            services, session, agent, provider, model, thinking="off", chat=chat, tools=tools,
+            skills=services.skills.open_run(agent, session, lambda: chat),
+        )  # fmt: skip
         context.check_window()
 
         def extra_writes(transaction: Transaction, _entries: Sequence[TranscriptEntry]) -> None:

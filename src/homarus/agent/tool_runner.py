@@ -26,7 +26,7 @@ from homarus.sessions.transcript import interrupted_result
 from homarus.store.audit import AuditLog
 from homarus.tools.execute import execute_tool_call as call_tool
 from homarus.tools.registry import ToolRegistry
-from homarus.tools.tool import Messenger, SessionReader, Tool, ToolContext
+from homarus.tools.tool import Messenger, SessionReader, SkillAccess, Tool, ToolContext
 
 if TYPE_CHECKING:  # imported by the first tool call
     from homarus.agent.run_approvals import RunApprovals
@@ -43,7 +43,7 @@ class ToolRunner:
     `resolve_caller` adds the settings for commands to who makes a call; `taint` is the untrusted
     content that the run has read. `get_approvals` returns what asks a person about calls.
     `open_sandbox` returns the session's sandbox, as far as an access to files allows it.
-    `describe_images` has a model describe pictures.
+    `describe_images` has a model describe pictures. `skills` gives commands their variables.
     """
 
     agent: Agent
@@ -66,6 +66,7 @@ class ToolRunner:
     audit_log: AuditLog = field(default_factory=AuditLog)
     open_sandbox: "Callable[[WorkspaceAccess], SessionSandbox | None]" = lambda _access: None
     describe_images: "DescribeImages | None" = None
+    skills: SkillAccess | None = None
 
     @property
     def _audit(self) -> CallAudit:
@@ -139,6 +140,7 @@ class ToolRunner:
             approvals=approvals,
             sandbox=self.open_sandbox(access),
             describe_images=self.describe_images,
+            skills=self.skills,
         )
         result = await call_tool(self.tools, context, call, decide, begin=begin)
         for name, started_ms in started:

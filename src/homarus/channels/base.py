@@ -281,11 +281,21 @@ def refuse_listener(
     raise ChannelError("webhooks are received by a gateway", fix="homarus gateway run")
 
 
+# (the setting of the service) → name and description
+ListSkillCommands: TypeAlias = Callable[[bool | Literal["auto"]], tuple[tuple[str, str], ...]]
+
+
+def no_skill_commands(_setting: object) -> tuple[tuple[str, str], ...]:
+    """Return that there are no commands of skills."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelContext:
     """What an account is created with besides its settings.
 
-    `commands` are name and description, for services that list them. `env` may hold a credential
+    `commands` are name and description, for services that list them; `skill_commands` returns those
+    of skills, and reads files. `env` may hold a credential
     that the config does not have. `state` is the state directory, for tokens that a service issued.
     `on_chat_moved` is called with the old and the new id of a chat whose id the service changed;
     `serve_webhook` opens the listener of a webhook that has an address of its own.
@@ -295,6 +305,7 @@ class ChannelContext:
     account: str
     clock: Clock
     commands: tuple[tuple[str, str], ...] = ()
+    skill_commands: ListSkillCommands = no_skill_commands
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     state: Path | None = None
     on_chat_moved: Callable[[str, str], None] = lambda _old, _new: None

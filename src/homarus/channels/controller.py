@@ -16,10 +16,12 @@ from homarus.channels import base
 from homarus.channels.base import (
     Channel,
     ChannelContext,
+    ListSkillCommands,
     ServeWebhook,
     SupportsProbe,
     SupportsWebhook,
     SupportsWebhookAddress,
+    no_skill_commands,
     refuse_listener,
 )
 from homarus.channels.inbound import InboundPipeline
@@ -89,11 +91,12 @@ class ChannelController:
         env: Callable[[], Mapping[str, str]],
         given: Sequence[Channel] = (),
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
+        skill_commands: ListSkillCommands = no_skill_commands,
         on_chat_moved: Callable[[str, str, str, str], None] = lambda *_ids: None,
     ) -> None:
         self._config, self._supervisor, self._pipeline = config, supervisor, pipeline
         self._clock, self._state, self._env, self._commands = clock, state, env, commands
-        self._on_chat_moved = on_chat_moved
+        self._on_chat_moved, self._skill_commands = on_chat_moved, skill_commands
         self._serve_webhook: ServeWebhook = refuse_listener
         self._accounts: dict[tuple[str, str], _ConfiguredAccount] = {}
         self._reconcile_lock = asyncio.Lock()  # one reconciliation at a time
@@ -219,6 +222,7 @@ class ChannelController:
             account,
             self._clock,
             commands=self._commands(),
+            skill_commands=self._skill_commands,
             env=self._env(),
             state=self._state,
             on_chat_moved=partial(self._on_chat_moved, channel, account),

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from homarus.channels.base import Channel
+from homarus.channels.base import Channel, ListSkillCommands, no_skill_commands
 from homarus.channels.controller import ChannelController
 from homarus.channels.inbound import (
     AdmittedMessage,
@@ -54,6 +54,7 @@ class ChannelRuntime:
         is_command: Callable[[str], bool],
         given: Sequence[Channel] = (),
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
+        skill_commands: ListSkillCommands = no_skill_commands,
         on_chat_moved: Callable[[str, str, str, str], None] = lambda *_ids: None,
     ) -> None:
         self._on_sent, self._is_command = on_sent, is_command
@@ -79,6 +80,7 @@ class ChannelRuntime:
             env=env,
             given=given,
             commands=commands,
+            skill_commands=skill_commands,
             on_chat_moved=on_chat_moved,
         )
 

@@ -514,6 +514,7 @@ class CommandsConfig(ConfigSection):
     config: bool = False
     debug: bool = False
     native: bool | Literal["auto"] = "auto"
+    native_skills: bool | Literal["auto"] = "auto"
     text: bool = True
     use_access_groups: bool = True
     owner_allow_from: Ids = ()

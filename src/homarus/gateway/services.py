@@ -10,6 +10,7 @@ from homarus.agent.approval_ports import ApprovalPorts
 from homarus.agent.prompt.preview import PreviewServices
 from homarus.agent.run import RunOutcome
 from homarus.agent.services import OpenSandbox, no_sandbox
+from homarus.agent.skills.ports import SkillPorts
 from homarus.channels.base import ServeWebhook, SupportsWebhook
 from homarus.config.load import LoadedConfig
 from homarus.config.paths import Paths
@@ -111,6 +112,7 @@ class GatewayServices:
     find_sandbox_report: FindReport = no_report
     get_browsers: "Callable[[], BrowserControl] | None" = None
     get_skills: "Callable[[], SkillCatalog] | None" = None
+    skill_ports: SkillPorts = field(default_factory=SkillPorts)
 
     @property
     def loaded(self) -> LoadedConfig:

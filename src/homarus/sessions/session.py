@@ -54,7 +54,7 @@ _TRANSCRIPT_FIELDS: Final = frozenset(
         "sessionFile", "systemSent", "abortedLastRun", "inputTokens", "outputTokens",
         "totalTokens", "totalTokensFresh", "cacheRead", "cacheWrite", "compactionCount",
         "memoryFlushAt",
-        "memoryFlushCompactionCount", "skillsSnapshot", "systemPromptReport",
+        "memoryFlushCompactionCount", "skillsRead", "skillsSnapshot", "systemPromptReport",
     }
 )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """What the built-in chat commands are given beyond `plugins/commands.py`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from homarus.agent.agent import Agent
@@ -8,6 +9,7 @@ from homarus.agent.context.compaction import CompactionResult
 from homarus.agent.prompt.preview import PromptPreview
 from homarus.agent.run import RunOutcome
 from homarus.agent.services import OpenSandbox, no_sandbox
+from homarus.agent.skills.ports import SkillPorts
 from homarus.config.json5_document import KeyPath
 from homarus.config.schema import Config
 from homarus.core.bus import Bus
@@ -124,6 +126,7 @@ class CommandServices:
     open_questions: "Callable[[], Sequence[ApprovalRecord]]" = tuple
     open_sandbox: OpenSandbox = no_sandbox
     find_sandbox_report: FindReport = no_report
+    skills: SkillPorts = field(default_factory=SkillPorts)
 
 
 @dataclass(frozen=True, slots=True)

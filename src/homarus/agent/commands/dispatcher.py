@@ -84,6 +84,8 @@ class CommandDispatcher:
             is_command = parsed is not None and not inbound.images
             ignore = partial(self._ignore, record) if is_command else None
             return InterpretedMessage(record, execute=ignore)
+        if skill := self._interpret_skill(key, record, inbound, parsed):
+            return skill
         if parsed and parsed.command.name in RESETS:
             rest = replace(record, inbound=replace(inbound, text=parsed.args or inbound.text))
             return self._as_command(key, record, inbound, partial(self._reset, parsed), rest)
@@ -103,6 +105,22 @@ class CommandDispatcher:
             answered = replace(inbound, metadata=replace(inbound.metadata, approval=answer))
             return self._interpret_answer(key, record, answered)
         return self._interpret_text(key, record, inbound, parsed)
+
+    def _interpret_skill(
+        self, key: str, record: InboxRecord, inbound: Inbound, parsed: ParsedCommand | None
+    ) -> InterpretedMessage[RunOutcome] | None:
+        """Return what a run answers when the message is the command of a skill, else None."""
+        if not inbound.text.lstrip().startswith("/"):
+            return None
+        if parsed and (parsed.command.name != "skill" or not parsed.args):
+            return None
+        from homarus.agent.commands.skills import find_skill_message
+
+        try:
+            invoked = find_skill_message(self._services, key, inbound, parsed)
+        except UserError as exc:
+            return self._as_command(key, record, inbound, partial(_fail, exc))
+        return InterpretedMessage(replace(record, inbound=invoked)) if invoked else None
 
     def _find_answer(self, key: str, inbound: Inbound) -> str:
         """Return the id and the answer when a plain message answers a question of the agent."""

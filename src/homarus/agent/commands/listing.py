@@ -46,11 +46,21 @@ async def list_commands(context: CommandContext) -> CommandReply:
         listed = [name for name in implemented if name not in off]
         names = [name for name in listed if BY_NAME[name].category == category]
         lines += [f"{_TITLES[category]}:", *map(_line, names), ""] if names else []
+    lines += _skill_lines(context)
     if off:
         settings = ", ".join(f"/{name} (commands.{name})" for name in off)
         lines.append(f"Switched off: {settings}")
     missing = ", ".join(f"/{spec.name}" for spec in COMMANDS if spec.name not in implemented)
     return CommandReply("\n".join([*lines, f"Not built yet: {missing}"]))
+
+
+def _skill_lines(context: CommandContext) -> list[str]:
+    from homarus.agent.commands.context import AgentCommandContext  # it imports much
+    from homarus.agent.commands.skills import skill_lines
+
+    if not isinstance(context, AgentCommandContext):
+        return []
+    return skill_lines(context.services.skills.commands(context.key, context.inbound))
 
 
 _TITLES: Final[Mapping[Category, str]] = {

@@ -33,6 +33,7 @@ from homarus.agent.context.render import (
     render,
 )
 from homarus.agent.context.tokens import fixed_tokens
+from homarus.agent.skills.used_skills import read_fields
 from homarus.core.errors import ContextOverflowError, UserError
 from homarus.core.message import Message, user_message
 from homarus.providers.base import ModelRequest, Provider, ThinkLevel, ToolSpec
@@ -175,9 +176,9 @@ class ModelContext:
             is_requested=is_requested,
             is_safeguarded=self.agent.compaction.mode == "safeguard",
         )
-        await self.session.apply_compaction(
-            done.to_entry(), done.fields(self.session.record.data), extra_writes
-        )
+        entry, messages = self.session.record.data, self.session.messages
+        fields = {**done.fields(entry), **read_fields(entry, messages)}
+        await self.session.apply_compaction(done.to_entry(), fields, extra_writes)
         log.info(
             "%s: about %d tokens became %d", self.session.key, done.tokens_before, done.tokens_after
         )

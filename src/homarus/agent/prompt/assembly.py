@@ -9,11 +9,11 @@ one gets a few sentences and no tools.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, Literal, TypeAlias
 
 from homarus.agent.prompt.facts import PromptFacts, PromptMode
-from homarus.agent.prompt.injection import InjectedFile, SessionKind
+from homarus.agent.prompt.injection import InjectedFile, SessionKind, session_kind
 from homarus.agent.prompt.report import (
     FileShare,
     PromptReport,
@@ -25,6 +25,7 @@ from homarus.agent.prompt.report import (
 from homarus.agent.prompt.sections import SECTIONS, SectionSpec, sort_tools
 from homarus.core.fast_dataclass import dataclass
 from homarus.providers.base import ToolSpec
+from homarus.providers.catalog import ModelInfo
 
 Profile: TypeAlias = Literal["full", "small", "embedded"]
 
@@ -64,6 +65,13 @@ def profile_of(window: int, *, calls_tools: bool) -> Profile:
     if window >= SMALL_WINDOW:
         return "full"
     return "small" if calls_tools else "embedded"
+
+
+def lists_skills(key: str, model: ModelInfo, tools: Container[str]) -> bool:
+    """Return whether the prompt of a session has a list of skills: the model must read them."""
+    is_full = profile_of(model.window, calls_tools=model.calls_tools) == "full"
+    can_read = model.calls_tools and "read" in tools
+    return is_full and can_read and mode_for(session_kind(key)) == "full"
 
 
 def make_prompt(facts: PromptFacts, profile: Profile = "full") -> Prompt:

@@ -1,8 +1,9 @@
 """The settings of the chat that a run answers: prompt text, tool rules, citations. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Final, Literal
 
 from homarus.agent.prompt.chat_surface import NO_SURFACE, ChatSurface, resolve_surface
@@ -30,7 +31,8 @@ class ChatContext:
     """The settings of one chat. Its `rules` come on top of the agent's: all must allow a tool.
 
     `caller` is who calls tools there: the senders of the messages, and the model. `sandbox` is what
-    the prompt says about the sandbox of the session.
+    the prompt says about the sandbox of the session. `skills` are the names of those that the chat
+    allows; None: all.
     """
 
     prompt_text: str = ""
@@ -41,6 +43,11 @@ class ChatContext:
     surface: ChatSurface = NO_SURFACE
     caller: CallerFacts = CallerFacts("", "")
     sandbox: SandboxInfo | None = None
+    skills: tuple[str, ...] | None = None
+
+    def with_skills(self, get_folders: Callable[[], Sequence[Path]]) -> "ChatContext":
+        """Return the chat with the folders of skills that are read there."""
+        return replace(self, access=replace(self.access, get_skills=get_folders))
 
     def with_model(self, provider: str, model: str) -> "ChatContext":
         """Return the chat in which this model calls tools."""
@@ -153,6 +160,7 @@ def resolve_chat_context(
         "\n\n".join(text for text in prompts if text),
         chat.reactions,
         tuple(dict.fromkeys(each for each in rules if each)),
+        skills=next((one.skills for one in group_settings.layers if one.skills is not None), None),
     )
 
 

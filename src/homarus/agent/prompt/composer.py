@@ -27,7 +27,7 @@ from homarus.agent.prompt.assembly import (
     profile_of,
 )
 from homarus.agent.prompt.chat_context import NO_CHAT, ChatContext
-from homarus.agent.prompt.facts import GroupInfo, PromptFacts
+from homarus.agent.prompt.facts import GroupInfo, PromptFacts, SkillBlock
 from homarus.agent.prompt.identity_file import FILE, parse_identity
 from homarus.agent.prompt.injection import (
     RITUAL,
@@ -110,6 +110,7 @@ class PromptComposer:
         entry: Mapping[str, Json] = _NO_ENTRY,
         extra: str = "",
         chat: ChatContext = NO_CHAT,
+        skills: tuple[SkillBlock, ...] = (),
     ) -> Prompt:
         """Return a session's prompt. `entry` is the session's entry, `extra` the caller's text."""
         found = self.files(agent, key) if files is None else files
@@ -130,6 +131,7 @@ class PromptComposer:
             mode=mode,
             tools=fitting_tools(given, profile, model.window),
             files=_inject(tuple(found), *limits),
+            skills=skills,
             citations=chat.citations,
             aliases=agent.aliases,
             notes=_notes(agent, kind, found, names, chat),

@@ -3,10 +3,12 @@
 from collections.abc import Awaitable, Callable
 
 from homarus.agent.agent import Agent
-from homarus.agent.prompt.assembly import Prompt
+from homarus.agent.prompt.assembly import Prompt, lists_skills
 from homarus.agent.prompt.chat_context import session_chat_context
 from homarus.agent.prompt.composer import PromptComposer
+from homarus.agent.prompt.facts import SkillBlock
 from homarus.agent.prompt.report import PromptReport, ReportContext
+from homarus.agent.skills.ports import SkillPorts
 from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
@@ -30,6 +32,7 @@ class PreviewServices:
     find_traits: FindTraits
     clock: Clock
     hooks: Hooks
+    skills: SkillPorts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,13 @@ async def preview_prompt(services: PreviewServices, key: str) -> PromptPreview:
     files = await composer.hooked_files(agent, key, services.hooks)
     chat = session_chat_context(services.get_config(), session, find_traits=services.find_traits)
     chat = chat.with_model(model.provider, model.id)
-    tools = chat.tools(services.get_tools(agent.id), agent.rules).specs()
-    prompt = composer.compose(agent, key, model, tools, files=files, entry=entry, chat=chat)
+    tools = chat.tools(services.get_tools(agent.id), agent.rules)
+    listed: tuple[SkillBlock, ...] = ()
+    if services.skills and lists_skills(key, model, tools):
+        listed = await services.skills.open_run(agent, session, lambda: chat).list_blocks()
+    prompt = composer.compose(
+        agent, key, model, tools.specs(), files=files, entry=entry, chat=chat, skills=listed
+    )
     at_ms = services.clock.now_ms()
     context = ReportContext(
         key, session.session_id, model.provider, model.id, at_ms, source="estimate"

@@ -90,7 +90,7 @@ def _skills(facts: PromptFacts) -> str:
         "Skills",
         "Before you answer, see whether one of these fits. If one does, read the file at its "
         "location with `read` and follow it; of several, the most specific; if none does, read "
-        "none. Never read more than one beforehand.",
+        "none. Never read more than one beforehand. Paths in it start at its folder, {baseDir}.",
         f"<available_skills>\n{listed}\n</available_skills>",
     )
 

@@ -3,6 +3,7 @@
 Everything beyond the list is found when a tool asks for it: most runs load no skill.
 """
 
+import asyncio
 import logging
 import os
 import re
@@ -19,9 +20,10 @@ from homarus.config.redaction import add_known_secret
 from homarus.config.schema import Config
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Message
+from homarus.providers.base import Provider
+from homarus.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:  # imported by the first session that has skills
-    from homarus.agent.skills.direct_call import SkillCall
     from homarus.skills.catalog import AgentSkills
     from homarus.skills.skill import Skill
 
@@ -56,37 +58,43 @@ class Conversation:
 class RunSkills:
     """The skills of one run.
 
-    `load` returns the agent's skills as they are now; `get_conversation` the conversation, which
-    other senders may have joined; `get_messages` the transcript. `entry` is that of the session,
-    `invoked` the skill whose command the message is.
+    `load` returns the agent's skills as they are now; None where there are none. `get_conversation`
+    returns the conversation, which other senders may have joined, `get_messages` its transcript,
+    `get_entry` the entry of the session. `invoked` is the skill whose command the message is.
     """
 
     def __init__(
         self,
-        load: "Callable[[], AgentSkills]",
+        load: "Callable[[], AgentSkills] | None",
         get_config: Callable[[], Config],
         get_conversation: Callable[[], Conversation],
         *,
-        get_entry: Callable[[], Mapping[str, Json]],
-        get_messages: Callable[[], Sequence[Message]],
+        get_entry: Callable[[], Mapping[str, Json]] = dict,
+        get_messages: Callable[[], Sequence[Message]] = tuple,
         invoked: str = "",
     ) -> None:
+        self.changes: dict[str, Json] = {}  # of the session's entry, to be saved with the question
         self._load, self._get_config = load, get_config
         self._get_conversation, self._get_entry = get_conversation, get_entry
         self._get_messages, self._invoked = get_messages, invoked
 
     # The prompt
 
-    def stored_blocks(self) -> tuple[SkillBlock, ...] | None:
-        """Return the list of the session's snapshot; None when one has to be taken."""
-        conversation = self._get_conversation()
-        return read_snapshot(
-            self._get_entry(), self._restrictions(conversation), is_owner=conversation.is_owner
-        )
+    async def list_blocks(self) -> tuple[SkillBlock, ...]:
+        """Return the list for the prompt, of the session's snapshot; a new session takes one."""
+        if self._load is None:
+            return ()
+        conversation, is_owner = self._get_conversation(), self._get_conversation().is_owner
+        restrictions = self._restrictions(conversation)
+        blocks = read_snapshot(self._get_entry(), restrictions, is_owner=is_owner)
+        if blocks is None:
+            self.changes = await asyncio.to_thread(self._take_snapshot, conversation)
+            blocks = read_snapshot(self.changes, restrictions, is_owner=is_owner)
+        return blocks or ()
 
-    def take_snapshot(self) -> dict[str, Json]:
+    def _take_snapshot(self, conversation: Conversation) -> dict[str, Json]:
         """Return a new snapshot as a field of the session's entry. Reads files."""
-        conversation, skills = self._get_conversation(), self._skills
+        skills = self._skills
         from homarus.skills.listing import list_skills
 
         # With the skills that others are not offered: the snapshot is for the whole session.
@@ -106,9 +114,7 @@ class RunSkills:
 
     def _restrictions(self, conversation: Conversation) -> dict[str, Json]:
         names = self._allowed_names(conversation)
-        return skill_restrictions(
-            self._get_config(), names, is_sandboxed=conversation.is_sandboxed
-        )
+        return skill_restrictions(self._get_config(), names, is_sandboxed=conversation.is_sandboxed)
 
     def _allowed_names(self, conversation: Conversation) -> tuple[str, ...] | None:
         """Return the names that both the agent's list and the chat's have; None: all."""
@@ -121,10 +127,13 @@ class RunSkills:
 
     @cached_property
     def _skills(self) -> "AgentSkills":
+        assert self._load is not None  # noqa: S101 - its callers have checked that
         return self._load()
 
     def offered(self) -> "tuple[Skill, ...]":
         """Return the skills that the conversation may use now."""
+        if self._load is None:
+            return ()
         conversation = self._get_conversation()
         found = self._skills.eligible(self._allowed_names(conversation))
         return tuple(
@@ -143,8 +152,7 @@ class RunSkills:
         conversation, home = self._get_conversation(), str(Path.home())
         workspace, inside = str(conversation.workspace), conversation.inside
         read = {
-            resolve_read_path(path, workspace=workspace, home=home, inside=inside)
-            for path in paths
+            resolve_read_path(path, workspace=workspace, home=home, inside=inside) for path in paths
         }
         return tuple(
             skill
@@ -185,13 +193,16 @@ class RunSkills:
             for name in (*skill.requires.bins, *skill.requires.any_bins)
         )
 
-    def find_call(self, text: str | None) -> "SkillCall | None":
-        """Return the tool call of the skill whose command the message is; `text` is its input."""
-        if text is None or not self._invoked:
-            return None
-        from homarus.agent.skills.direct_call import SkillCall
+    def wrap_provider(
+        self, provider: Provider, text: str | None, tools: ToolRegistry, *, run_id: str, ref: str
+    ) -> Provider:
+        """Return the provider; for a command that calls a tool, one that calls it with `text`."""
+        if text is None:
+            return provider
+        from homarus.agent.skills.direct_call import DirectCallProvider, SkillCall
 
         for skill in self.offered():
             if skill.name == self._invoked and skill.dispatch:
-                return SkillCall(skill.name, skill.dispatch.tool, text)
-        return None
+                call = SkillCall(skill.name, skill.dispatch.tool, text)
+                return DirectCallProvider(provider, call, tools, run_id=run_id, ref=ref)
+        return provider

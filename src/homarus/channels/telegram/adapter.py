@@ -130,7 +130,10 @@ class TelegramChannel:
         return me
 
     async def _list_commands(self) -> None:
-        commands = listed_commands(self._settings, self._context.commands)
+        lists, skills = self._settings.commands, tuple[tuple[str, str], ...]()
+        if lists.native is not False:
+            skills = await asyncio.to_thread(self._context.skill_commands, lists.native_skills)
+        commands = listed_commands(self._settings, self._context.commands, skills)
         if commands == self._listed:
             return
         try:

@@ -26,6 +26,7 @@ WEBHOOK_HOST, WEBHOOK_PORT = "127.0.0.1", 8787  # of a listener of its own, as O
 _HOST: Final = re.compile(r"[0-9A-Za-z.:_-]{1,253}(?:%[0-9A-Za-z.]{1,20})?")
 _TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,200}")
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_MAX_COMMANDS: Final = 100
 _COMMAND: Final = re.compile(r"[a-z0-9_]{1,32}")
 
 
@@ -172,20 +173,30 @@ def find_secret(settings: TelegramSettings) -> str:
 
 
 def listed_commands(
-    settings: TelegramSettings, ours: tuple[tuple[str, str], ...]
+    settings: TelegramSettings,
+    ours: tuple[tuple[str, str], ...],
+    skills: tuple[tuple[str, str], ...] = (),
 ) -> list[dict[str, str]]:
-    """Return the commands to list: ours first, each name once, as Telegram allows."""
+    """Return the commands to list: ours first, then the config's, then those of skills.
+
+    Each name is listed once, and only as many as Telegram allows.
+    """
     own = ours if settings.commands.native is not False else ()
     custom = ((each.command, each.description) for each in settings.custom_commands)
     found: dict[str, str] = {}
-    for name, description in (*own, *custom):
+    for name, description in (*own, *custom, *skills):
         command = name.strip().lstrip("/").lower().replace("-", "_")
         shown = " ".join(description.split())[:256]
         if not (_COMMAND.fullmatch(command) and shown):
             log.warning("Telegram cannot list the command %r", name)
         elif command not in found:
             found[command] = shown
-    return [{"command": name, "description": shown} for name, shown in found.items()][:100]
+    if left_out := [*found][_MAX_COMMANDS:]:
+        log.warning(
+            "Telegram lists %d commands at most, not these: %s", _MAX_COMMANDS, ", ".join(left_out)
+        )
+    listed = [{"command": name, "description": shown} for name, shown in found.items()]
+    return listed[:_MAX_COMMANDS]
 
 
 def _read_token(file: Path) -> str:

@@ -298,7 +298,6 @@ class SessionSandbox:
         for file in find_media(conversation, services.state):
             yield Mount(file, str(file))
 
-
     def _skill_mounts(self, mounted: Sequence[Path]) -> Iterator[Mount]:
         """Yield the folders of skills; those that no sandbox may show are left out and logged."""
         services, left_out = self._services, list[str]()
