@@ -94,17 +94,22 @@ class CommandDispatcher:
         elif is_abort_trigger(inbound.text):
             parsed = ParsedCommand(BY_NAME["stop"])
         if parsed and parsed.command.name not in DIRECTIVES:
-            given = ((parsed.command.name, parsed.args),)
-            handler = command_handlers().get(parsed.command.name)
-            is_once = handler is not None and handler.runs_once
-            work: CommandWork = partial(self._run_commands, given)
-            if is_once and record.attempts:
-                work = partial(_fail, UserError("the program ended while this ran", fix=_NOT_AGAIN))
-            return self._as_command(key, record, inbound, work, is_once=is_once)
+            return self._interpret_command(key, record, inbound, parsed)
         if parsed is None and (answer := self._find_answer(key, inbound)):
             answered = replace(inbound, metadata=replace(inbound.metadata, approval=answer))
             return self._interpret_answer(key, record, answered)
         return self._interpret_text(key, record, inbound, parsed)
+
+    def _interpret_command(
+        self, key: str, record: InboxRecord, inbound: Inbound, parsed: ParsedCommand
+    ) -> InterpretedMessage[RunOutcome]:
+        given = ((parsed.command.name, parsed.args),)
+        handler = command_handlers().get(parsed.command.name)
+        is_once = handler is not None and handler.runs_once
+        work: CommandWork = partial(self._run_commands, given)
+        if is_once and record.attempts:
+            work = partial(_fail, UserError("the program ended while this ran", fix=_NOT_AGAIN))
+        return self._as_command(key, record, inbound, work, is_once=is_once)
 
     def _interpret_skill(
         self, key: str, record: InboxRecord, inbound: Inbound, parsed: ParsedCommand | None

@@ -9,7 +9,7 @@ one gets a few sentences and no tools.
 """
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 from homarus.agent.prompt.facts import PromptFacts, PromptMode
@@ -26,6 +26,7 @@ from homarus.agent.prompt.sections import SECTIONS, SectionSpec, sort_tools
 from homarus.core.fast_dataclass import dataclass
 from homarus.providers.base import ToolSpec
 from homarus.providers.catalog import ModelInfo
+from homarus.tools.registry import ToolRegistry
 
 Profile: TypeAlias = Literal["full", "small", "embedded"]
 
@@ -67,7 +68,7 @@ def profile_of(window: int, *, calls_tools: bool) -> Profile:
     return "small" if calls_tools else "embedded"
 
 
-def lists_skills(key: str, model: ModelInfo, tools: Container[str]) -> bool:
+def lists_skills(key: str, model: ModelInfo, tools: ToolRegistry) -> bool:
     """Return whether the prompt of a session has a list of skills: the model must read them."""
     is_full = profile_of(model.window, calls_tools=model.calls_tools) == "full"
     can_read = model.calls_tools and "read" in tools

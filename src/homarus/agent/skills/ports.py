@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # imported by the first session that has skills
     from homarus.skills.commands import SkillCommand
 
 NativeSetting: TypeAlias = bool | Literal["auto"]
-GetCatalog: TypeAlias = "Callable[[], SkillCatalog]"
 _NO_OPTIONS: Final = RunOptions()
 
 
@@ -35,7 +34,7 @@ class SkillPorts:
 
     def __init__(
         self,
-        get_catalog: GetCatalog | None = None,
+        get_catalog: "Callable[[], SkillCatalog] | None" = None,
         get_config: Callable[[], Config] = Config,
         get_agent: Callable[[str], Agent] | None = None,
         find_traits: FindTraits | None = None,

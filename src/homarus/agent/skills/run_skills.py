@@ -74,6 +74,7 @@ class RunSkills:
         invoked: str = "",
     ) -> None:
         self.changes: dict[str, Json] = {}  # of the session's entry, to be saved with the question
+        self._refused: set[tuple[str, str]] = set()  # skill and variable, each logged once
         self._load, self._get_config = load, get_config
         self._get_conversation, self._get_entry = get_conversation, get_entry
         self._get_messages, self._invoked = get_messages, invoked
@@ -166,10 +167,15 @@ class RunSkills:
         for skill in self.used():
             for name, value in self._variables(skill).items():
                 if not _VARIABLE.fullmatch(name) or _LOADER_VARIABLES.fullmatch(name):
-                    log.warning("skill %s: the variable %r is not given", skill.name, name)
+                    self._refuse(skill.name, name)
                 elif "\0" not in value:
                     env.setdefault(name, value)
         return env
+
+    def _refuse(self, skill: str, variable: str) -> None:
+        if (skill, variable) not in self._refused:
+            self._refused.add((skill, variable))
+            log.warning("skill %s: the variable %r is not given to commands", skill, variable)
 
     def _variables(self, skill: "Skill") -> dict[str, str]:
         entry, primary = self._skills.facts.entry(skill), skill.metadata.primary_env
