@@ -5,7 +5,7 @@ Both clients show the same events while an answer is made.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import field, replace
 from math import ceil
@@ -116,7 +116,7 @@ class SessionClient(Protocol):
         ...
 
     async def find_shortcuts(self) -> frozenset[str]:
-        """Return the words after a slash that the config defines: aliases of models, triggers."""
+        """Return the words after a slash that are no commands: aliases, triggers, skills."""
         ...
 
 
@@ -143,8 +143,9 @@ async def open_session_client(
                 app.approval_ports.register_approver(TerminalApprover(prompt))
             session_key = app.control.resolve_key(key, agent)
             session = LocalSessionClient(
-                app.control, app.models, app.clock, session_key, lambda: app.loaded.config
-            )
+                app.control, app.models, app.clock, session_key, lambda: app.loaded.config,
+                lambda: [each.name for each in app.skill_ports.commands(session_key)],
+            )  # fmt: skip
             with app.bus.subscribe(size=100_000) as events:
                 async with task_group() as group:
                     group.create_task(session.show(events, show))
@@ -199,9 +200,10 @@ class LocalSessionClient:
         clock: Clock,
         key: str,
         get_config: Callable[[], Config] = Config,
+        find_skills: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._control, self._models, self._clock, self._key = control, models, clock, key
-        self._get_config = get_config
+        self._get_config, self._find_skills = get_config, find_skills
         self._accepting = self._aborts = 0  # messages that are being saved; calls of abort
 
     async def run(
@@ -281,7 +283,7 @@ class LocalSessionClient:
         return _usage_line(session.record.data.get("responseUsage"), spent, self._key)
 
     async def find_shortcuts(self) -> frozenset[str]:
-        return _shortcuts(self._get_config())
+        return _shortcuts(self._get_config()) | frozenset(self._find_skills())
 
     async def show(self, events: Subscription, show: ShowEvent) -> None:
         async for event in events:
@@ -478,11 +480,17 @@ class GatewaySessionClient:
     async def find_shortcuts(self) -> frozenset[str]:
         from pydantic import ValidationError
 
+        found: set[str] = set()
+        with suppress(HomarusError):  # a gateway of another version may not have the method
+            listed = await self._call("commands.list", {"sessionKey": self._key})
+            found = {
+                str(row.get("name")) for row in listed["commands"] if row.get("source") == "skill"
+            }
         try:
-            found = await self._call("config.get", {})
-            return _shortcuts(Config.model_validate(found.get("config") or {}))
+            config = await self._call("config.get", {})
+            return _shortcuts(Config.model_validate(config.get("config") or {})) | found
         except (HomarusError, ValidationError):  # it needs a scope that the client may not have
-            return frozenset()
+            return frozenset(found)
 
     async def show(self, show: ShowEvent) -> None:
         """Show the events of the run that is waited for."""

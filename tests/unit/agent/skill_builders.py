@@ -53,7 +53,7 @@ class Approver:
 
 
 class SkillStage:
-    """A home with skills, its gateway's program, and a model that follows the script in messages."""
+    """A home with skills, the program in it, and a model that follows the script in messages."""
 
     def __init__(self, home: Path, server: ModelServer, app: App) -> None:
         self.home, self.server, self.app = home, server, app

@@ -1,4 +1,4 @@
-"""Commands of skills in the complete program: by their names, by `/skill`, and direct tool calls."""
+"""Commands of skills in the complete program: by name, by `/skill`, and as direct tool calls."""
 
 import json
 from pathlib import Path
@@ -54,7 +54,7 @@ async def test_skill_command_lists_and_names_what_is_there(
         assert listed.splitlines() == ["Skills:", *lines]
         commands = await stage.say("/commands")
         assert "\n".join(["Skills:", *lines]) in commands and "/skill <name>" in commands
-        with pytest.raises(AssertionError, match="unknown skill 'wether'.*weather"):
+        with pytest.raises(AssertionError, match=r"unknown skill 'wether'.*weather"):
             await stage.say("/skill wether now")
         with pytest.raises(AssertionError, match="unknown skill 'hidden'"):
             await stage.say("/skill hidden")

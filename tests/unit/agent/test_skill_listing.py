@@ -1,12 +1,18 @@
 """Skills in the prompts of sessions: the list, the snapshot, and when they change."""
 
+import asyncio
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from homarus.agent.prompt.preview import preview_prompt
+from homarus.config.load import load_config
+from homarus.core.message import Address, Inbound, InboundMetadata
 from tests.unit.agent.skill_builders import MAIN, open_stage, write_skill
 
 EXPECTED = """<available_skills>
@@ -76,8 +82,6 @@ async def test_skill_without_watch_is_seen_after_a_reload(
 async def test_skill_that_is_switched_off_leaves_a_running_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from homarus.config.load import load_config
-
     for name in ("weather", "tides"):
         write_skill(tmp_path / ".openclaw/skills", name)
     async with open_stage(tmp_path, monkeypatch) as stage:
@@ -91,3 +95,82 @@ async def test_skill_that_is_switched_off_leaves_a_running_session(
         await stage.say("two")
         system = stage.systems()[-1]
         assert "<name>tides</name>" not in system and "<name>weather</name>" in system
+
+
+@pytest.mark.parametrize(
+    ("own", "chat", "expected"),
+    [
+        (None, (None, None), ["tides", "weather"]),
+        (["weather"], (None, None), ["weather"]),
+        ([], (None, None), []),
+        (None, (["tides"], None), ["tides"]),
+        (None, (["tides"], ["weather"]), ["weather"]),
+        (["weather"], (["tides"], None), []),
+        (["weather", "tides"], (["tides", "more"], None), ["tides"]),
+        (None, ([], None), []),
+    ],
+)
+async def test_lists_of_agent_group_and_topic_narrow_the_skills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: Any, chat: Any, expected: Any
+) -> None:
+    group, topic = chat
+    for name in ("weather", "tides"):
+        write_skill(tmp_path / ".openclaw/skills", name)
+    settings = {"skills": group} if group is not None else {}
+    settings |= {"topics": {"7": {"skills": topic}}} if topic is not None else {}
+    telegram = {"enabled": False, "groups": {"-100": settings}}
+    listed = [{"id": "main", **({} if own is None else {"skills": own})}]
+    agents, channels = {"list": listed}, {"telegram": telegram}
+    async with open_stage(tmp_path, monkeypatch, agents=agents, channels=channels) as stage:
+        key = "agent:main:telegram:group:-100:topic:7"
+        address = Address("telegram", "-100", thread="7")
+        given = Inbound("m1", address, "5", "hi", metadata=InboundMetadata(kind="group"))
+        await stage.app.control.ask(key, given)
+        system = stage.systems()[-1]
+        assert re.findall(r"<name>(.*)</name>", system) == expected
+        assert ("<available_skills>" in system) == bool(expected)
+        snapshot = await stage.snapshot(key)
+        assert [each["name"] for each in snapshot["skills"]] == expected
+        commands = [each.name for each in stage.app.skill_ports.commands(key, given)]
+        assert commands == expected
+
+
+async def test_skills_without_room_are_named_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(4):
+        write_skill(tmp_path / ".openclaw/skills", f"skill-{number}")
+    limits = {"limits": {"maxSkillsInPrompt": 2}}
+    async with open_stage(tmp_path, monkeypatch, skills=limits) as stage:
+        await stage.say("hi")
+        assert stage.systems()[-1].count("<skill>") == 2
+        logged = capsys.readouterr().err
+        assert "no room for 2 skills: skill-2, skill-3" in logged
+        await stage.say("again")
+        assert "no room" not in capsys.readouterr().err  # the snapshot is taken once
+        assert (await stage.use("read", path="~/.openclaw/skills/skill-3/SKILL.md")).endswith(
+            "Do it."
+        )
+
+
+async def test_nothing_of_skills_is_imported_before_a_run(tmp_path: Path) -> None:
+    code = """
+import asyncio, sys
+from homarus.process import open_app
+
+async def main():
+    async with open_app({"HOME": sys.argv[1], "PATH": "/usr/bin"}) as app:
+        await app.preload()
+        print(sorted(name for name in sys.modules if name.split(".")[0] == "yaml" or
+            name.startswith("homarus.skills.") and name != "homarus.skills.loader"))
+
+asyncio.run(main())
+"""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

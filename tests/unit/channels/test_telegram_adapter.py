@@ -341,6 +341,27 @@ async def test_telegram_commands_are_listed_once_as_allowed() -> None:
         assert len(telegram.books.of("setMyCommands")) == 1
 
 
+@pytest.mark.parametrize("setting", [True, False, "auto"])
+async def test_telegram_lists_skills_last_and_up_to_its_limit(
+    setting: bool | str, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[object] = []
+
+    def list_skills(wanted: object) -> tuple[tuple[str, str], ...]:
+        asked.append(wanted)
+        return tuple((f"skill_{number}", "About it") for number in range(120))
+
+    async with TelegramServer() as telegram:
+        settings = {"botToken": telegram.token, "apiRoot": telegram.url}
+        said = TelegramSettings.read({**settings, "commands": {"nativeSkills": setting}})
+        place = ChannelContext("telegram", "default", SystemClock(), (("new", "x"),), list_skills)
+        async with running(create(place, said), RecordingHandler()):
+            await telegram.until_called("deleteWebhook")
+        names = [each["command"] for each in telegram.world.commands]
+    assert asked == [setting] and len(names) == 100
+    assert names[:2] == ["new", "skill_0"] and "skill_119" in caplog.text
+
+
 async def test_telegram_unwanted_commands_are_deleted() -> None:
     async with TelegramServer() as telegram:
         telegram.world.commands = [{"command": "old", "description": "old"}]
