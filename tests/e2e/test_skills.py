@@ -53,10 +53,9 @@ async def test_workspace_skill_is_listed_read_and_run_with_its_key(
         report: Any = await client.call("sessions.list", {})
         assert SECRET not in json.dumps(report)
     gateway.close()
-    config = home.state / "openclaw.json"
-    files = [each for each in home.state.rglob("*") if each.is_file() and each != config]
-    texts = [each for each in files if SECRET.encode() in each.read_bytes()]
-    assert files and not texts
+    configs = set(home.state.glob("openclaw*.json*"))
+    files = [each for each in home.state.rglob("*") if each.is_file() and each not in configs]
+    assert files and not [each for each in files if SECRET.encode() in each.read_bytes()]
 
 
 @pytest.mark.parametrize("access", ["none", "ro", "rw"])

@@ -37,7 +37,7 @@ OPTIONAL: dict[str, set[str]] = {
         "sessions[].usage.toolUsage",
     },
     "sessions.patch": {
-        "entry.skillsSnapshot", "entry.systemPromptReport", "entry.compactionCount",
+        "entry.skillsSnapshot.resolvedSkills", "entry.systemPromptReport", "entry.compactionCount",
     },
     "sessions.reset": {"entry.skillsSnapshot"},
     "agent": {"result.meta.systemPromptReport"},

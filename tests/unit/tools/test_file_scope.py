@@ -152,6 +152,22 @@ def test_listed_skill_is_read_only(stage: Stage) -> None:
         use(write, ctx, path=path, content="x")
 
 
+def test_offered_skill_is_read_only_wherever_it_is(stage: Stage) -> None:
+    folder = stage.skills / "weather"
+    access = replace(session_access(GROUP), get_skills=lambda: (folder,))
+    ctx = stage.context(access)
+    assert use(read, ctx, path=f"{folder}/SKILL.md") == "ask the sky"
+    assert use(ls, ctx, path=str(folder)) == "SKILL.md"
+    (folder / "link").symlink_to(stage.foreign)
+    with pytest.raises(ToolError, match="a link that is not followed"):
+        use(read, ctx, path=f"{folder}/link")
+    for outside in (str(stage.skills), f"{folder}/../x", f"{folder}2/SKILL.md"):
+        with pytest.raises(ToolError, match="outside the workspace"):
+            use(read, ctx, path=outside)
+    with pytest.raises(ToolError, match="outside the workspace"):
+        use(write, ctx, path=f"{folder}/SKILL.md", content="x")
+
+
 def test_path_outside_is_refused_by_default(stage: Stage) -> None:
     for tool, more in ((read, {}), (ls, {}), (write, {"content": "x"})):
         with pytest.raises(ToolError, match="outside the workspace"):

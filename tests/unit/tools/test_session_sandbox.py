@@ -116,6 +116,20 @@ def test_mounts_include_documentation_folders_and_sent_files(tmp_path: Path) -> 
     assert opened and set(shown(opened)) == {str(extra)}
 
 
+def test_mounts_include_skills_except_those_with_private_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ("state/skills/a", "workspace/skills/b", "elsewhere/c", "state/logs", "other/skills/d")
+    folders = [tmp_path / name for name in names]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    harness = SandboxHarness(tmp_path, others=[tmp_path / "other"])
+    access = replace(GROUP_ACCESS, get_skills=lambda: folders)
+    opened = harness.registry.open("main", GROUP, harness.workspace, access)
+    assert opened and shown(opened) == {str(each): str(each) for each in folders[:3]}
+    assert "2 skills are not in the sandbox" in caplog.text
+
+
 @pytest.mark.parametrize(
     "folder",
     ["state", "", "state/credentials", "workspace", "workspace/a", "other", "missing", "link"],
