@@ -59,7 +59,7 @@ _SOURCES: Final[Mapping[SkillTier, str]] = {
 class Invocation:
     """Who may invoke a skill: users by a chat command, the model on its own.
 
-    `allows_remote` is false for a skill that only works on this machine, not on a node.
+    `allows_remote` is false for a skill that is for the owner's own conversations alone.
     """
 
     by_user: bool = True
