@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from homarus.core.errors import UserError
-from homarus.core.text import escape_invisible, one_line
+from homarus.core.text import one_line
 
 MAX_PATH_BYTES: Final = 400
 MAX_PART_BYTES: Final = 200
@@ -30,7 +30,7 @@ _DEVICES: Final = frozenset(
 def check_entry_path(path: str) -> str:
     """Return a relative path that is safe to create; raises UserError with the reason."""
     if problem := find_path_problem(path):
-        shown = escape_invisible(one_line(path, 80))
+        shown = one_line(path, 80)
         raise UserError(f"the file name {shown!r} is refused: {problem}")
     return path
 
@@ -94,7 +94,7 @@ def check_slug(text: str) -> str:
     """Return the name of a skill in a registry, which is also that of its folder."""
     if len(text) > MAX_SLUG_CHARS or not _SLUG.fullmatch(text) or text in _DEVICES:
         raise UserError(
-            f"{escape_invisible(one_line(text, 80))!r} is not the name of a skill",
+            f"{one_line(text, 80)!r} is not the name of a skill",
             fix="a name has small letters, digits and hyphens, as in release-notes",
         )
     return text
@@ -104,7 +104,5 @@ def check_owner(text: str) -> str:
     """Return the handle of a publisher, without its @."""
     handle = text.removeprefix("@").lower()
     if len(handle) > MAX_SLUG_CHARS or not _OWNER.fullmatch(handle):
-        raise UserError(
-            f"{escape_invisible(one_line(text, 80))!r} is not the handle of a publisher"
-        )
+        raise UserError(f"{one_line(text, 80)!r} is not the handle of a publisher")
     return handle

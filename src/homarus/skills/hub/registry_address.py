@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.text import escape_invisible, one_line
+from homarus.core.text import one_line
 from homarus.skills.hub.lock_file import read_json_object
 
 DEFAULT_SITE: Final = "https://clawhub.ai"
@@ -46,7 +46,7 @@ def find_registry(option: str | None, env: Mapping[str, str]) -> RegistryAddress
 
 def check_url(url: str) -> str:
     """Return the base URL of a registry without a slash at its end. Raises UserError."""
-    shown = escape_invisible(one_line(url, 100))
+    shown = one_line(url, 100)
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in _PORTS and bool(parts.hostname)

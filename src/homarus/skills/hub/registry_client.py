@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from homarus.core.errors import FetchError, HomarusError, UserError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.text import escape_invisible, one_line
+from homarus.core.text import one_line
 from homarus.net.guard import PUBLIC_ONLY, NetworkPolicy
 from homarus.net.guarded_fetch import FetchedResponse, FetchLimits, guarded_fetch
 from homarus.skills.hub.archive import MAX_ARCHIVE_BYTES
@@ -295,7 +295,7 @@ class RegistryClient:
         """Return a response that is a success. Raises RegistryError with what it says."""
         if 200 <= response.status < 300:
             return response
-        said = escape_invisible(one_line(response.body[:2_000].decode("utf-8", "replace"), 200))
+        said = one_line(response.body[:2_000].decode("utf-8", "replace"), 200)
         fix = {
             401: "check the token: CLAWHUB_TOKEN, or `clawhub login`",
             429: "wait a minute, and try again",
@@ -318,7 +318,7 @@ def check_hashes(files: tuple[SkillFile, ...], listed: VersionFiles) -> None:
         if unpacked.get(path) != listed.hashes.get(path):
             raise RegistryError(
                 f"the archive of version {listed.version} was changed: "
-                f"{escape_invisible(one_line(path, 80))} is not what the registry lists",
+                f"{one_line(path, 80)} is not what the registry lists",
                 fix="do not use it; tell the publisher or the owner of the registry",
             )
 
@@ -343,7 +343,7 @@ def _rows(value: object) -> list[dict[str, Any]]:
 
 def _text(value: object, max_chars: int = _MAX_TEXT_CHARS) -> str:
     """Return a text of a registry, safe to print."""
-    return escape_invisible(one_line(value, max_chars)) if isinstance(value, str) else ""
+    return one_line(value, max_chars) if isinstance(value, str) else ""
 
 
 def _whole(value: object) -> int:

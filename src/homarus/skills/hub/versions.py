@@ -6,7 +6,7 @@ from typing import Final
 
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.text import escape_invisible, one_line
+from homarus.core.text import one_line
 
 _NUMBER: Final = r"(0|[1-9]\d{0,8})"
 _VERSION: Final = re.compile(
@@ -52,7 +52,7 @@ def parse_version(text: str) -> SkillVersion:
     """Return a version. Raises UserError."""
     found = _VERSION.fullmatch(text) if len(text) <= MAX_VERSION_CHARS else None
     if found is None:
-        shown = escape_invisible(one_line(text, 40))
+        shown = one_line(text, 40)
         raise UserError(
             f"{shown!r} is not a version", fix="a version is like 1.2.3 or 2.0.0-beta.1"
         )
