@@ -21,7 +21,7 @@ from homarus.core.text import one_line
 from homarus.skills.frontmatter import MAX_FRONTMATTER_CHARS, FrontmatterError, read_frontmatter
 from homarus.skills.skill import SKILL_FILE, Skill, SkillTier, make_skill
 
-DEFAULT_LIMITS: Final = SkillLimitsConfig()
+DEFAULT_LIMITS: Final = SkillLimitsConfig.model_construct()
 _MAX_HEAD_BYTES: Final = MAX_FRONTMATTER_CHARS * 4 + 16
 _END: Final = re.compile(rb"\n---[ \t]*(?=\r?\n|\Z)")
 _EXTRA_FIX: Final = "create it, or remove it from skills.load.extraDirs"
@@ -223,7 +223,7 @@ def _load(root: SkillRoot, file: _SkillFile, max_bytes: int) -> Skill | SkillPro
             raise FrontmatterError(f"it has {file.stamp.size} bytes; at most {max_bytes} are read")
         return make_skill(read_frontmatter(_read_head(file.path)), root.tier, path, file.stamp)
     except FrontmatterError as exc:
-        return SkillProblem(root.tier, path, str(exc), f"correct {path}")
+        return SkillProblem(root.tier, path, str(exc), "correct the file, or remove its folder")
     except OSError as exc:
         return SkillProblem(root.tier, path, f"it cannot be read: {one_line(str(exc), 120)}")
 
