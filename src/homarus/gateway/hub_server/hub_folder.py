@@ -216,9 +216,7 @@ class HubFolder:
                 self._write_skill(skill)
             self._write_version(new, content)
             added = PublishedVersion(parse_version(new.version), content)
-            versions = sorted(
-                (*skill.versions, added), key=lambda each: each.version, reverse=True
-            )
+            versions = sorted((*skill.versions, added), key=lambda each: each.version, reverse=True)
             self._skills[new.slug] = replace(skill, versions=tuple(versions))
             return added
 
@@ -307,8 +305,7 @@ def _describe(new: NewVersion, handle: str) -> dict[str, Any]:
         "topics": [one_line(topic, 40) for topic in new.topics[:20]],
         "fingerprint": fingerprint_files(new.files),
         "files": [
-            {"path": file.path, "size": len(file.data), "sha256": file.sha256}
-            for file in new.files
+            {"path": file.path, "size": len(file.data), "sha256": file.sha256} for file in new.files
         ],
         "findings": [_finding_row(each) for each in _worst(report.findings)],
     }

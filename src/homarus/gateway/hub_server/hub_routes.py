@@ -87,7 +87,7 @@ class HubRoutes:
             ("DELETE", skill, self._delete),
             ("POST", f"{skill}/undelete", self._undelete),
             ("DELETE", f"{skill}/versions/{{version}}", self._withdraw),
-            ("POST", f"{skill}/versions/{{version}}/undelete", self._restore),
+            ("POST", f"{skill}/versions/{{version}}/restore", self._restore),
         )
         routes = [
             Route(path, self._guarded(answer, is_write=True), methods=[method])

@@ -10,9 +10,7 @@ _WORD: Final = re.compile(r"\w+")
 MAX_QUERY_CHARS: Final = 200
 
 
-def rank_skills(
-    query: str, skills: Iterable[PublishedSkill]
-) -> list[tuple[float, PublishedSkill]]:
+def rank_skills(query: str, skills: Iterable[PublishedSkill]) -> list[tuple[float, PublishedSkill]]:
     """Return the skills that match, with their scores, the best first."""
     wanted = list(dict.fromkeys(_WORD.findall(query[:MAX_QUERY_CHARS].casefold())))
     text = query.strip().casefold()

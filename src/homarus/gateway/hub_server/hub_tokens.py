@@ -77,7 +77,11 @@ class HubTokens:
         if found is None:
             raise UserError(f"there is no token {token_id!r}", fix="homarus hub token list DIR")
         revoked = HubToken(
-            found.id, found.handle, found.sha256, found.created_at_ms, found.revoked_at_ms or _now_ms()
+            found.id,
+            found.handle,
+            found.sha256,
+            found.created_at_ms,
+            found.revoked_at_ms or _now_ms(),
         )
         self._change(lambda tokens: tuple(revoked if t.id == token_id else t for t in tokens))
         return revoked

@@ -7,6 +7,7 @@ a publisher whose upload was interrupted starts again.
 import hashlib
 import secrets
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Final
 
 from homarus.core.clock import Clock
@@ -58,9 +59,7 @@ class HubUploads:
         ticket = self._find(ticket_id, handle)
         if len(data) != ticket.size or hashlib.sha256(data).hexdigest() != ticket.sha256:
             raise HubRefusalError("The file is not the one that was announced", 400)
-        self._tickets[ticket_id] = UploadTicket(
-            ticket.id, handle, ticket.size, ticket.sha256, ticket.ends_at_s, data
-        )
+        self._tickets[ticket_id] = replace(ticket, data=data)
 
     def read(self, ticket_id: str, handle: str, sha256: str) -> bytes:
         """Return an uploaded file. Raises HubRefusalError."""
