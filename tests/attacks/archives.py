@@ -101,7 +101,7 @@ def _missing(root: Path, entry: str) -> str:
     return "" if path.is_file() else f"{entry} is missing"
 
 
-def make_zip(entries: Sequence[Entry], edit: Callable[[zipfile.ZipInfo], object] = str) -> bytes:
+def make_zip(entries: Sequence[Entry], edit: Callable[[zipfile.ZipInfo], object] = id) -> bytes:
     """Make a zip whose entries have exactly these names."""
     buffer = io.BytesIO()
     with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w") as archive:
