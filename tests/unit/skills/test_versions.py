@@ -12,7 +12,7 @@ def test_versions_are_ordered_as_semver_orders_them() -> None:
         "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "1.2.0", "1.10.0", "2.0.0",
     ]  # fmt: skip
     versions = [parse_version(text) for text in texts]
-    assert sorted(versions[::-1]) == versions
+    assert versions == sorted(versions)
     assert parse_version("1.0.0+a") == parse_version("1.0.0+b")
 
 

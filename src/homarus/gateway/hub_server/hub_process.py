@@ -37,7 +37,7 @@ def serve_hub(
         check_bind(host, tokens)
         skills = HubFolder(folder)
         skills.load()
-        listening = _open_socket(host, port)
+        listening = open_socket(host, port)
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{listening.getsockname()[1]}"
         app = HubRoutes(skills, tokens, SystemClock(), public_url.rstrip("/")).app()
@@ -68,7 +68,8 @@ def check_bind(host: str, tokens: HubTokens) -> None:
         )
 
 
-def _open_socket(host: str, port: int) -> socket.socket:
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises UserError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
