@@ -25,6 +25,7 @@ DEFAULT_LIMITS: Final = SkillLimitsConfig.model_construct()
 _MAX_HEAD_BYTES: Final = MAX_FRONTMATTER_CHARS * 4 + 16
 _END: Final = re.compile(rb"\n---[ \t]*(?=\r?\n|\Z)")
 _EXTRA_FIX: Final = "create it, or remove it from skills.load.extraDirs"
+_MAX_CACHED: Final = 5_000  # more than all tiers of several agents may have
 _SKIPPED: Final = frozenset({"node_modules", "__pycache__"})
 
 
@@ -71,11 +72,9 @@ class SkillFileCache:
     def add(
         self, path: str, tier: SkillTier, stamp: FileStamp, found: Skill | SkillProblem
     ) -> None:
+        if len(self._entries) >= _MAX_CACHED:
+            self._entries.clear()
         self._entries[path, tier] = stamp, found
-
-    def keep(self, used: Iterable[tuple[str, SkillTier]]) -> None:
-        """Forget the files that are not among `used`."""
-        self._entries = {key: self._entries[key] for key in used if key in self._entries}
 
 
 @dataclass(frozen=True, slots=True)
