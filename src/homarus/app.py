@@ -52,6 +52,7 @@ from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
+from homarus.skills.loader import SkillLoader
 from homarus.store.audit import AuditLog
 from homarus.store.audit_anchor import save_anchor
 from homarus.store.audit_changes import record_reload
@@ -104,6 +105,7 @@ class App:
         self.sandboxes = SandboxLoader(self._config, paths, clock.now_ms)
         self.mcp = McpLoader(group, self._config, lambda: self.loaded.env, paths.state)
         self.browsers = BrowserLoader(self._config, paths.state, self._spawn)
+        self.skills = SkillLoader(lambda: self.loaded, paths)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -363,6 +365,7 @@ class App:
             set_config_watcher=self._set_config_watcher,
             find_sandbox_report=self.sandboxes.find_report,
             get_browsers=self.browsers,
+            get_skills=self.skills,
         )
 
     def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:
