@@ -48,12 +48,33 @@ class Example:
         """Return the names that stand where a command's name stands."""
         return set(_command_names(self.script))
 
+    def missing_line(self, printed: str) -> str | None:
+        """Return the first expected line that is not printed after the one before it."""
+        lines = iter([line.strip() for line in printed.splitlines()])
+        for text in self.expected():
+            pattern = re.compile(".*".join(map(re.escape, text.split("…"))))
+            if not any(pattern.fullmatch(line) for line in lines):
+                return text
+        return None
+
 
 def examples_of(text: str) -> list[Example]:
     """Return the shell blocks of a SKILL.md in their order."""
     return [
         Example(info.removeprefix("sh").strip(), script) for info, script in _FENCE.findall(text)
     ]
+
+
+def new_env(home: Path) -> dict[str, str]:
+    """Return the environment of a new user, whose home is created."""
+    home.mkdir(parents=True)
+    return {
+        "HOME": str(home),
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "USER": "ann",
+    }
 
 
 class ExampleRunner:
@@ -94,18 +115,8 @@ class ExampleRunner:
         status, printed = self.run(example.script)
         shown = f"\n{example.script}\nprinted\n{printed}"
         assert status == 0, f"status {status}:{shown}"
-        missing = missing_line(example, printed)
+        missing = example.missing_line(printed)
         assert missing is None, f"{missing!r} is not in the output:{shown}"
-
-
-def missing_line(example: Example, printed: str) -> str | None:
-    """Return the first expected line that is not printed after the one before it."""
-    lines = iter([line.strip() for line in printed.splitlines()])
-    for text in example.expected():
-        pattern = re.compile(".*".join(map(re.escape, text.split("…"))))
-        if not any(pattern.fullmatch(line) for line in lines):
-            return text
-    return None
 
 
 def _command_names(script: str) -> Iterator[str]:
