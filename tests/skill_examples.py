@@ -1,11 +1,11 @@
 """The examples in a SKILL.md: which blocks run, what they print, which programs they call.
 
-A fenced block with the language `sh` runs, in the order of the page, in one folder that is empty at the start:
+The fenced blocks with the language `sh` run in their order, in a folder that is empty at first:
 
 - `sh` and `sh setup` run and must end with status 0. `setup` creates the files that the others use.
 - `sh account`: every line is run by itself where no account exists; the program must understand the
   line and only miss the account.
-- `sh not-run` is shown and not run: it needs the public network or a program that cannot run in a test.
+- `sh not-run` is shown and not run: it needs the public network, or a machine that no test has.
 
 A comment `# → text` is a line that the block prints, after those of the comments before it. `…` in
 it stands for any text.
@@ -24,9 +24,9 @@ BLOCK_S = 180
 _FENCE = re.compile(r"^```(sh[^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SHOWN = re.compile(r"(?:^|\s)# → (.*)$", re.MULTILINE)
 _HEREDOC = re.compile(r"<<-?'?(\w+)'?[^\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)
-_KEYWORDS = frozenset("if then else elif while until do { ! exec".split())
-_NO_COMMAND_FOLLOWS = frozenset("for case done fi esac }".split())
-_SEPARATORS = frozenset("; & && | || ( ) ;;".split())
+_KEYWORDS = frozenset(["if", "then", "else", "elif", "while", "until", "do", "{", "!", "exec"])
+_NO_COMMAND_FOLLOWS = frozenset(["for", "case", "done", "fi", "esac", "}"])
+_SEPARATORS = frozenset([";", "&", "&&", "|", "||", "(", ")", ";;"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def new_env(home: Path) -> dict[str, str]:
 
 
 class ExampleRunner:
-    """Runs the blocks of one skill in one folder; ends the processes they left in the background."""
+    """Runs the blocks of one skill in one folder; ends the processes that they left running."""
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         self._folder, self._env = folder, env
