@@ -74,6 +74,7 @@ def new_env(home: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "USER": "ann",
+        "TMUX_TMPDIR": str(home),
     }
 
 
@@ -107,7 +108,11 @@ class ExampleRunner:
                 stderr=subprocess.STDOUT,
                 process_group=self._leader.pid,
             )
-            status = process.wait(timeout=BLOCK_S)
+            try:
+                status = process.wait(timeout=BLOCK_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                status = process.wait()
         return status, self._output.read_text(encoding="utf-8", errors="replace")
 
     def check(self, example: Example) -> None:

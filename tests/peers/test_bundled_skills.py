@@ -12,7 +12,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -129,6 +129,11 @@ def _container_settings(home: Path) -> Iterator[Mapping[str, str]]:
     yield {"CONTAINERS_CONF": str(file)}
 
 
+@contextmanager
+def _nothing(home: Path) -> Iterator[Mapping[str, str]]:
+    yield {}
+
+
 STAGES: Mapping[str, Callable[[Path], AbstractContextManager[Mapping[str, str]]]] = {
     "dns": _dns_server,
     "postgres": _database,
@@ -143,12 +148,13 @@ def test_bundled_skill_runs_its_program_as_shown(name: str, tools: Path) -> None
     with tempfile.TemporaryDirectory(prefix="skill-") as folder:
         home = Path(folder) / "home"
         env = new_env(home) | clean_env(home, tools)
-        with STAGES.get(name, lambda _: nullcontext({}))(home) as more:
-            work = ExampleRunner(Path(folder) / "work", {**env, **more})
-            with work as runner:
-                for example in examples_of(texts()[name]):
-                    if example.runs:
-                        runner.check(example)
+        with (
+            STAGES.get(name, _nothing)(home) as more,
+            ExampleRunner(Path(folder) / "work", {**env, **more}) as runner,
+        ):
+            for example in examples_of(texts()[name]):
+                if example.runs:
+                    runner.check(example)
 
 
 def test_github_commands_are_understood_without_an_account(tools: Path) -> None:
