@@ -117,7 +117,8 @@ def test_catalog_skill_is_found_by_name_then_key(tmp_path: Path) -> None:
     write_skill(tmp_path / "bundled", "a", skillKey="b")
     write_skill(tmp_path / "bundled", "b")
     found = catalog(tmp_path).load("main")
-    assert [found.find(name) and found.find(name).name for name in "abc"] == ["a", "b", None]  # type: ignore[union-attr]
+    names = [skill.name if (skill := found.find(name)) else None for name in "abc"]
+    assert names == ["a", "b", None]
 
 
 def test_catalog_version_changes_with_files_and_settings(tmp_path: Path) -> None:

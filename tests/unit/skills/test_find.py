@@ -197,7 +197,12 @@ def test_exactly_the_limit_is_no_problem(tmp_path: Path) -> None:
 def test_unchanged_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     original = find._read_head
-    monkeypatch.setattr(find, "_read_head", lambda path: (read.append(path), original(path))[1])
+
+    def record(path: str) -> str:
+        read.append(path)
+        return original(path)
+
+    monkeypatch.setattr(find, "_read_head", record)
     file, cache = write_skill(tmp_path, "a"), SkillFileCache()
     write_skill(tmp_path, "broken", "name: [x]\n")
     for _ in range(3):
