@@ -13,7 +13,7 @@ from homarus.agent.reply import blocks, reply_cleaner, typing_policy
 from homarus.agent.reply import reply_parser as replies
 from homarus.channels import chunk, markup
 from homarus.channels.registry import find_traits
-from homarus.config import frontmatter, model_refs, schema, timezone, tree_edit
+from homarus.config import model_refs, schema, timezone, tree_edit
 from homarus.core import fences, session_keys, silent_reply, units
 from homarus.core.errors import HomarusError
 from homarus.core.text import utf16_len
@@ -22,7 +22,7 @@ from homarus.memory import chunking as notes
 from homarus.memory import hybrid_scoring
 from homarus.policy import access
 from homarus.sessions import levels, queue_policy, routing, usage
-from homarus.skills import skill
+from homarus.skills import frontmatter, skill
 from homarus.store.state_paths import transcript_file_name
 from tests.vectors import (
     directive_functions,
@@ -487,7 +487,7 @@ TABLE: dict[str, Adapter] = {
     "parse_inline_directives": directive_functions.parse_inline_directives,
     # frontmatter_and_fences
     "parse_fence_spans": _fences,
-    "parse_frontmatter_block": frontmatter.parse_frontmatter,
+    "parse_frontmatter_block": frontmatter.read_texts,
     "resolve_skill_invocation_policy": _invocation,
     "resolve_openclaw_metadata": _metadata,
     # text_chunking

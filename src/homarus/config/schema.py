@@ -42,6 +42,7 @@ from homarus.config.section import (
     parsed_by,
 )
 from homarus.config.session_rule_schema import SendRule
+from homarus.config.skills_schema import SkillsConfig
 from homarus.config.tools_schema import AgentToolsConfig, GlobalToolsConfig
 from homarus.core.regex import check_redaction, compile_search
 
@@ -235,6 +236,8 @@ class AgentEntry(ConfigSection):
     sandbox: SandboxConfig = SandboxConfig.model_construct()
     tools: AgentToolsConfig | None = None
     mcp: AgentMcpConfig = AgentMcpConfig.model_construct()
+    # The names of the skills that it may use; absent: all, empty: none.
+    skills: StrTuple | None = None
     memory_search: Mapping[str, Any] = {}
 
 
@@ -618,3 +621,4 @@ class Config(ConfigSection):
     gateway: GatewayConfig = GatewayConfig.model_construct()
     mcp: McpConfig = McpConfig.model_construct()
     browser: BrowserConfig = BrowserConfig.model_construct()
+    skills: SkillsConfig = SkillsConfig.model_construct()

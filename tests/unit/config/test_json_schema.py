@@ -14,6 +14,7 @@ MediaKind MediaModel MediaScope MemoryFlush MessageTool Messages Meta ModelChoic
 Models PdfLimits Peer Perplexity ProviderEntry ProviderModel Queue QueueByChannel RateLimit Reload
 Remote Reset ResetByType ResponsesEndpoint Sandbox SandboxBrowser SandboxNetwork SandboxPrune
 SandboxTools Searxng SecretSource SendMatch SendPolicy SendRule Session SessionTools ShellEnv
+SkillEntry SkillInstall SkillLimits SkillLoad Skills
 SnapshotDefaults SoftTrim Spend SsrfPolicy SubagentTools Tls ToolFilter ToolNames ToolProfile
 Tools TrustedProxy Ulimit WebFetch WebSearch WebTools
 """

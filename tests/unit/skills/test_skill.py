@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.frontmatter import parse_frontmatter
+from homarus.skills.frontmatter import read_frontmatter
 from homarus.skills.skill import (
     Install,
     Invocation,
@@ -29,7 +29,7 @@ JSON = st.recursive(
 
 
 def test_skill_metadata_in_yaml_is_parsed() -> None:
-    matter = parse_frontmatter(
+    matter = read_frontmatter(
         "---\n"
         "name: x\n"
         "user-invocable: no\n"

@@ -12,11 +12,11 @@ from typing import Final
 
 from homarus.agent.prompt.workspace_files import MAX_BYTES, get_file, set_file
 from homarus.config.agent_settings import AgentSettings
-from homarus.config.frontmatter import parse_frontmatter
 from homarus.core.errors import ToolError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.mime import sniff_image_mime
 from homarus.core.text import one_line
+from homarus.skills.frontmatter import read_texts
 from homarus.tools.rooted_fs import RootedFs
 
 FILE: Final = "IDENTITY.md"
@@ -66,7 +66,7 @@ def is_avatar_file(avatar: str) -> bool:
 def parse_identity(text: str) -> AgentIdentity:
     """Parse the text of the file."""
     found: dict[str, str] = {}
-    for key, value in parse_frontmatter(text).items():
+    for key, value in read_texts(text).items():
         _add_value(found, key.lower(), value)
     for line in text.splitlines()[:_MAX_LINES]:
         if match := _LINE.fullmatch(line):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.config.frontmatter import parse_frontmatter
+from homarus.skills.frontmatter import FrontmatterError, read_frontmatter, read_texts
 
 KEYS = st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True)
 LEAVES = st.text(
@@ -55,13 +55,13 @@ def dump(tree: object, indent: int) -> list[str]:
 @given(st.dictionaries(KEYS, TREES, min_size=1, max_size=3))
 def test_frontmatter_nested_block_becomes_json(tree: dict[str, object]) -> None:
     block = "\n".join(dump(tree, 2))
-    found = parse_frontmatter(f"---\nname: x\nmetadata:\n{block}\nlast: y\n---\n")
+    found = read_texts(f"---\nname: x\nmetadata:\n{block}\nlast: y\n---\n")
     assert found["name"] == "x" and found["last"] == "y"
     assert json.loads(found["metadata"]) == tree
 
 
 def test_frontmatter_typical_block_is_parsed() -> None:
-    found = parse_frontmatter(
+    found = read_texts(
         "---\n"
         "name: gh   # the tool\n"
         "metadata:\n"
@@ -109,27 +109,29 @@ def test_frontmatter_typical_block_is_parsed() -> None:
 def test_frontmatter_value_notations_are_parsed(written: str, read: str) -> None:
     text = write(first=" 1", key=written, last=" 2")
     expected = {"first": "1", "key": read, "last": "2"}
-    assert parse_frontmatter(text) == expected
-    assert parse_frontmatter("\ufeff" + text.replace("\n", "\r\n")) == expected
+    assert read_texts(text) == expected
+    assert read_texts("\ufeff" + text.replace("\n", "\r\n")) == expected
 
 
 @pytest.mark.parametrize("value", ["", " ", " ~", " null", " # only a comment"])
 def test_frontmatter_empty_value_is_omitted(value: str) -> None:
-    assert parse_frontmatter(write(key=value)) == {}
+    assert read_texts(write(key=value)) == {}
 
 
 @pytest.mark.parametrize("text", ["", "---", "---\na: 1", "x\n---\na: 1\n---", "--- a: 1 ---"])
 def test_frontmatter_without_closed_block_is_empty(text: str) -> None:
-    assert parse_frontmatter(text) == {}
+    assert read_texts(text) == {}
 
 
-def test_frontmatter_last_of_equal_keys_wins() -> None:
-    assert parse_frontmatter("---\na: 1\na: 2\n---") == {"a": "2"}
+def test_frontmatter_repeated_key_is_refused() -> None:
+    with pytest.raises(FrontmatterError, match="line 3 has the key a a second time"):
+        read_frontmatter("---\na: 1\na: 2\n---")
+    assert read_texts("---\na: 1\na: 2\n---") == {}
 
 
 @given(st.text(st.sampled_from("ab:- \n\t#'\"[]{},|>~1"), max_size=60))
 def test_frontmatter_any_block_gives_text(body: str) -> None:
-    found = parse_frontmatter(f"---\n{body}\n---")
+    found = read_texts(f"---\n{body}\n---")
     assert all(value and isinstance(value, str) for value in found.values())
 
 
@@ -149,19 +151,19 @@ def test_frontmatter_any_block_gives_text(body: str) -> None:
 )
 def test_frontmatter_untrusted_block_is_fast(body: str) -> None:
     started = time.process_time()
-    parse_frontmatter(f"---\n{body}\n---\n")
+    read_texts(f"---\n{body}\n---\n")
     assert time.process_time() - started < 2
 
 
 def test_frontmatter_block_metadata_is_compact_json() -> None:
     text = "---\nmetadata:\n  openclaw:\n    emoji: x\n    os: [linux]\nname: ''\n---\n"
     metadata = '{"openclaw":{"emoji":"x","os":["linux"]}}'
-    assert parse_frontmatter(text) == {"metadata": metadata, "name": ""}
+    assert read_texts(text) == {"metadata": metadata, "name": ""}
 
 
 def test_frontmatter_numbers_are_written_as_javascript_does() -> None:
     text = "---\nv: 1.0\nw: 1.50\nx: 007\ny: -3\nz: 1.2.3\nid: 123456789012345678\n---"
-    assert parse_frontmatter(text) == {
+    assert read_texts(text) == {
         "v": "1",
         "w": "1.5",
         "x": "7",
@@ -169,4 +171,4 @@ def test_frontmatter_numbers_are_written_as_javascript_does() -> None:
         "z": "1.2.3",
         "id": "123456789012345678",
     }
-    assert parse_frontmatter("---\nm:\n  a: 1.5\n  b: 2.0\n---") == {"m": '{"a":1.5,"b":2}'}
+    assert read_texts("---\nm:\n  a: 1.5\n  b: 2.0\n---") == {"m": '{"a":1.5,"b":2}'}
