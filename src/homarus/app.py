@@ -52,6 +52,7 @@ from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
+from homarus.skills.action_loader import SkillActionLoader
 from homarus.store.audit import AuditLog
 from homarus.store.audit_anchor import save_anchor
 from homarus.store.audit_changes import record_reload
@@ -103,6 +104,7 @@ class App:
         self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
         self.sandboxes = SandboxLoader(self._config, paths, clock.now_ms)
         self.mcp = McpLoader(group, self._config, lambda: self.loaded.env, paths.state)
+        self.skill_actions = SkillActionLoader(lambda: self.loaded, paths)
         self.browsers = BrowserLoader(self._config, paths.state, self._spawn)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
@@ -159,7 +161,7 @@ class App:
             get_browsers=self.browsers,
             env=lambda: self.loaded.env,
             find_image_model=lambda ref: self.models.find_image_model(ref),
-            sources=ToolSources((self.mcp,)),
+            sources=ToolSources((self.mcp, self.skill_actions)),
             get_commands=lambda: self.commands,
             get_gateway=self._get_gateway_actions,
             has_polls=lambda: has_ability("poll", self._config().channels),
@@ -308,8 +310,12 @@ class App:
             find_image_model=lambda ref: self.models.find_image_model(ref),
             resolve_connection=lambda *given: self.models.resolve_connection(*given),
             audit=self.audit,
-            discover_tools=self.mcp.discover,
+            discover_tools=self._discover_tools,
         )
+
+    async def _discover_tools(self, agent_id: str) -> None:
+        await self.mcp.discover(agent_id)
+        await self.skill_actions.discover(agent_id)
 
     def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
         from homarus.tools.exec.exec_rules import read_exec_rules  # with the first command

@@ -61,17 +61,33 @@ class PreparedCommand:
         return format_result(result, self.plan.folder.path)
 
 
+@dataclass(frozen=True, slots=True)
+class _CommandLine:
+    """What the command is given: arguments, input and keys."""
+
+    argv: tuple[str, ...]
+    stdin: str
+    keys: Mapping[str, str]
+    timeout_s: float
+
+    @property
+    def text(self) -> str:
+        """The arguments as a shell would read them."""
+        return shlex.join(self.argv)
+
+
 async def prepare_command(
     context: ToolSourceContext,
     ctx: ToolContext,
     skill: Skill,
     action: CommandAction,
+    *,
     args: Mapping[str, Json],
     keys: Mapping[str, str],
 ) -> PreparedCommand:
     """Make and evaluate the plan. Raises ToolError for arguments or a program that is missing."""
-    argv = make_argv(action, args, skill.folder)
-    stdin = make_stdin(action, args)
+    argv, stdin = make_argv(action, args, skill.folder), make_stdin(action, args)
+    line = _CommandLine(argv, stdin, keys, action.timeout_s)
     place = resolve_exec_place(context.config, ctx.caller, host=None, node=None, elevated=None)
     if place == "sandbox":
         if action.uses_folder:
@@ -80,9 +96,9 @@ async def prepare_command(
                 " of this conversation",
                 fix="continue without it",
             )
-        plan, level = await _plan_in_sandbox(ctx, action, argv, stdin, keys)
+        plan, level = await _plan_in_sandbox(ctx, line)
     else:
-        plan, level = await _plan_on_machine(context, ctx, action, argv, stdin, keys), ""
+        plan, level = await _plan_on_machine(context, ctx, line), ""
     try:
         judged = judge_plan(
             plan,
@@ -99,32 +115,28 @@ async def prepare_command(
 
 
 async def _plan_on_machine(
-    context: ToolSourceContext,
-    ctx: ToolContext,
-    action: CommandAction,
-    argv: tuple[str, ...],
-    stdin: str,
-    keys: Mapping[str, str],
+    context: ToolSourceContext, ctx: ToolContext, line: _CommandLine
 ) -> ExecPlan:
     config = context.get_tools_config("exec").exec
     env = build_environment({}, os.environ, path_prepend=config.path_prepend)
-    if find_program(argv[0], str(ctx.workspace), env["PATH"]) is None:
+    program = line.argv[0]
+    if find_program(program, str(ctx.workspace), env["PATH"]) is None:
         raise ToolError(
-            f"there is no program {argv[0]}", fix="homarus skills check says how to install it"
+            f"there is no program {program}", fix="homarus skills check says how to install it"
         )
     with ctx.machine_files.open_dir(".") as held:
         plan = await make_plan(
-            shlex.join(argv),
+            line.text,
             folder=str(ctx.workspace / held.path),
             folder_fd=_descriptor(held.folder),
             workspace=ctx.workspace,
-            env=env | dict(keys),
+            env=env | dict(line.keys),
             requested_env={},
-            timeout_s=action.timeout_s,
-            stdin=stdin,
+            timeout_s=line.timeout_s,
+            stdin=line.stdin,
         )
     try:
-        _check_plan(plan, argv)
+        _check_plan(plan, line.argv)
     except BaseException:
         plan.close()
         raise
@@ -140,36 +152,29 @@ def _check_plan(plan: ExecPlan, argv: tuple[str, ...]) -> None:
         raise ToolDeniedError("the command of the action was read in another way than it is meant")
 
 
-async def _plan_in_sandbox(
-    ctx: ToolContext,
-    action: CommandAction,
-    argv: tuple[str, ...],
-    stdin: str,
-    keys: Mapping[str, str],
-) -> tuple[ExecPlan, str]:
+async def _plan_in_sandbox(ctx: ToolContext, line: _CommandLine) -> tuple[ExecPlan, str]:
     sandbox = ctx.sandbox
     if sandbox is None:
         raise SandboxError(
             "exec denied: this conversation runs its commands in a sandbox, which is not there",
             fix="call it again: sandbox.mode was changed during this call",
         )
-    env = build_environment({}, {}) | dict(keys)
+    env = build_environment({}, {}) | dict(line.keys)
     del env["PATH"]  # programs are found in the folders of the sandbox
     workdir = await asyncio.to_thread(sandbox.resolve_workdir, None)
-    command = shlex.join(argv)
-    launch, level = await sandbox.make_launch(command, workdir=workdir, env=env)
+    launch, level = await sandbox.make_launch(line.text, workdir=workdir, env=env)
     try:
         with ctx.files.open_dir(".") as held:
             plan = make_sandboxed_plan(
-                command,
+                line.text,
                 launch,
                 folder=workdir,
                 folder_fd=_descriptor(held.folder),
                 workspace=sandbox.workspace,
                 env=env,
                 requested_env={},
-                timeout_s=action.timeout_s,
-                stdin=stdin,
+                timeout_s=line.timeout_s,
+                stdin=line.stdin,
             )
     except BaseException:
         launch.close()

@@ -190,10 +190,10 @@ class _ActionTool:
     ) -> PreparedCall:
         from homarus.skills.actions.action_command import prepare_command
 
-        prepared = await prepare_command(self.context, ctx, self.skill, does, facts.args, keys)
-        facts = replace(
-            facts, exec=prepared.evaluation, sandbox_level=prepared.sandbox_level
+        prepared = await prepare_command(
+            self.context, ctx, self.skill, does, args=facts.args, keys=keys
         )
+        facts = replace(facts, exec=prepared.evaluation, sandbox_level=prepared.sandbox_level)
 
         async def run() -> ToolOutput:
             self._accept(facts)

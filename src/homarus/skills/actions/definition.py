@@ -20,7 +20,12 @@ from homarus.core.text import escape_invisible, one_line
 from homarus.net.guard import parse_url
 from homarus.policy.tool_call import Effect
 from homarus.skills.actions.json_select import SelectStep, parse_select
-from homarus.skills.actions.template import ArgumentPlace, TextTemplate, parse_template
+from homarus.skills.actions.template import (
+    ActionFormatError,
+    ArgumentPlace,
+    TextTemplate,
+    parse_template,
+)
 
 FILE_NAME: Final = "actions.json"
 MAX_FILE_BYTES: Final = 64_000
@@ -151,7 +156,7 @@ def read_actions(data: bytes, *, key_names: Collection[str] = ()) -> ActionFile:
         try:
             action = _read_action(entry, frozenset(key_names))
             if action.name in actions:
-                raise ValueError("another action has the same name")
+                raise ActionFormatError("another action has the same name")
         except (ValueError, RecursionError) as exc:
             problems.append(f"{FILE_NAME}: action {shown}: {one_line(str(exc), 200)}")
         else:
@@ -161,17 +166,17 @@ def read_actions(data: bytes, *, key_names: Collection[str] = ()) -> ActionFile:
 
 def _read_entries(data: bytes) -> list[Json]:
     if len(data) > MAX_FILE_BYTES:
-        raise ValueError(f"it has more than {MAX_FILE_BYTES} bytes")
+        raise ActionFormatError(f"it has more than {MAX_FILE_BYTES} bytes")
     try:
         tree = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique_keys)
     except UnicodeDecodeError as exc:
-        raise ValueError("it is not UTF-8") from exc
+        raise ActionFormatError("it is not UTF-8") from exc
     _check_depth(tree)
     if not isinstance(tree, dict) or set(tree) - {"actions"}:
-        raise ValueError('it is not an object with the one key "actions"')
+        raise ActionFormatError('it is not an object with the one key "actions"')
     entries = tree.get("actions")
     if not isinstance(entries, list):
-        raise ValueError('"actions" is not a list')
+        raise ActionFormatError('"actions" is not a list')
     return entries
 
 
@@ -179,14 +184,14 @@ def _unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"the key {one_line(name, 40)!r} is there twice")
+            raise ActionFormatError(f"the key {one_line(name, 40)!r} is there twice")
         found[name] = value
     return found
 
 
 def _check_depth(value: Json, depth: int = 0) -> None:
     if depth > MAX_DEPTH:
-        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+        raise ActionFormatError(f"it is nested more than {MAX_DEPTH} levels deep")
     for each in (
         value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     ):
@@ -197,21 +202,21 @@ def _read_action(entry: Json, key_names: frozenset[str]) -> SkillAction:
     table = _table(entry, "an action", _KEYS)
     name = table.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError("a name has 1 to 40 lower-case letters, digits, - and _")
+        raise ActionFormatError("a name has 1 to 40 lower-case letters, digits, - and _")
     description = table.get("description")
     if not isinstance(description, str) or not description.strip():
-        raise ValueError("the description is missing")
+        raise ActionFormatError("the description is missing")
     if len(description) > MAX_DESCRIPTION_CHARS:
-        raise ValueError(f"the description has more than {MAX_DESCRIPTION_CHARS} characters")
+        raise ActionFormatError(f"the description has more than {MAX_DESCRIPTION_CHARS} characters")
     parameters = _read_parameters(table.get("parameters"))
     if ("http" in table) == ("command" in table):
-        raise ValueError("it has either http or command")
+        raise ActionFormatError("it has either http or command")
     does: HttpAction | CommandAction = (
         _read_http(table["http"]) if "http" in table else _read_command(table["command"])
     )
     _check_places(does, parameters)
     if unknown := sorted(_find_keys(does) - key_names):
-        raise ValueError(f"{unknown[0]} is not in requires.env or primaryEnv of the skill")
+        raise ActionFormatError(f"{unknown[0]} is not in requires.env or primaryEnv of the skill")
     written = json.dumps(table, sort_keys=True, ensure_ascii=False, indent=1)
     digest = hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
     text = escape_invisible(" ".join(description.split()))
@@ -223,7 +228,7 @@ def _read_effects(value: Json, does: "HttpAction | CommandAction") -> frozenset[
     """Return what a call changes: what its kind always does, and what the skill adds to that."""
     added = [] if value is None else value
     if not isinstance(added, list) or any(each not in _EFFECTS for each in added):
-        raise ValueError(f"effects is not a list of {', '.join(sorted(_EFFECTS))}")
+        raise ActionFormatError(f"effects is not a list of {', '.join(sorted(_EFFECTS))}")
     found = set(cast("list[Effect]", added))
     if isinstance(does, CommandAction):
         found.add("exec")
@@ -239,20 +244,22 @@ def _read_parameters(value: Json) -> dict[str, Json]:
     if value is None:
         return {"type": "object", "properties": {}}
     if not isinstance(value, dict) or value.get("type", "object") != "object":
-        raise ValueError("parameters is not the JSON schema of an object")
+        raise ActionFormatError("parameters is not the JSON schema of an object")
     if len(json.dumps(value)) > MAX_SCHEMA_CHARS:
-        raise ValueError(f"parameters has more than {MAX_SCHEMA_CHARS} characters")
+        raise ActionFormatError(f"parameters has more than {MAX_SCHEMA_CHARS} characters")
     properties = value.get("properties", {})
     if not isinstance(properties, dict) or len(properties) > MAX_ARGUMENTS:
-        raise ValueError(f"parameters.properties is not an object of up to {MAX_ARGUMENTS} keys")
+        raise ActionFormatError(
+            f"parameters.properties is not an object of up to {MAX_ARGUMENTS} keys"
+        )
     for name, schema in properties.items():
         if not _ARGUMENT.fullmatch(name) or name == BASE_DIR or not isinstance(schema, dict):
-            raise ValueError(f"{one_line(name, 40)!r} is no argument with a schema")
+            raise ActionFormatError(f"{one_line(name, 40)!r} is no argument with a schema")
     required = value.get("required", [])
     if not isinstance(required, list) or any(each not in properties for each in required):
-        raise ValueError("parameters.required names something that is no property")
+        raise ActionFormatError("parameters.required names something that is no property")
     if "$ref" in json.dumps(value):
-        raise ValueError("parameters uses $ref, which is not followed")
+        raise ActionFormatError("parameters uses $ref, which is not followed")
     return {"properties": {}, **_escape_texts(value), "type": "object"}
 
 
@@ -270,12 +277,12 @@ def _check_places(does: HttpAction | CommandAction, parameters: Mapping[str, Jso
     allowed = {*properties, BASE_DIR} if isinstance(does, CommandAction) else set(properties)
     for template in _templates(does):
         if unknown := sorted(template.argument_names - allowed):
-            raise ValueError(f"{{{unknown[0]}}} is no argument in parameters.properties")
+            raise ActionFormatError(f"{{{unknown[0]}}} is no argument in parameters.properties")
     if isinstance(does, HttpAction):
         required = cast("Sequence[str]", parameters.get("required") or ())
         for segment in does.path:
             if missing := sorted(segment.argument_names - set(required)):
-                raise ValueError(f"{{{missing[0]}}} is in the path, so it must be required")
+                raise ActionFormatError(f"{{{missing[0]}}} is in the path, so it must be required")
 
 
 def _templates(does: HttpAction | CommandAction) -> Iterable[TextTemplate]:
@@ -308,23 +315,23 @@ def _read_http(value: Json) -> HttpAction:
     table = _table(value, "http", _HTTP_KEYS)
     method = table.get("method", "GET")
     if method not in get_args(HttpMethod):
-        raise ValueError(f"http.method is not one of {', '.join(get_args(HttpMethod))}")
+        raise ActionFormatError(f"http.method is not one of {', '.join(get_args(HttpMethod))}")
     origin, path = _read_url(table.get("url"))
     body_kind = table.get("bodyType", "json")
     if body_kind not in get_args(BodyKind):
-        raise ValueError(f"http.bodyType is not one of {', '.join(get_args(BodyKind))}")
+        raise ActionFormatError(f"http.bodyType is not one of {', '.join(get_args(BodyKind))}")
     if "body" in table and method == "GET":
-        raise ValueError("a GET request has no body: use query")
+        raise ActionFormatError("a GET request has no body: use query")
     query = _read_pairs(table.get("query"), "http.query")
     headers = _read_pairs(table.get("headers"), "http.headers")
     for name, template in headers:
         _check_header(name, template)
     max_bytes = table.get("maxBytes", DEFAULT_RESPONSE_BYTES)
     if type(max_bytes) is not int or not 1 <= max_bytes <= MAX_RESPONSE_BYTES:
-        raise ValueError(f"http.maxBytes is not a number from 1 to {MAX_RESPONSE_BYTES}")
+        raise ActionFormatError(f"http.maxBytes is not a number from 1 to {MAX_RESPONSE_BYTES}")
     select = table.get("select", "")
     if not isinstance(select, str):
-        raise ValueError("http.select is not a text")
+        raise ActionFormatError("http.select is not a text")
     return HttpAction(
         method,
         origin,
@@ -342,45 +349,45 @@ def _read_http(value: Json) -> HttpAction:
 def _read_url(value: Json) -> tuple[str, tuple[TextTemplate, ...]]:
     """Return the origin, which no argument can change, and the templates of the path."""
     if not isinstance(value, str) or not (found := _URL.fullmatch(value)):
-        raise ValueError(
+        raise ActionFormatError(
             "http.url is not https://HOST/PATH with arguments in the path alone; the query has a"
             " key of its own"
         )
     try:
         parts, _, _ = parse_url(found["origin"] + "/")
     except BlockedUrlError as exc:
-        raise ValueError(f"http.url: {exc.message}") from exc
+        raise ActionFormatError(f"http.url: {exc.message}") from exc
     segments = tuple(parse_template(each) for each in (found["path"] or "/")[1:].split("/"))
     for segment in segments:
         if segment.key_names:
-            raise ValueError("http.url contains a key: use a header or the query")
+            raise ActionFormatError("http.url contains a key: use a header or the query")
         text = "".join(each for each in segment.pieces if isinstance(each, str))
         if not segment.argument_names and text in {".", ".."}:
-            raise ValueError("http.url contains . or ..")
+            raise ActionFormatError("http.url contains . or ..")
     return f"{parts.scheme}://{parts.netloc}", segments
 
 
 def _check_header(name: str, template: TextTemplate) -> None:
     lower = name.lower()
     if not _HEADER.fullmatch(name) or lower in _REFUSED_HEADERS:
-        raise ValueError(f"http.headers: {one_line(name, 40)!r} cannot be set")
+        raise ActionFormatError(f"http.headers: {one_line(name, 40)!r} cannot be set")
     if lower.startswith(_REFUSED_PREFIXES):
-        raise ValueError(f"http.headers: {one_line(name, 40)!r} cannot be set")
+        raise ActionFormatError(f"http.headers: {one_line(name, 40)!r} cannot be set")
     if template.argument_names:
-        raise ValueError(f"http.headers: {name} depends on an argument: use query or body")
+        raise ActionFormatError(f"http.headers: {name} depends on an argument: use query or body")
     if any(isinstance(each, str) and not _HEADER_TEXT.fullmatch(each) for each in template.pieces):
-        raise ValueError(f"http.headers: {name} has a character that a header cannot have")
+        raise ActionFormatError(f"http.headers: {name} has a character that a header cannot have")
 
 
 def _read_body(value: Json, kind: BodyKind) -> BodyTemplate:
     if value is None:
         return None
     if kind == "text" and not isinstance(value, str):
-        raise ValueError("http.body of the type text is not a text")
+        raise ActionFormatError("http.body of the type text is not a text")
     if kind == "form":
         pairs = dict(_read_pairs(value, "http.body"))
         if any(each.key_names for each in pairs.values()):
-            raise ValueError(_KEY_IN_BODY)
+            raise ActionFormatError(_KEY_IN_BODY)
         return pairs
     return _make_body(value)
 
@@ -389,7 +396,7 @@ def _make_body(value: Json) -> BodyTemplate:
     if isinstance(value, str):
         template = parse_template(value)
         if template.key_names:
-            raise ValueError(_KEY_IN_BODY)
+            raise ActionFormatError(_KEY_IN_BODY)
         return template
     if isinstance(value, dict):
         return {name: _make_body(each) for name, each in value.items()}
@@ -400,11 +407,11 @@ def _read_pairs(value: Json, where: str) -> tuple[tuple[str, TextTemplate], ...]
     if value is None:
         return ()
     if not isinstance(value, dict) or len(value) > MAX_ITEMS:
-        raise ValueError(f"{where} is not an object of up to {MAX_ITEMS} texts")
+        raise ActionFormatError(f"{where} is not an object of up to {MAX_ITEMS} texts")
     pairs: list[tuple[str, TextTemplate]] = []
     for name, each in value.items():
         if not name or not isinstance(each, str | int | float):
-            raise ValueError(f"{where}: the value of {one_line(name, 40)!r} is not a text")
+            raise ActionFormatError(f"{where}: the value of {one_line(name, 40)!r} is not a text")
         text = each if isinstance(each, str) else json.dumps(each)
         pairs.append((name, parse_template(text)))
     return tuple(pairs)
@@ -417,15 +424,17 @@ def _read_command(value: Json) -> CommandAction:
     table = _table(value, "command", _COMMAND_KEYS)
     items = table.get("argv")
     if not isinstance(items, list) or not 1 <= len(items) <= MAX_ITEMS:
-        raise ValueError(f"command.argv is not a list of 1 to {MAX_ITEMS} items")
+        raise ActionFormatError(f"command.argv is not a list of 1 to {MAX_ITEMS} items")
     argv = tuple(_read_item(each) for each in items)
     _check_program(argv[0])
     for template in (each for item in argv for each in item):
         if template.key_names:
-            raise ValueError("command.argv contains a key, which other programs could read: use env")
+            raise ActionFormatError(
+                "command.argv contains a key, which other programs could read: use env"
+            )
     stdin = table.get("stdin")
     if stdin is not None and not isinstance(stdin, str):
-        raise ValueError("command.stdin is not a text")
+        raise ActionFormatError("command.stdin is not a text")
     return CommandAction(
         argv,
         None if stdin is None else parse_template(stdin),
@@ -437,49 +446,49 @@ def _read_command(value: Json) -> CommandAction:
 def _read_item(item: Json) -> tuple[TextTemplate, ...]:
     texts = item if isinstance(item, list) else [item]
     if not texts or len(texts) > MAX_ITEMS or any(not isinstance(each, str) for each in texts):
-        raise ValueError("an item of command.argv is neither a text nor a list of texts")
+        raise ActionFormatError("an item of command.argv is neither a text nor a list of texts")
     templates = tuple(parse_template(each) for each in texts if isinstance(each, str))
     if any(
         isinstance(piece, ArgumentPlace) and piece.is_path
         for each in templates
         for piece in each.pieces
     ):
-        raise ValueError("{+…} is for paths of URLs alone")
+        raise ActionFormatError("{+…} is for paths of URLs alone")
     return templates
 
 
 def _check_program(item: tuple[TextTemplate, ...]) -> None:
-    """Raise ValueError unless the first item is the fixed name or path of a program."""
+    """Raise ActionFormatError unless the first item is the fixed name or path of a program."""
     places = item[0].argument_names - {BASE_DIR}
     if len(item) != 1 or places or not item[0].pieces:
-        raise ValueError("command.argv starts with the name of a program, without arguments")
+        raise ActionFormatError("command.argv starts with the name of a program, without arguments")
     last = item[0].pieces[-1]
     name = last.rpartition("/")[2] if isinstance(last, str) else ""
     if not name or name.startswith("-") or name in {".", ".."}:
-        raise ValueError("command.argv starts with the name of a program")
+        raise ActionFormatError("command.argv starts with the name of a program")
     if name.lower() in _SHELLS:
-        raise ValueError(f"command.argv starts with {name}: a shell is not run")
+        raise ActionFormatError(f"command.argv starts with {name}: a shell is not run")
 
 
 def _read_variables(value: Json) -> tuple[str, ...]:
     names = [] if value is None else value
     if not isinstance(names, list) or any(not isinstance(each, str) for each in names):
-        raise ValueError("command.env is not a list of names of variables")
+        raise ActionFormatError("command.env is not a list of names of variables")
     return tuple(str(each) for each in names)
 
 
 def _read_timeout(table: Mapping[str, Json]) -> float:
     value = table.get("timeoutSeconds", DEFAULT_TIMEOUT_S)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("timeoutSeconds is not a number")
+        raise ActionFormatError("timeoutSeconds is not a number")
     if not 0 < value <= MAX_TIMEOUT_S:
-        raise ValueError(f"timeoutSeconds is not between 0 and {MAX_TIMEOUT_S:g}")
+        raise ActionFormatError(f"timeoutSeconds is not between 0 and {MAX_TIMEOUT_S:g}")
     return float(value)
 
 
 def _table(value: Json, where: str, known: frozenset[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{where} is not an object")
+        raise ActionFormatError(f"{where} is not an object")
     if unknown := sorted(set(value) - known):
-        raise ValueError(f"{where} has the unknown key {one_line(unknown[0], 40)!r}")
+        raise ActionFormatError(f"{where} has the unknown key {one_line(unknown[0], 40)!r}")
     return value

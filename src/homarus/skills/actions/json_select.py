@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 from homarus.core.errors import ToolError
 from homarus.core.message import Json
+from homarus.skills.actions.template import ActionFormatError
 
 MAX_STEPS: Final = 20
 ALL: Final = -1  # every item of a list
@@ -16,13 +17,15 @@ _STEP: Final = re.compile(r"(?:^|\.)(?P<key>[A-Za-z0-9_$@:-]+)|\[(?P<index>\d{1,
 
 
 def parse_select(text: str) -> tuple[SelectStep, ...]:
-    """Return the steps. Raises ValueError for text that is not understood."""
+    """Return the steps. Raises ActionFormatError for text that is not understood."""
     steps: list[SelectStep] = []
     place = 0
     while place < len(text):
         found = _STEP.match(text, place)
         if found is None or len(steps) == MAX_STEPS:
-            raise ValueError(f"select is not understood at character {place + 1}: use a.b[0].c[*]")
+            raise ActionFormatError(
+                f"select is not understood at character {place + 1}: use a.b[0].c[*]"
+            )
         index = found["index"]
         steps.append(found["key"] if index is None else ALL if index == "*" else int(index))
         place = found.end()

@@ -16,11 +16,12 @@ from homarus.skills.skill import Skill
 _NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 # Variables that change which program runs, or what is loaded into it: no skill has these as keys.
 _LOADER_NAMES: Final = frozenset(
-    (
-        "PATH HOME SHELL IFS ENV BASH_ENV CDPATH TMPDIR USER LOGNAME NODE_OPTIONS NODE_PATH RUBYOPT"
-        " RUBYLIB CLASSPATH EDITOR VISUAL PAGER BROWSER TERM"
-    ).split()
-)
+    {
+        "PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "CDPATH", "TMPDIR", "USER", "LOGNAME",
+        "NODE_OPTIONS", "NODE_PATH", "RUBYOPT", "RUBYLIB", "CLASSPATH", "EDITOR", "VISUAL", "PAGER",
+        "BROWSER", "TERM",
+    }
+)  # fmt: skip
 _LOADER_PREFIXES: Final = (
     "LD_", "DYLD_", "PYTHON", "PERL", "GIT_", "LC_", "JAVA_", "_JAVA", "HOMARUS_", "OPENCLAW_",
     "GLIBC_", "MALLOC_", "XDG_", "SSH_", "DBUS_", "SUDO_",

@@ -23,6 +23,10 @@ _TOKEN: Final = re.compile(
 )
 
 
+class ActionFormatError(ValueError):
+    """A definition of an action that is not valid; its message says what is wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArgumentPlace:
     """The place of an argument; `is_path`: its value may contain slashes."""
@@ -92,9 +96,9 @@ class TextTemplate:
 
 
 def parse_template(text: str) -> TextTemplate:
-    """Return the template. Raises ValueError with what is wrong."""
+    """Return the template. Raises ActionFormatError with what is wrong."""
     if len(text) > MAX_TEMPLATE_CHARS:
-        raise ValueError(f"a text has more than {MAX_TEMPLATE_CHARS} characters")
+        raise ActionFormatError(f"a text has more than {MAX_TEMPLATE_CHARS} characters")
     return TextTemplate(tuple(_join_texts(_parse(text))))
 
 
@@ -104,7 +108,7 @@ def _parse(text: str) -> Iterator[TemplatePiece]:
         yield text[place : found.start()]
         place = found.end()
         if found["stray"]:
-            raise ValueError(
+            raise ActionFormatError(
                 f"{found['stray']!r} at character {found.start() + 1} starts no {{argument}}"
                 " and no ${ENV:NAME}; a brace is written twice"
             )
