@@ -44,6 +44,10 @@ POINTS: Final = {
     "drain.begun": "the program is shutting down, and runs are active",
     "import.file": "an imported file is complete, and not under its name yet",
     "import.item": "an item of an import is stored, and the next one is not read",
+    "skill.staged": "a change of a skill is prepared, and its folder is as before",
+    "skill.moved": "the old folder of a skill is moved away, and the new one not in its place",
+    "skill.replaced": "the folder of a skill is changed, and the lock file says otherwise",
+    "skill.locked": "the lock file says what is installed, and the old folder is not deleted",
     "store.commit": "a transaction is about to be committed",
     "store.sync": "a transaction was committed, and the caller does not know it yet",
 }
