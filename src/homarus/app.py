@@ -53,6 +53,7 @@ from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
 from homarus.skills.action_loader import SkillActionLoader
+from homarus.skills.loader import SkillLoader
 from homarus.store.audit import AuditLog
 from homarus.store.audit_anchor import save_anchor
 from homarus.store.audit_changes import record_reload
@@ -104,8 +105,9 @@ class App:
         self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
         self.sandboxes = SandboxLoader(self._config, paths, clock.now_ms)
         self.mcp = McpLoader(group, self._config, lambda: self.loaded.env, paths.state)
-        self.skill_actions = SkillActionLoader(lambda: self.loaded, paths)
         self.browsers = BrowserLoader(self._config, paths.state, self._spawn)
+        self.skills = SkillLoader(lambda: self.loaded, paths)
+        self.skill_actions = SkillActionLoader(self.skills, paths.state)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -369,6 +371,7 @@ class App:
             set_config_watcher=self._set_config_watcher,
             find_sandbox_report=self.sandboxes.find_report,
             get_browsers=self.browsers,
+            get_skills=self.skills,
         )
 
     def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:

@@ -36,6 +36,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "policy": ("policy", "Explain which tool calls are allowed, asked about or denied."),
         "sandbox": ("sandbox", "Measure, explain, list and recreate the sandboxes of commands."),
         "browser": ("browser", "Use the browser of an agent through a running gateway."),
+        "skills": ("skills", "Manage skills; without a subcommand, list them."),
         "mcp": ("mcp", "Manage MCP servers, or be one; without a subcommand, list them."),
         "approvals": (
             "approvals",

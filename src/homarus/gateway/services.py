@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from homarus.channels.controller import AccountStatus
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.memory.agent_memory import AgentMemory
+    from homarus.skills.catalog import SkillCatalog
     from homarus.tools.browser.control import BrowserControl
 
 
@@ -109,6 +110,7 @@ class GatewayServices:
     set_config_watcher: "Callable[[ConfigWatcher], None]" = lambda _watcher: None
     find_sandbox_report: FindReport = no_report
     get_browsers: "Callable[[], BrowserControl] | None" = None
+    get_skills: "Callable[[], SkillCatalog] | None" = None
 
     @property
     def loaded(self) -> LoadedConfig:

@@ -7,10 +7,9 @@ ones. The prefix of a request stays the same until an action file, a skill or a 
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from homarus.config.load import LoadedConfig
-from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.errors import HomarusError
 from homarus.tools.sources import ToolSourceContext, reserved_names
@@ -29,9 +28,8 @@ class SkillActionLoader:
 
     name = SOURCE_NAME
 
-    def __init__(self, get_loaded: Callable[[], LoadedConfig], paths: Paths) -> None:
-        self._get_loaded, self._paths = get_loaded, paths
-        self._catalog: SkillCatalog | None = None
+    def __init__(self, get_catalog: "Callable[[], SkillCatalog]", state: Path) -> None:
+        self._get_catalog, self._state = get_catalog, state
         self._cache: ActionFileCache | None = None
         self._pins: ActionPins | None = None
         self._found: dict[str, tuple[FoundAction, ...]] = {}  # by agent
@@ -67,16 +65,9 @@ class SkillActionLoader:
             made = self._made[context.agent_id] = (context.config, self.revision, tools)
         return made[2]
 
-    def _get_catalog(self) -> "SkillCatalog":
-        if self._catalog is None:
-            from homarus.skills.catalog import SkillCatalog
-
-            self._catalog = SkillCatalog(self._get_loaded, self._paths)
-        return self._catalog
-
     def _get_pins(self) -> "ActionPins":
         if self._pins is None:
             from homarus.skills.actions.pins import ActionPins
 
-            self._pins = ActionPins(self._paths.state)
+            self._pins = ActionPins(self._state)
         return self._pins

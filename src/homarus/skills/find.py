@@ -223,7 +223,7 @@ def _load(root: SkillRoot, file: _SkillFile, max_bytes: int) -> Skill | SkillPro
             raise FrontmatterError(f"it has {file.stamp.size} bytes; at most {max_bytes} are read")
         return make_skill(read_frontmatter(_read_head(file.path)), root.tier, path, file.stamp)
     except FrontmatterError as exc:
-        return SkillProblem(root.tier, path, str(exc), f"correct {path}")
+        return SkillProblem(root.tier, path, str(exc), "correct the file, or remove its folder")
     except OSError as exc:
         return SkillProblem(root.tier, path, f"it cannot be read: {one_line(str(exc), 120)}")
 

@@ -29,7 +29,7 @@ SCOPES = {
     "agent.identity.get sessions.list sessions.preview system-presence last-heartbeat "
     "chat.history chat.message.get config.get inbox.list channels.status memory.status "
     "commands.list sessions.describe sessions.subscribe sessions.unsubscribe "
-    "sessions.messages.subscribe sessions.messages.unsubscribe",
+    "sessions.messages.subscribe sessions.messages.unsubscribe skills.status",
     "write": "agent agent.wait wake chat.send chat.abort inbox.retry send memory.search "
     "memory.get memory.write sessions.create browser.request",
     "pairing": "device.pair.list device.pair.approve device.pair.reject device.token.rotate "
@@ -39,7 +39,9 @@ SCOPES = {
     "agents.delete agents.files.list agents.files.get agents.files.set sessions.patch "
     "sessions.reset sessions.delete sessions.compact sessions.resolve sessions.usage chat.inject "
     "system-event inbox.discard models.status prompt.get channels.logout memory.index "
-    "wizard.start wizard.next wizard.cancel wizard.status exec.approvals.get exec.approvals.set",
+    "wizard.start wizard.next wizard.cancel wizard.status exec.approvals.get exec.approvals.set "
+    "skills.update",
+    "none": "skills.bins",  # for nodes, which have no scopes
     "approvals": "exec.approval.request exec.approval.waitDecision exec.approval.resolve "
     "exec.approval.list question.list question.resolve",
 }

@@ -16,7 +16,6 @@ from homarus.core.errors import ToolError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.mime import sniff_image_mime
 from homarus.core.text import one_line
-from homarus.skills.frontmatter import read_texts
 from homarus.tools.rooted_fs import RootedFs
 
 FILE: Final = "IDENTITY.md"
@@ -66,7 +65,7 @@ def is_avatar_file(avatar: str) -> bool:
 def parse_identity(text: str) -> AgentIdentity:
     """Parse the text of the file."""
     found: dict[str, str] = {}
-    for key, value in read_texts(text).items():
+    for key, value in _read_frontmatter(text).items():
         _add_value(found, key.lower(), value)
     for line in text.splitlines()[:_MAX_LINES]:
         if match := _LINE.fullmatch(line):
@@ -75,6 +74,14 @@ def parse_identity(text: str) -> AgentIdentity:
     known = _URL.fullmatch(avatar) or is_avatar_file(avatar) or len(avatar) <= 4
     emoji = found.pop("emoji", "")[:16]
     return AgentIdentity(**found, emoji=emoji, avatar=avatar if known else "")
+
+
+def _read_frontmatter(text: str) -> dict[str, str]:
+    if not text.removeprefix("\ufeff").startswith("---"):
+        return {}
+    from homarus.skills.frontmatter import read_texts  # few files have any
+
+    return read_texts(text)
 
 
 def _add_value(found: dict[str, str], key: str, raw: str) -> None:
