@@ -12,6 +12,7 @@ from homarus.cli.bindings import known_agent, load_own_config
 from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import as_json_option
 from homarus.cli.options import agent_option
+from homarus.cli.skill_dependencies import command as deps
 from homarus.cli.text_layout import clip, width
 from homarus.config.agent_settings import default_agent_id
 from homarus.config.paths import shorten
@@ -36,6 +37,9 @@ def command(ctx: click.Context) -> None:
     """Manage skills; without a subcommand, list them."""
     if not ctx.invoked_subcommand:
         ctx.invoke(list_)
+
+
+command.add_command(deps)
 
 
 @command.command("list")

@@ -108,11 +108,12 @@ class InstallPlan:
     @property
     def digest(self) -> str:
         """What an approval is bound to."""
-        values = [self.skill.name, self.skill.key, self.install_id, list(self.argv)]
-        if self.download:
-            found = self.download
-            values += [found.url, str(found.folder), found.file_name, found.archive]
-            values += [found.strip_components, found.sha256]
+        found = self.download
+        download = [] if found is None else [
+            found.url, str(found.folder), found.file_name, found.archive,
+            found.strip_components, found.sha256,
+        ]  # fmt: skip
+        values = [self.skill.name, self.skill.key, self.install_id, list(self.argv), download]
         return hashlib.sha256(json.dumps(values).encode("utf-8", "surrogatepass")).hexdigest()
 
     def describe(self) -> list[str]:
