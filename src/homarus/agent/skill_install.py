@@ -28,6 +28,7 @@ from homarus.core.private_files import make_private_dir
 from homarus.core.session_keys import main_key
 from homarus.core.text import clip_middle
 from homarus.plugins.values import HookContext
+from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.decision import decide_tool_call
 from homarus.policy.exec_settings import resolve_exec_settings
 from homarus.policy.tool_call import CallerFacts, LayerVerdict, ToolCallFacts, ToolDecision
@@ -145,16 +146,22 @@ class SkillInstaller:
         """Ask for approval, run the plan and record both. Raises ToolDeniedError, UserError."""
         if plan.download:
             facts = self._facts(plan)
+            detail = "\n".join(map(escape_line, plan.describe()))
+            question = ApprovalQuestion(
+                _EXEC, _title(plan), detail, plan.digest, wire={"command": plan.download.url}
+            )
             return await self._execute(
-                plan, facts, plan.digest, lambda: self._download(plan, timeout_s)
+                plan, facts, question, lambda: self._download(plan, timeout_s)
             )
         prepared = await self._prepare(plan, timeout_s)
         try:
             # No state and no safe programs: nothing but a person allows it.
-            judged = judge_plan(prepared, state=None, agent_id=self._agent.id, safe_bins=())
+            judged = judge_plan(
+                prepared, state=None, agent_id=self._agent.id, safe_bins=(), asks_always=True
+            )
             facts = replace(self._facts(plan), exec=judged.evaluation)
-            digest = hashlib.sha256(f"{plan.digest}{prepared.digest}".encode()).hexdigest()
-            return await self._execute(plan, facts, digest, lambda: self._run(plan, prepared))
+            question = _add_plan(judged.make_question(), plan)
+            return await self._execute(plan, facts, question, lambda: self._run(plan, prepared))
         finally:
             prepared.close()
 
@@ -172,7 +179,7 @@ class SkillInstaller:
         self,
         plan: InstallPlan,
         facts: ToolCallFacts,
-        digest: str,
+        question: ApprovalQuestion,
         run: Callable[[], Awaitable[InstallOutcome]],
     ) -> InstallOutcome:
         services, now_ms = self._services, self._services.clock.now_ms
@@ -188,13 +195,13 @@ class SkillInstaller:
                 f"the install is denied: {decision.reason}",
                 fix="homarus policy explain exec shows the rule",
             )
-        await self._ask(plan, caller, decision, digest, call.id)
+        await self._ask(caller, decision, question, call.id)
         started_ms = now_ms()
         try:
             outcome = await run()
         except HomarusError as exc:
             outcome = InstallOutcome(plan, is_success=False, message=str(exc))
-        details: Mapping[str, Json] = {"exitCode": outcome.code, "planDigest": digest}
+        details: Mapping[str, Json] = {"exitCode": outcome.code, "planDigest": question.digest}
         result = ToolResult(
             call.id, _EXEC, (Text(outcome.message),), not outcome.is_success, details
         )
@@ -214,23 +221,19 @@ class SkillInstaller:
 
     async def _ask(
         self,
-        plan: InstallPlan,
         caller: CallerFacts,
         decision: ToolDecision,
-        digest: str,
+        question: ApprovalQuestion,
         call_id: str,
     ) -> None:
         """Ask a person, and use the approval. Raises ToolDeniedError without one."""
         approvals = self._services.get_approvals()
         request: dict[str, Json] = {
-            "command": plan.command or f"download {plan.download.url if plan.download else ''}",
-            "cwd": str(self._services.paths.state / TOOLS_FOLDER),
-            "host": "gateway",
+            **question.wire,
             "security": caller.exec.security,
             "ask": caller.exec.ask,
-            "resolvedPath": None,
-            "title": f"Install this for the skill {plan.skill.name}?",
-            "detail": "\n".join(map(escape_line, plan.describe())),
+            "title": question.title,
+            "detail": question.detail,
             "reason": decision.reason,
             "agentId": self._agent.id,
             "sessionKey": self._key,
@@ -240,7 +243,7 @@ class SkillInstaller:
             session=self._key,
             requester=self._requester,
             request=request,
-            digest=digest,
+            digest=question.digest,
             call_id=call_id,
         )
         if not await approvals.add(record):
@@ -255,7 +258,9 @@ class SkillInstaller:
             raise
         _check_answer(answered)
         async with self._services.store.transaction() as transaction:
-            transaction.use_approval(record.id, digest, at_ms=self._services.clock.now_ms())
+            transaction.use_approval(
+                record.id, question.digest, at_ms=self._services.clock.now_ms()
+            )
 
     # Running
 
@@ -303,6 +308,19 @@ class SkillInstaller:
         output = "\n".join(str(each) for each in files[:100])
         message = f"downloaded {len(data)} bytes, {len(files)} files in {download.folder}"
         return InstallOutcome(plan, is_success=True, message=message, output=output, code=0)
+
+
+def _title(plan: InstallPlan) -> str:
+    return f"Install this for the skill {plan.skill.name}?"
+
+
+def _add_plan(question: ApprovalQuestion, plan: InstallPlan) -> ApprovalQuestion:
+    """Return the question about a command with what it is for; it is never for always."""
+    about = [escape_line(each) for each in plan.describe() if not each.startswith("command: ")]
+    digest = hashlib.sha256(f"{plan.digest}{question.digest}".encode()).hexdigest()
+    facts = [each for each in question.detail.split("\n") if not each.startswith("always: ")]
+    detail = "\n".join([*about, *facts])
+    return ApprovalQuestion(_EXEC, _title(plan), detail, digest, wire=question.wire)
 
 
 def _describe_args(plan: InstallPlan) -> dict[str, Json]:

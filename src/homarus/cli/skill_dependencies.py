@@ -82,8 +82,8 @@ def install_dependencies(name: str, options: DependencyOptions) -> None:
     found, skill = _load(name, options.agent)
     plans = _plan(found, skill, options.install_id)
     rows: list[dict[str, Json]] = []
-    if not options.as_json:
-        _print_plans(skill, plans)
+    if not options.as_json and (options.is_dry_run or not plans or not _is_terminal()):
+        _print_plans(skill, plans)  # else the question shows it
     failed = ""
     if plans and not options.is_dry_run:
         rows, failed = asyncio.run(_install_all(plans, options, found.agent_id))
@@ -104,7 +104,7 @@ def install_dependencies(name: str, options: DependencyOptions) -> None:
         for each in checked.reasons:
             click.echo(escape_invisible(f"  {each.message}: {each.fix}"))
     if failed:
-        raise UserError(failed, fix="correct that and run the command again")
+        raise UserError(failed)
 
 
 def _load(name: str, agent: str | None) -> "tuple[AgentSkills, Skill]":
@@ -236,9 +236,13 @@ async def _by_gateway(options: DependencyOptions, agent_id: str) -> AsyncIterato
         questions.cancel()
 
 
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def _make_prompt(*, as_json: bool) -> "ApprovalPrompt | None":
     """Return what asks the person at the terminal; None where there is no person."""
-    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if as_json or not _is_terminal():
         return None
     from homarus.cli.approval_prompt import ApprovalPrompt
     from homarus.cli.terminal import LineReader, TerminalView, colour_wanted
