@@ -20,6 +20,9 @@ from homarus.core.errors import ConfigError, InvalidRequestError
 from homarus.gateway import frames
 from homarus.gateway.connect_params import parse_connect_params
 from homarus.gateway.methods import METHODS
+from homarus.skills.frontmatter import FrontmatterError, read_frontmatter, read_texts
+from homarus.skills.listing import format_skill
+from homarus.skills.skill import SkillTier, make_skill
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -74,6 +77,27 @@ def read_config(data: bytes) -> None:
         check_config(tree)
 
 
+def read_skill(data: bytes) -> None:
+    """A skill is made of any text, or refused with a FrontmatterError of one short line."""
+    text = data.decode("utf-8", "replace")
+    try:
+        values = read_frontmatter(text)
+        assert json_equal(json.loads(json.dumps(values)), values), "a value is not JSON"
+        skill = make_skill(values, SkillTier.MANAGED, Path("/skills/x/SKILL.md"))
+        assert skill.description and skill.name.isprintable()
+        assert skill.name in format_skill(skill, Path("/x")) or set(skill.name) & set("&")
+    except FrontmatterError as exc:
+        _check(str(exc))
+    assert all(isinstance(value, str) for value in read_texts(text).values())
+
+
+def skill_seeds() -> Iterator[bytes]:
+    yield b"---\nname: x\ndescription: >\n  What it\n  does\nuser-invocable: no\n---\n# X\n"
+    yield b'---\ndescription: a: b\nmetadata: {"openclaw":{"os":["linux"],"always":true}} // c\n---'
+    yield b"\xef\xbb\xbf---\r\na: &b [1, 'c', {d: ~}]\r\ne: *b\r\nf: |\r\n  g\r\n---\r\n"
+    yield b"---\nmetadata:\n  openclaw:\n    requires: {c: [d]}\n    install:\n    - a: b\n---\n"
+
+
 def frame_seeds() -> Iterator[bytes]:
     for file in sorted((DATA / "frames").glob("*.json")):
         captured = json.loads(file.read_text(encoding="utf-8"))
@@ -92,6 +116,7 @@ def config_seeds() -> Iterator[bytes]:
 TARGETS: Mapping[str, tuple[Callable[[bytes], None], Callable[[], Iterator[bytes]]]] = {
     "frames": (read_frame, frame_seeds),
     "config": (read_config, config_seeds),
+    "skill": (read_skill, skill_seeds),
 }
 WORDS: Mapping[str, tuple[str, ...]] = {
     "frames": (
@@ -103,5 +128,10 @@ WORDS: Mapping[str, tuple[str, ...]] = {
         "agents", "defaults", "models", "providers", "gateway", "auth", "token", "$include", "env",
         "${A}", "__OPENCLAW_REDACTED__", "//", "/*", "*/", "\\\\u", "\\\\x", "0x", "+", "Infinity",
         "[[[[", "{a:", "'", "list", "id",
+    ),
+    "skill": (
+        "---\\x0A", "name: ", "description: ", "metadata: ", "openclaw", "requires", "&a ",
+        "*a", "<<: ", "!!str ", "!x ", "? ", ": ", "- ", "|\\x0A", ">-\\x0A", "[[[[", "{", "}",
+        "\\\\ud83d", "'", "# ", "\\x09", "%YAML 1.1\\x0A", "...\\x0A", "//",
     ),
 }  # fmt: skip

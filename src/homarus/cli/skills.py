@@ -102,7 +102,8 @@ def info(name: str, agent: str | None, *, as_json: bool) -> None:
     if skill is None:
         names = [each.name for each in found.skills]
         near = closest_names(name, names)
-        raise UnknownNameError("skill", name, near, fix="homarus skills list shows them all")
+        fix = "" if near else "homarus skills list shows them all"
+        raise UnknownNameError("skill", name, near, fix=fix)
     status = SkillStatus(skill, found.check(skill), found.is_allowed(skill))
     if as_json:
         _print_json(encode_skill(found, status))

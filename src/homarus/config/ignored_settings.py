@@ -49,7 +49,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "messages.tts": "nothing is spoken",
     "models.bedrockDiscovery": "models are not searched for",
     "nodeHost": "this program is no node",
-    "plugins": "no plugins are loaded",
+    "plugins": "no plugins are loaded, only the skills of those that are on",
     "session.agentToAgent": "agents do not write to each other",
     "talk": "nothing is spoken",
     "tools.agentToAgent": "agents do not write to each other",

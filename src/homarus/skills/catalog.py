@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.skills.find import FoundSkills, SkillFileCache, SkillProblem, SkillRoot, find_skills
 from homarus.skills.gates import Eligibility, GateFacts, check_skill, make_bin_lookup
 from homarus.skills.listing import SkillListing, list_skills
+from homarus.skills.plugin_folders import find_plugin_roots
 from homarus.skills.skill import Skill, SkillTier
 
 BUNDLED_FOLDER: Final = Path(__file__).parent / "bundled"
@@ -92,9 +94,14 @@ class SkillCatalog:
         """Return the skills of an agent. Raises UnknownNameError."""
         loaded, paths = self._loaded(), self._paths
         settings = resolve_agent_settings(loaded.config, paths, agent_id)
+        roots = list(self.roots(settings.workspace))
         found = find_skills(
-            self.roots(settings.workspace), loaded.config.skills.limits, self._cache
+            (root for root in roots if isinstance(root, SkillRoot)),
+            loaded.config.skills.limits,
+            self._cache,
         )
+        problems = (root for root in roots if isinstance(root, SkillProblem))
+        found = replace(found, problems=(*problems, *found.problems))
         allowed = agent_entry(loaded.config, agent_id).skills
         return AgentSkills(
             agent_id=settings.id,
@@ -111,12 +118,16 @@ class SkillCatalog:
             version=_version(found, repr(allowed), loaded),
         )
 
-    def roots(self, workspace: Path) -> Iterator[SkillRoot]:
-        """Yield the folders in which an agent's skills are looked for, the lowest tier first."""
+    def roots(self, workspace: Path) -> Iterator[SkillRoot | SkillProblem]:
+        """Yield the folders in which an agent's skills are looked for, the lowest tier first.
+
+        A plugin whose folders cannot be used is a problem.
+        """
         paths, extra = self._paths, self._loaded().config.skills.load.extra_dirs
         for folder in extra:
             yield SkillRoot(SkillTier.EXTRA, expand(folder.strip(), paths.home))
         yield SkillRoot(SkillTier.BUNDLED, self._bundled)
+        yield from find_plugin_roots(paths, self._loaded().raw)
         yield SkillRoot(SkillTier.MANAGED, self.managed)
         yield SkillRoot(SkillTier.PERSONAL, paths.home / ".agents" / "skills")
         yield SkillRoot(SkillTier.PROJECT, workspace / ".agents" / "skills")

@@ -21,7 +21,7 @@ from homarus.core.text import one_line
 from homarus.skills.frontmatter import MAX_FRONTMATTER_CHARS, FrontmatterError, read_frontmatter
 from homarus.skills.skill import SKILL_FILE, Skill, SkillTier, make_skill
 
-DEFAULT_LIMITS: Final = SkillLimitsConfig()
+DEFAULT_LIMITS: Final = SkillLimitsConfig.model_construct()
 _MAX_HEAD_BYTES: Final = MAX_FRONTMATTER_CHARS * 4 + 16
 _END: Final = re.compile(rb"\n---[ \t]*(?=\r?\n|\Z)")
 _EXTRA_FIX: Final = "create it, or remove it from skills.load.extraDirs"

@@ -5,8 +5,9 @@ here, by the core schema of YAML 1.2 (`yes`, `on` and dates are text), within li
 depth and the number of values, aliases counted in full. A key that is there twice is refused.
 
 Many skills are written for readers that know less than YAML. When a block is not valid YAML, it is
-read a second time with corrections: metadata in braces is read as JSON5, a one-line value with
-`: ` in it as if it had quotes, and two escapes that JSON has for one character as that character.
+read a second time with corrections: metadata in braces is read as JSON5 (which it also is when it
+has comments), a one-line value with `: ` in it as if it had quotes, and two escapes that JSON has
+for one character as that character.
 """
 
 import json
@@ -41,6 +42,7 @@ _STR_TAGS: Final = frozenset({None, "!", "tag:yaml.org,2002:str"})
 _CORE_TAGS: Final = frozenset(
     f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool", "null")
 )
+_COMMENT: Final = re.compile(r"//|/\*")  # in braces, YAML would read it as a key
 _BRACES: Final = re.compile(
     r"^metadata:[ \t]*(?:\n[ \t]+)?(\{.*(?:\n(?:[ \t}].*)?)*)", re.MULTILINE
 )
@@ -100,7 +102,7 @@ def parse_block(block: str, written: dict[str, str] | None = None) -> dict[str, 
     """
     written = {} if written is None else written
     try:
-        return _parse_yaml(block, written)
+        values = _parse_yaml(block, written)
     except _InvalidYamlError as invalid:
         metadata, corrected = _correct(block)
         if corrected == block:
@@ -109,8 +111,9 @@ def parse_block(block: str, written: dict[str, str] | None = None) -> dict[str, 
             values = _parse_yaml(corrected, written)
         except FrontmatterError:
             raise invalid from None
-    if metadata is not None:
-        values["metadata"] = metadata
+        return values if metadata is None else {**values, "metadata": metadata}
+    if _COMMENT.search(braces := written.get("metadata", "")):
+        values["metadata"] = _parse_json5(braces, values["metadata"])
     return values
 
 
@@ -265,7 +268,7 @@ class _ValueReader:
 def _scalar(event: _Event) -> Json:
     text: str = event.value
     if _SURROGATE.search(text):
-        raise FrontmatterError(f"{_line(event)} is not valid Unicode")
+        raise _InvalidYamlError(f"{_line(event)} is not valid Unicode")
     if not event.implicit[0] and event.tag in _STR_TAGS:
         return text
     if event.tag is not None and event.tag not in _CORE_TAGS | _STR_TAGS:
@@ -289,13 +292,17 @@ def _correct(block: str) -> tuple[Json, str]:
     """Return metadata that is JSON5, None if it is not, and the block without it, values quoted."""
     metadata: Json = None
     if found := _BRACES.search(block):
-        try:
-            metadata = json5_document.to_plain(json5_document.parse_json5(found[1].strip()))
-        except ConfigError:
-            pass
-        else:
+        metadata = _parse_json5(found[1].strip(), None)
+        if metadata is not None:
             block = block[: found.start()] + block[found.end() :]
     return metadata, _ESCAPED_PAIR.sub(_join_pair, _PLAIN_VALUE.sub(_quote, block))
+
+
+def _parse_json5(text: str, default: Json) -> Json:
+    try:
+        return json5_document.to_plain(json5_document.parse_json5(text))
+    except ConfigError:
+        return default
 
 
 def _quote(found: re.Match[str]) -> str:

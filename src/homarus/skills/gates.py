@@ -16,7 +16,7 @@ Gate: TypeAlias = Literal["disabled", "allowlist", "os", "bins", "anyBins", "env
 
 # What is on unless the config says otherwise.
 _DEFAULT_TRUE: Final = frozenset({"browser.enabled", "browser.evaluateEnabled"})
-_NO_ENTRY: Final = SkillEntryConfig()
+_NO_ENTRY: Final = SkillEntryConfig.model_construct()
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ CAPTURED = sorted(
     for name in (path.stem for path in FRAMES.glob("rpc*.json"))
     if name.startswith(("rpc-", "rpcw-"))
     and request_of(name)["method"] in METHODS
-    and name not in {"rpc-chat.send-invalid", "rpc-wizard.status"}  # refused requests
+    and name not in {"rpc-chat.send-invalid", "rpc-wizard.status", "rpc-skills.bins"}  # refused
 )
 
 

@@ -115,7 +115,7 @@ def test_method_docstring_is_present(method: Method) -> None:
 
 async def test_caller_without_scope_is_refused_first(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
-        for method in METHODS.values():
+        for method in (one for one in METHODS.values() if one.scope != "none"):
             lower = {"write": "read", "admin": "write", "pairing": "write", "read": "approvals",
                      "approvals": "write"}  # fmt: skip
             with pytest.raises(

@@ -172,3 +172,80 @@ def test_frontmatter_numbers_are_written_as_javascript_does() -> None:
         "id": "123456789012345678",
     }
     assert read_texts("---\nm:\n  a: 1.5\n  b: 2.0\n---") == {"m": '{"a":1.5,"b":2}'}
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("yes", "yes"),
+        ("on", "on"),
+        ("True", True),
+        ("null", None),
+        ("2026-02-17", "2026-02-17"),
+        ("12:30", "12:30"),
+        ("0x10", "0x10"),
+        ("1_000", "1_000"),
+        (".inf", ".inf"),
+        ("1e3", 1000),
+        ("-1.5", -1.5),
+        ("9" * 5_000, "9" * 5_000),
+        ("'1'", "1"),
+        ("!!str 1", "1"),
+        ("!!int 1", 1),
+        ("[a, {b: c}]", ["a", {"b": "c"}]),
+        ("&x a", "a"),
+    ],
+)
+def test_frontmatter_values_have_the_types_of_yaml_1_2(written: str, read: object) -> None:
+    assert read_frontmatter(f"---\nkey: {written}\n---\n") == {"key": read}
+
+
+def test_frontmatter_alias_repeats_a_value() -> None:
+    text = "---\na: &bins [gh, jq]\nb: *bins\nc: {<<: 1}\n---\n"
+    assert read_frontmatter(text) == {"a": ["gh", "jq"], "b": ["gh", "jq"], "c": {"<<": 1}}
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("description: Use when: it rains", {"description": "Use when: it rains"}),
+        ('description: it\'s: "so"', {"description": 'it\'s: "so"'}),
+        ("a: x:\nb: 2", {"a": "x:", "b": 2}),
+        ("metadata: {openclaw: {emoji: 'x'}} // why", {"metadata": {"openclaw": {"emoji": "x"}}}),
+        ('metadata:\n  {\n\t"a": 1, // one\n  }\nb: 1', {"metadata": {"a": 1}, "b": 1}),
+        ('metadata: {"a":\n  1, /* c */\n}\nb: 1', {"metadata": {"a": 1}, "b": 1}),
+        ('a: "\\ud83d\\udc19"', {"a": "🐙"}),
+        ('metadata: {"a": "\\ud83d\\udc19"}', {"metadata": {"a": "🐙"}}),
+    ],
+)
+def test_frontmatter_common_mistakes_are_corrected(written: str, read: object) -> None:
+    assert read_frontmatter(f"---\n{written}\n---\n") == read
+
+
+@pytest.mark.parametrize("written", ["a: x: y\na: 1", "a: x: y\nb: [", "metadata: {a: 1, a: 2} //"])
+def test_frontmatter_correction_does_not_hide_other_mistakes(written: str) -> None:
+    with pytest.raises(FrontmatterError):
+        read_frontmatter(f"---\n{written}\n---\n")
+
+
+def test_frontmatter_is_the_same_without_the_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    import yaml
+
+    texts = [
+        "---\nname: x\nmetadata:\n  {\n    'a': [1, 2,],\n  }\n---\n",
+        "---\na: &a [1]\nb: *a\nc: |\n  d\n---\n",
+        '---\na: "\\ud83d\\udc19"\nb: {"c": "é"}\n---\n',
+    ]
+    before = [(read_frontmatter(text), read_texts(text)) for text in texts]
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    assert [(read_frontmatter(text), read_texts(text)) for text in texts] == before
+    for bad in (
+        "a: !x 1",
+        "a: 1\na: 1",
+        "a: " + "[" * 30,
+        "a: *b",
+        'a: "\\ud800"',
+        "a:\tb\n\tc: 1",
+    ):
+        with pytest.raises(FrontmatterError):
+            read_frontmatter(f"---\n{bad}\n---\n")
