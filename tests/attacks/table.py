@@ -3,6 +3,7 @@
 from tests.attacks import (
     allowlists,
     approvals,
+    archives,
     commands,
     fetches,
     frames,
@@ -42,4 +43,5 @@ WORLDS: dict[str, World] = {
     "ssrf": fetches.world,
     "regex_dos": patterns.world,
     "sandbox": sandboxes.world,
+    "zip_slip": archives.world,
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.attacks import archives
 from tests.attacks.__main__ import main
 from tests.attacks.cases import read_cases, try_all
 from tests.attacks.live import Caller, gateway
@@ -30,6 +31,7 @@ CATEGORIES = (
     "restrictive_settings",
     "ssrf",
     "regex_dos",
+    "zip_slip",
 )
 
 
@@ -46,6 +48,13 @@ def test_attack_sandbox_case_has_expected_outcome() -> None:
     # Escapes need a sandbox to be tried in; the other cases run on every machine.
     assert {one.not_run for one in tried} <= {"", bubblewrap_problem()}
     assert sum(not one.not_run for one in tried) > 40
+
+
+def test_attack_archives_are_rejected_by_the_reader_itself() -> None:
+    # ZS-053 is a valid archive: the check of its text refuses it.
+    for case in sorted(archives.REJECTED - {"ZS-053"}):
+        assert [archives.is_rejected(data) for data in archives.STRUCTURES[case]()] != [], case
+        assert all(archives.is_rejected(data) for data in archives.STRUCTURES[case]()), case
 
 
 @pytest.mark.slow

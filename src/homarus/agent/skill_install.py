@@ -111,7 +111,7 @@ class InstallOutcome:
         }
 
 
-class SkillInstaller:
+class DependencyInstaller:
     """Installs what skills of one agent require. `requester` names who asked for it."""
 
     def __init__(

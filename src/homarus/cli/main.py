@@ -57,6 +57,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "status": ("status", "Show what is running, and recent sessions."),
         "health": ("health", "Show the health of a running gateway."),
         "logs": ("logs", "Show the log."),
+        "hub": ("hub", "Serve a registry of skills for yourself or a team."),
     },
     "Maintenance": {
         "config": ("config", "Read, change and validate the configuration."),

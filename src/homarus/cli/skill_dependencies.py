@@ -175,7 +175,7 @@ def _print_result(result: Mapping[str, Json]) -> None:
 @asynccontextmanager
 async def _in_this_process(options: DependencyOptions, agent_id: str) -> AsyncIterator[RunInstall]:
     """Yield what installs without a gateway; the person at the terminal is the approver."""
-    from homarus.agent.skill_install import SkillInstaller
+    from homarus.agent.skill_install import DependencyInstaller
     from homarus.process import open_app
 
     async with open_app(os.environ, warn=warn) as app:
@@ -183,7 +183,7 @@ async def _in_this_process(options: DependencyOptions, agent_id: str) -> AsyncIt
             from homarus.cli.approval_prompt import TerminalApprover
 
             app.approval_ports.register_approver(TerminalApprover(prompt))
-        installer = SkillInstaller(app.gateway_services(), app.skills(), agent_id, "cli")
+        installer = DependencyInstaller(app.gateway_services(), app.skills(), agent_id, "cli")
 
         async def install(plan: "InstallPlan") -> Mapping[str, Json]:
             outcome = await installer.install(plan, options.timeout_s)

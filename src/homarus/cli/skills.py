@@ -13,6 +13,7 @@ from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import as_json_option
 from homarus.cli.options import agent_option
 from homarus.cli.skill_dependencies import command as deps
+from homarus.cli.skills_hub import COMMANDS as REGISTRY_COMMANDS
 from homarus.cli.text_layout import clip, width
 from homarus.config.agent_settings import default_agent_id
 from homarus.config.paths import shorten
@@ -39,7 +40,8 @@ def command(ctx: click.Context) -> None:
         ctx.invoke(list_)
 
 
-command.add_command(deps)
+for _each in (*REGISTRY_COMMANDS, deps):
+    command.add_command(_each)
 
 
 @command.command("list")

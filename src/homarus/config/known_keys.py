@@ -42,6 +42,7 @@ OWN_KEYS = (
     "agents.list[].tools.policy.allow: [string]",
     "agents.list[].tools.policy.alsoAllow: [string]",
     "agents.list[].tools.policy.deny: [string]",
+    "skills.registry: string",
     "agents.list[].identity.creature: string",
     "agents.list[].identity.vibe: string",
     "models.providers.<key>.apiKeyFrom: object strict",

@@ -74,6 +74,7 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("gateway.controlUi.allowedOrigins", "guard"),
     ("approvals", "guard"),
     ("cron.webhook", "endpoint"),
+    ("skills.registry", "guard"),  # where code for the agent comes from
     ("update", "guard"),
     ("env.shellEnv", "guard"),
     ("auth.clients", "machine"),

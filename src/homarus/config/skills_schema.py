@@ -49,10 +49,14 @@ class SkillEntryConfig(ConfigSection):
 
 
 class SkillsConfig(ConfigSection):
-    """Skills. `allowBundled`, unless empty, names the bundled skills that are used."""
+    """Skills. `allowBundled`, unless empty, names the bundled skills that are used.
+
+    `registry` is the address that skills are installed from.
+    """
 
     allow_bundled: StrTuple = ()
     load: SkillLoadConfig = SkillLoadConfig.model_construct()
     install: SkillInstallConfig = SkillInstallConfig.model_construct()
     limits: SkillLimitsConfig = SkillLimitsConfig.model_construct()
     entries: Mapping[NonEmptyStr, SkillEntryConfig] = {}
+    registry: NonEmptyStr | None = None

@@ -42,6 +42,7 @@ POINTS: Final = {
     "deliver.answered": "the service has accepted it, and the record is not marked as sent",
     "deliver.ended": "an outbox record is marked as sent, and the next one is not read",
     "drain.begun": "the program is shutting down, and runs are active",
+    "hub.staged": "a version is written to a registry, and not under its name yet",
     "import.file": "an imported file is complete, and not under its name yet",
     "import.item": "an item of an import is stored, and the next one is not read",
     "skill.staged": "a change of a skill is prepared, and its folder is as before",

@@ -18,7 +18,7 @@ import pytest
 
 from bench.app import configure
 from homarus.agent.approval_ports import ApproverIdentity
-from homarus.agent.skill_install import InstallOutcome, SkillInstaller
+from homarus.agent.skill_install import InstallOutcome, DependencyInstaller
 from homarus.app import App
 from homarus.core.errors import ToolDeniedError, UserError
 from homarus.net.guard import NetworkPolicy
@@ -82,7 +82,7 @@ async def open_program(home: Path, settings: Mapping[str, Any] | None = None) ->
 async def install(
     app: App, install_id: str = "", *, timeout_s: float = 60.0, **given: Any
 ) -> InstallOutcome:
-    installer = SkillInstaller(app.gateway_services(), app.skills(), "main", "a test", **given)
+    installer = DependencyInstaller(app.gateway_services(), app.skills(), "main", "a test", **given)
     found, skill = await installer.load("helper")
     (plan,) = installer.plan(found, skill, install_id)
     return await installer.install(plan, timeout_s)
@@ -274,7 +274,7 @@ async def test_install_of_an_unknown_skill_or_id_is_refused(tmp_path: Path) -> N
     async with open_program(tmp_path) as app:
         with pytest.raises(UserError, match="has no install"):
             await install(app, "other")
-        installer = SkillInstaller(app.gateway_services(), app.skills(), "main", "a test")
+        installer = DependencyInstaller(app.gateway_services(), app.skills(), "main", "a test")
         with pytest.raises(UserError, match="there is no skill"):
             await installer.load("other")
 

@@ -31,7 +31,7 @@ class SkillsInstallParams(Params):
 @method("skills.install", scope="admin", params=SkillsInstallParams)
 async def install(call: MethodCall, params: SkillsInstallParams) -> Json:
     """Install a program for a skill; answered after the approval and the install."""
-    from homarus.agent.skill_install import DEFAULT_TIMEOUT_S, SkillInstaller
+    from homarus.agent.skill_install import DEFAULT_TIMEOUT_S, DependencyInstaller
 
     services = call.services
     if services.get_skills is None:
@@ -41,7 +41,7 @@ async def install(call: MethodCall, params: SkillsInstallParams) -> Json:
     if agent not in agent_ids(config):
         raise InvalidRequestError(f'unknown agent id "{one_line(agent, 64)}"')
     requester = f"gateway:{describe_caller(call.caller)}"
-    installer = SkillInstaller(services, services.get_skills(), agent, requester)
+    installer = DependencyInstaller(services, services.get_skills(), agent, requester)
     timeout_s = params.timeout_ms / 1000 if params.timeout_ms else DEFAULT_TIMEOUT_S
     try:
         found, skill = await installer.load(params.name)

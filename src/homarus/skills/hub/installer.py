@@ -15,6 +15,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,7 +117,7 @@ class SkillInstaller:
         key, old = (found[0], found[1].values) if found else (slug, {})
         entry: dict[str, Any] | None = None
         if origin is not None:
-            origin = _with_fingerprint(origin, fingerprint_files(kept))
+            origin = replace(origin, fingerprint=fingerprint_files(kept))
             entry = _lock_values(origin, old)
         step = self._stage(slug, kept, origin, {"key": key, "entry": entry})
         fault_point("skill.staged")
@@ -227,17 +228,6 @@ def _check_files(files: tuple[SkillFile, ...]) -> None:
     check_no_collisions(file.path for file in files)
     if not any(file.path == SKILL_FILE for file in files):
         raise UserError("there is no SKILL.md at the top of it: it is not a skill")
-
-
-def _with_fingerprint(origin: SkillOrigin, fingerprint: str) -> SkillOrigin:
-    return SkillOrigin(
-        origin.registry,
-        origin.slug,
-        origin.version,
-        origin.installed_at_ms,
-        origin.owner,
-        fingerprint,
-    )
 
 
 def _lock_values(origin: SkillOrigin, old: Mapping[str, Any]) -> dict[str, Any]:

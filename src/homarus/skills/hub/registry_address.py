@@ -1,7 +1,8 @@
 """Which registry is used, and the token for it.
 
-An address comes from the command line, from `CLAWHUB_REGISTRY` or its older name, or from what the
-site (`CLAWHUB_SITE`, by default clawhub.ai) says in `/.well-known/clawhub.json`. The token is
+An address comes from the command line, from `CLAWHUB_REGISTRY` or its older name, from the setting
+`skills.registry`, or from what the site (`CLAWHUB_SITE`, by default clawhub.ai) says in
+`/.well-known/clawhub.json`. The token is
 `CLAWHUB_TOKEN`, or the one that `clawhub login` stored for the same registry. A token is bound to
 the origin of its registry, and never sent without encryption to another machine.
 """
@@ -35,9 +36,9 @@ class RegistryAddress:
         return url_origin(self.url)
 
 
-def find_registry(option: str | None, env: Mapping[str, str]) -> RegistryAddress:
+def find_registry(option: str | None, env: Mapping[str, str], setting: str = "") -> RegistryAddress:
     """Return the registry that the owner named, or the site to ask. Raises UserError."""
-    for named in (option, env.get("CLAWHUB_REGISTRY"), env.get("CLAWDHUB_REGISTRY")):
+    for named in (option, env.get("CLAWHUB_REGISTRY"), env.get("CLAWDHUB_REGISTRY"), setting):
         if named and named.strip():
             return RegistryAddress(check_url(named.strip()))
     site = env.get("CLAWHUB_SITE") or env.get("CLAWDHUB_SITE") or DEFAULT_SITE

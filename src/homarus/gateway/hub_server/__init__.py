@@ -1,0 +1,1 @@
+"""`homarus hub serve`: a registry of skills with ClawHub's HTTP API, kept in plain files."""
