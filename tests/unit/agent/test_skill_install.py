@@ -18,7 +18,7 @@ import pytest
 
 from bench.app import configure
 from homarus.agent.approval_ports import ApproverIdentity
-from homarus.agent.skill_install import InstallOutcome, DependencyInstaller
+from homarus.agent.skill_install import DependencyInstaller, InstallOutcome
 from homarus.app import App
 from homarus.core.errors import ToolDeniedError, UserError
 from homarus.net.guard import NetworkPolicy
@@ -110,7 +110,7 @@ async def test_install_runs_after_an_approval_and_makes_eligible(
         assert any(each.name == "helper" for each in app.skills().load("main").eligible())
         [record] = person.asked
         assert record.request["command"] == "brew install prog" and record.tool == "exec"
-        assert "command: brew install prog" in str(record.request["detail"])
+        assert "    brew install prog" in str(record.request["detail"])
         stored = await app.store.journal.approval(record.id)
         assert stored and stored.state == "allowed" and stored.used_ms
         rows = await audit(app)
