@@ -246,16 +246,17 @@ class DependencyInstaller:
             digest=question.digest,
             call_id=call_id,
         )
-        if not await approvals.add(record):
+        try:
+            is_asked = await approvals.add(record)
+            answered = await approvals.wait(record.id) if is_asked else None
+        except asyncio.CancelledError:
+            await approvals.cancel(record)  # who asked for it is gone
+            raise
+        if answered is None:
             raise ToolDeniedError(
                 "the install needs a person's approval, and no approver can be reached",
                 fix="run homarus skills install NAME --deps at a terminal, or connect an approver",
             )
-        try:
-            answered = await approvals.wait(record.id)
-        except asyncio.CancelledError:
-            await approvals.cancel(record)  # who asked for it is gone
-            raise
         _check_answer(answered)
         async with self._services.store.transaction() as transaction:
             transaction.use_approval(

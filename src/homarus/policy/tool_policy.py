@@ -67,12 +67,14 @@ SANDBOX_KEY: Final = "tools.sandbox.tools"
 class ToolRules:
     """Names, groups and globs of tools; deny wins over ask, ask over allow.
 
-    An empty allow list allows all. `origin` says where the rules are set.
+    An empty allow list allows all. `skills` are the skills whose actions are allowed; None: all.
+    `origin` says where the rules are set.
     """
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    skills: tuple[str, ...] | None = None
     origin: str = field(default="", compare=False)
 
 
@@ -138,6 +140,12 @@ def source_keys(source: str) -> tuple[str, ...]:
     author chose it, and could choose that of a tool or of a server.
     """
     return (source,) if source.startswith(_SKILL_PREFIX) else (source, source.rpartition(":")[2])
+
+
+def find_skill(tool: ToolDeclaration) -> str:
+    """Return the name of the skill that a tool is an action of, "" for another tool."""
+    is_action = tool.source.startswith(_SKILL_PREFIX)
+    return tool.source.removeprefix(_SKILL_PREFIX) if is_action else ""
 
 
 def declared_groups(tools: Iterable[ToolDeclaration]) -> frozenset[str]:

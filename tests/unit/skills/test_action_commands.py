@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from homarus.agent.prompt.chat_context import resolve_chat_context
+from homarus.channels.registry import find_traits
+from homarus.config.schema import Config
 from homarus.core.errors import ToolError
+from homarus.core.message import Address
 from homarus.policy.tool_call import TaintSource
 from homarus.policy.tool_policy import PolicyRules, ToolRules
-from homarus.skills.actions.action_tools import make_action_name
 from homarus.skills.actions.command_line import make_argv
-from homarus.skills.actions.definition import CommandAction, read_actions
+from homarus.skills.actions.definition import CommandAction, make_action_name, read_actions
 from homarus.skills.skill import SkillTier
 from tests.unit.skills.action_builders import ActionCaller, command, http, schema, write_skill
 
@@ -175,6 +178,9 @@ async def test_command_of_an_action_asks_as_any_command(caller: ActionCaller) ->
         (ToolRules(allow=("exec",)), True),
         (ToolRules(allow=("read", "skill:tester")), False),
         (ToolRules(allow=("read", "tester_do")), False),
+        (ToolRules(skills=("other",)), True),
+        (ToolRules(skills=()), True),
+        (ToolRules(skills=("tester",)), False),
     ],
 )
 async def test_rule_decides_about_an_action(
@@ -191,6 +197,18 @@ async def test_skill_with_the_name_of_a_tool_is_not_allowed_as_that(caller: Acti
     skill = write_skill(caller.home, [command("head", stdin="x")], name="exec")
     result = await caller.call(skill, "do", {})
     assert "not on the allow list" in result.text
+
+
+def test_group_with_a_list_of_skills_denies_the_actions_of_others() -> None:
+    groups = {"-1": {"skills": ["tester"], "topics": {"7": {"skills": []}}}, "*": {"skills": []}}
+    config = Config.model_validate({"channels": {"telegram": {"groups": groups}}})
+
+    def rules(chat: str, thread: str = "") -> list[tuple[str, ...] | None]:
+        address = Address("telegram", chat, thread=thread)
+        found = resolve_chat_context(config, address, find_traits=find_traits, group=True)
+        return [each.skills for each in found.rules]
+
+    assert rules("-1") == [("tester",)] and rules("-1", "7") == [()] and rules("-2") == [()]
 
 
 # Names

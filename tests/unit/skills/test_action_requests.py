@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from homarus.policy.tool_call import TaintSource
-from homarus.skills.actions.definition import HttpAction, read_actions
+from homarus.skills.actions.action_reader import read_actions
+from homarus.skills.actions.definition import HttpAction
 from homarus.skills.actions.http_request import make_http_call
 from tests.unit.skills.action_builders import LOOPBACK, ActionCaller, http, schema, write_skill
 from tests.unit.tools.web_builders import (

@@ -8,14 +8,10 @@ from typing import Final, TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.file_stamp import FileStamp
-from homarus.skills.actions.definition import (
-    FILE_NAME,
-    MAX_FILE_BYTES,
-    ActionFile,
-    SkillAction,
-    read_actions,
-)
+from homarus.skills.actions.action_reader import MAX_FILE_BYTES, read_actions
+from homarus.skills.actions.definition import FILE_NAME, ActionFile, SkillAction
 from homarus.skills.actions.keys import declared_keys
+from homarus.skills.find import SkillProblem
 from homarus.skills.skill import Skill
 
 FoundAction: TypeAlias = tuple[Skill, SkillAction]
@@ -39,6 +35,15 @@ def find_actions(
     return tuple(
         (skill, action) for skill in skills for action in load_actions(skill, used).actions
     )
+
+
+def find_action_problems(skills: Iterable[Skill]) -> list[SkillProblem]:
+    """Return what is wrong with the actions of skills."""
+    return [
+        SkillProblem(skill.tier, skill.folder / FILE_NAME, problem.removeprefix(f"{FILE_NAME}: "))
+        for skill in skills
+        for problem in load_actions(skill).problems
+    ]
 
 
 def load_actions(skill: Skill, cache: ActionFileCache | None = None) -> ActionFile:

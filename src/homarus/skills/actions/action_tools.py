@@ -7,7 +7,6 @@ values. What comes back was written by others and is marked so by the tool's sou
 
 import hashlib
 import json
-import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -20,9 +19,13 @@ from homarus.core.message import Json, Text
 from homarus.core.text import clip_middle, one_line
 from homarus.policy.approvals import ApprovalQuestion
 from homarus.policy.tool_call import LayerVerdict, ToolCallFacts, ToolDeclaration
-from homarus.policy.tool_policy import normalize_tool_name
 from homarus.providers.base import ToolSpec
-from homarus.skills.actions.definition import CommandAction, HttpAction, SkillAction
+from homarus.skills.actions.definition import (
+    CommandAction,
+    HttpAction,
+    SkillAction,
+    make_action_name,
+)
 from homarus.skills.actions.keys import resolve_keys
 from homarus.skills.actions.pins import ActionPins, action_digest
 from homarus.skills.skill import Skill
@@ -32,30 +35,8 @@ from homarus.tools.tool import PreparedCall, Tool, ToolContext, ToolOutput, form
 
 SOURCE_NAME: Final = "skill"
 GROUP: Final = "skills"
-MAX_NAME_CHARS: Final = 64
-_SUFFIX_CHARS: Final = 8
-_OTHER: Final = re.compile(r"[^a-z0-9_]+")
 _MAX_DETAIL_CHARS: Final = 20_000
 _MIN_HIDDEN_CHARS: Final = 4  # a shorter key is a part of ordinary words
-
-
-def make_action_name(skill: str, action: str, taken: Container[str] = ()) -> str:
-    """Return the name of an action's tool; `taken` are the names that others have.
-
-    A name that is too long, or taken, ends in a suffix that depends on the skill and the action
-    alone: it is the same at every start.
-    """
-    plain = _OTHER.sub("_", normalize_tool_name(skill)).strip("_") or "skill"
-    name = f"{plain}_{_OTHER.sub('_', normalize_tool_name(action))}"
-    if len(name) <= MAX_NAME_CHARS and name not in taken:
-        return name
-    for attempt in range(1_000):
-        digest = hashlib.sha256(f"{skill}\0{action}\0{attempt}".encode("utf-8", "surrogatepass"))
-        suffix = f"_{digest.hexdigest()[: _SUFFIX_CHARS - 1]}"
-        found = name[: MAX_NAME_CHARS - _SUFFIX_CHARS] + suffix
-        if found not in taken:
-            return found
-    raise ValueError("every name is taken")
 
 
 def make_action_tools(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from homarus.skills.actions.action_files import ActionFileCache, load_actions
-from homarus.skills.actions.definition import MAX_ACTIONS, MAX_FILE_BYTES, read_actions
+from homarus.skills.actions.action_reader import MAX_ACTIONS, MAX_FILE_BYTES, read_actions
 from homarus.skills.actions.json_select import parse_select, select_part
 from tests.unit.skills.action_builders import command, http, schema, write_skill
 
