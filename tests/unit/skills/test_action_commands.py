@@ -14,8 +14,9 @@ from homarus.core.errors import ToolError
 from homarus.core.message import Address
 from homarus.policy.tool_call import TaintSource
 from homarus.policy.tool_policy import PolicyRules, ToolRules
+from homarus.skills.actions.action_reader import read_actions
 from homarus.skills.actions.command_line import make_argv
-from homarus.skills.actions.definition import CommandAction, make_action_name, read_actions
+from homarus.skills.actions.definition import CommandAction, make_action_name
 from homarus.skills.skill import SkillTier
 from tests.unit.skills.action_builders import ActionCaller, command, http, schema, write_skill
 

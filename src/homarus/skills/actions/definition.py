@@ -127,6 +127,7 @@ def _show(template: TextTemplate) -> str:
 
 
 def list_templates(does: HttpAction | CommandAction) -> Iterable[TextTemplate]:
+    """Yield the templates of a request or command."""
     if isinstance(does, CommandAction):
         yield from (each for item in does.argv for each in item)
         yield from (does.stdin,) if does.stdin else ()
@@ -145,5 +146,6 @@ def _body_templates(body: BodyTemplate) -> Iterable[TextTemplate]:
 
 
 def find_keys(does: HttpAction | CommandAction) -> frozenset[str]:
+    """Return the names of the keys that a request or command uses."""
     named = (name for template in list_templates(does) for name in template.key_names)
     return frozenset((*named, *(does.env if isinstance(does, CommandAction) else ())))
