@@ -6,7 +6,6 @@ import io
 import json
 import os
 import shutil
-import stat
 import tarfile
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
@@ -24,13 +23,11 @@ from homarus.core.errors import ToolDeniedError, UserError
 from homarus.net.guard import NetworkPolicy
 from homarus.process import open_app
 from homarus.store.approvals import ApprovalRecord
-from tests.unit.skills.install_builders import write_install_skill
-from tests.unit.skills.test_download import make_tar
+from tests.unit.skills.install_builders import BREW, add_program, make_tar, write_install_skill
 from tests.unit.tools.web_builders import SiteRequest, open_site, respond, respond_json
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(120)
-BREW = {"id": "brew", "kind": "brew", "formula": "prog", "bins": ["prog"]}
 
 
 class Person:
@@ -47,13 +44,6 @@ class Person:
     async def ask(self, record: ApprovalRecord) -> str | None:
         self.asked.append(record)
         return self.answer
-
-
-def add_program(folder: Path, name: str, text: str) -> None:
-    """Write a script that stands in for a program which is not on every machine."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
-    (folder / name).chmod(stat.S_IRWXU)
 
 
 @pytest.fixture

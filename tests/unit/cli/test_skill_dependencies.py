@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 from homarus.cli import skill_dependencies
 from homarus.cli.skills import command
 from homarus.core.errors import UnknownNameError, UserError
-from tests.unit.agent.test_skill_install import BREW, add_program
-from tests.unit.skills.install_builders import write_install_skill
+from tests.unit.skills.install_builders import BREW, add_program, write_install_skill
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from homarus.core.errors import InvalidRequestError, ProtocolError, UnavailableError
-from tests.unit.agent.test_skill_install import BREW, add_program
 from tests.unit.gateway.app_harness import Harness, run
-from tests.unit.skills.install_builders import write_install_skill
+from tests.unit.skills.install_builders import BREW, add_program, write_install_skill
 
 pytestmark = pytest.mark.timeout(60)
 

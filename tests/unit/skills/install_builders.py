@@ -1,6 +1,9 @@
 """Build skills with installs, and the facts of a machine."""
 
+import io
 import json
+import stat
+import tarfile
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from homarus.skills.frontmatter import read_frontmatter
 from homarus.skills.install_plan import InstallFacts
 from homarus.skills.skill import Skill, SkillTier, make_skill
 
+BREW = {"id": "brew", "kind": "brew", "formula": "prog", "bins": ["prog"]}
 ALL = frozenset({"brew", "apt-get", "npm", "pnpm", "yarn", "bun", "go", "uv"})
 
 
@@ -46,3 +50,24 @@ def machine(
         home=Path("/home/ann"),
         settings=config,
     )
+
+
+def add_program(folder: Path, name: str, text: str) -> None:
+    """Write a script that stands in for a program which is not on every machine."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    (folder / name).chmod(stat.S_IRWXU)
+
+
+def make_tar(*entries: tuple[str, bytes] | tarfile.TarInfo) -> bytes:
+    """Return a tar.gz of files and of entries that are none."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for entry in entries:
+            if isinstance(entry, tarfile.TarInfo):
+                archive.addfile(entry)
+                continue
+            info = tarfile.TarInfo(entry[0])
+            info.size = len(entry[1])
+            archive.addfile(info, io.BytesIO(entry[1]))
+    return buffer.getvalue()

@@ -13,20 +13,8 @@ from homarus.core.errors import BlockedUrlError, UserError
 from homarus.net.guard import NetworkPolicy
 from homarus.skills.download import fetch_file, unpack_download
 from homarus.skills.install_plan import InstallDownload
+from tests.unit.skills.install_builders import make_tar
 from tests.unit.tools.web_builders import always, open_site, respond
-
-
-def make_tar(*entries: tuple[str, bytes] | tarfile.TarInfo) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for entry in entries:
-            if isinstance(entry, tarfile.TarInfo):
-                archive.addfile(entry)
-                continue
-            info = tarfile.TarInfo(entry[0])
-            info.size = len(entry[1])
-            archive.addfile(info, io.BytesIO(entry[1]))
-    return buffer.getvalue()
 
 
 def make_link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:

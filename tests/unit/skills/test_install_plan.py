@@ -7,9 +7,8 @@ import pytest
 
 from homarus.core.errors import UserError
 from homarus.skills.install_plan import choose_installs, find_install
-from tests.unit.skills.install_builders import machine, write_install_skill
+from tests.unit.skills.install_builders import BREW, machine, write_install_skill
 
-BREW = {"id": "brew", "kind": "brew", "formula": "prog", "bins": ["prog"]}
 APT = {"id": "apt", "kind": "apt", "package": "prog", "bins": ["prog"]}
 NODE = {"id": "node", "kind": "node", "package": "@me/prog@1.2.0", "bins": ["prog"]}
 GO = {"id": "go", "kind": "go", "module": "example.com/me/prog/cmd", "bins": ["prog"]}
