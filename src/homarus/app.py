@@ -312,12 +312,8 @@ class App:
             find_image_model=lambda ref: self.models.find_image_model(ref),
             resolve_connection=lambda *given: self.models.resolve_connection(*given),
             audit=self.audit,
-            discover_tools=self._discover_tools,
+            discover_tools=self._agents.sources.discover,
         )
-
-    async def _discover_tools(self, agent_id: str) -> None:
-        await self.mcp.discover(agent_id)
-        await self.skill_actions.discover(agent_id)
 
     def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
         from homarus.tools.exec.exec_rules import read_exec_rules  # with the first command

@@ -63,7 +63,7 @@ class DependencyOptions:
 @agent_option("The agent whose skill it is.", default="the default agent")
 @timeout_option("How long each install may take.", default_s=DEFAULT_TIMEOUT_S)
 @as_json_option
-def command(
+def deps(
     name: str,
     install_id: str,
     agent: str | None,

@@ -12,7 +12,7 @@ from homarus.cli.bindings import known_agent, load_own_config
 from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import as_json_option
 from homarus.cli.options import agent_option
-from homarus.cli.skill_dependencies import command as deps
+from homarus.cli.skill_dependencies import deps
 from homarus.cli.skills_hub import COMMANDS as REGISTRY_COMMANDS
 from homarus.cli.text_layout import clip, width
 from homarus.config.agent_settings import default_agent_id
