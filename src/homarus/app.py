@@ -53,6 +53,7 @@ from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
+from homarus.skills.action_loader import SkillActionLoader
 from homarus.skills.loader import SkillLoader
 from homarus.store.audit import AuditLog
 from homarus.store.audit_anchor import save_anchor
@@ -110,6 +111,7 @@ class App:
         self.skill_ports = SkillPorts(
             self.skills, self._config, lambda agent: self.agent(agent), find_traits
         )
+        self.skill_actions = SkillActionLoader(self.skills, paths.state)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -166,7 +168,7 @@ class App:
             get_browsers=self.browsers,
             env=lambda: self.loaded.env,
             find_image_model=lambda ref: self.models.find_image_model(ref),
-            sources=ToolSources((self.mcp,)),
+            sources=ToolSources((self.mcp, self.skill_actions)),
             get_commands=lambda: self.commands,
             get_gateway=self._get_gateway_actions,
             has_polls=lambda: has_ability("poll", self._config().channels),
@@ -317,7 +319,7 @@ class App:
             find_image_model=lambda ref: self.models.find_image_model(ref),
             resolve_connection=lambda *given: self.models.resolve_connection(*given),
             audit=self.audit,
-            discover_tools=self.mcp.discover,
+            discover_tools=self._agents.sources.discover,
             skills=self.skill_ports,
         )
 

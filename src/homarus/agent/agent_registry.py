@@ -16,7 +16,7 @@ from homarus.config.schema import Config
 from homarus.core.session_keys import main_key, normalize_agent_id
 from homarus.policy.decision import is_tool_offered
 from homarus.policy.tool_call import CallerFacts
-from homarus.policy.tool_policy import make_policy_rules
+from homarus.policy.tool_policy import make_policy_rules, source_keys
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.sources import ToolSourceContext, ToolSources, load_tools
 
@@ -106,7 +106,7 @@ class AgentRegistry:
             name
             for tool in added
             for source in (tool.declaration.source,)
-            for name in (tool.name, source, source.rpartition(":")[2])
+            for name in (tool.name, *source_keys(source))
         )
 
     def _drop_outdated(self) -> None:
