@@ -1,5 +1,6 @@
 """The snapshot of a session's skills, what counts as used, and the arguments of direct calls."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,19 @@ def test_snapshot_is_read_as_it_was_made() -> None:
     assert snapshot["version"] == 7
     others = read_snapshot(entry, {}, is_owner=False)
     assert others is not None and [block.name for block in others] == ["a", "b"]
+
+
+def test_snapshot_of_bundled_skills_keeps_their_folder() -> None:
+    skills = [replace(skill, tier=SkillTier.BUNDLED) for skill in make_skills()]
+    listing = list_skills(skills, SkillLimitsConfig(), HOME)
+    entry = {"skillsSnapshot": make_snapshot(listing, skills, {}, 7)}
+    others = read_snapshot(entry, {}, is_owner=False)
+    # A description of several lines has an entry of the long form.
+    assert others is not None and [block.name for block in others] == ["a", "b", ""]
+    owner = read_snapshot(entry, {}, is_owner=True)
+    assert owner is not None and [block.text for block in owner] == [
+        each.text for each in listing.entries
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 from homarus.config.skills_schema import SkillLimitsConfig
 from homarus.skills.find import DEFAULT_LIMITS
 from homarus.skills.listing import list_skills
-from homarus.skills.skill import Skill
+from homarus.skills.skill import Skill, SkillTier
 from tests.unit.skills.builders import catalog, make, write_skill
 
 HOME = Path("/people/ann")
@@ -29,6 +29,36 @@ def test_listing_is_sorted_escaped_and_has_short_paths() -> None:
     assert "1 &lt; 2 &amp; &lt;script&gt;" in found.text
     assert "~/skills/a/SKILL.md" in found.text and str(HOME) not in found.text
     assert found == list_skills(reversed(skills), DEFAULT_LIMITS, HOME)
+
+
+def bundled(name: str, **frontmatter: object) -> Skill:
+    folder = HOME / "bundled" / name
+    return replace(
+        named(name, **frontmatter),
+        tier=SkillTier.BUNDLED,
+        folder=folder,
+        file=folder / "SKILL.md",
+    )
+
+
+def test_listing_states_the_folder_of_bundled_skills_once() -> None:
+    skills = [bundled("b", description="1 < 2"), named("z"), bundled("a", description="A")]
+    found = list_skills(skills, DEFAULT_LIMITS, HOME)
+    assert [entry.name for entry in found.entries] == ["z", "", "a", "b"]
+    assert [entry.text for entry in found.entries[1:]] == [
+        "  <bundled><location>~/bundled/NAME/SKILL.md</location></bundled>",
+        "  <skill><name>a</name>A</skill>",
+        "  <skill><name>b</name>1 &lt; 2</skill>",
+    ]
+
+
+def test_listing_without_room_omits_bundled_skills_first() -> None:
+    skills = [bundled("a"), named("z"), bundled("b")]
+    found = list_skills(skills, limits(max_skills_in_prompt=2), HOME)
+    assert [entry.name for entry in found.entries] == ["z", "", "a"]
+    assert found.omitted == ("b",)
+    only = list_skills(skills, limits(max_skills_in_prompt=1), HOME)
+    assert [entry.name for entry in only.entries] == ["z"] and only.omitted == ("a", "b")
 
 
 def test_listing_omits_skills_that_the_model_may_not_invoke() -> None:

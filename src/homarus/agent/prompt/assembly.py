@@ -165,7 +165,9 @@ def make_report(
         list_chars=listed,
         sections=sections,
         files=tuple(map(_file_share, facts.files)) if "Project Context" in shown else (),
-        skills=tuple(SkillShare(block.name, len(block.text)) for block in facts.skills)
+        skills=tuple(
+            SkillShare(block.name, len(block.text)) for block in facts.skills if block.name
+        )
         if "Skills" in shown
         else (),
         tools=tuple(map(_tool_share, facts.tools)),

@@ -13,7 +13,7 @@ Buttons: TypeAlias = Literal["", "on", "off"]  # "": the service has none
 
 @dataclass(frozen=True, slots=True)
 class SkillBlock:
-    """A skill in the prompt's list: the text between its tags."""
+    """A skill in the prompt's list: its entry. The folder of bundled skills has no name."""
 
     name: str
     text: str

@@ -86,11 +86,13 @@ def _skills(facts: PromptFacts) -> str:
     if not facts.skills or not facts.has("read"):
         return ""
     listed = "\n".join(block.text for block in facts.skills)
+    has_bundled = any(not block.name for block in facts.skills)
     return _section(
         "Skills",
         "Before you answer, see whether one of these fits. If one does, read the file at its "
         "location with `read` and follow it; of several, the most specific; if none does, read "
-        "none. Never read more than one beforehand. Paths in it start at its folder, {baseDir}.",
+        "none. Never read more than one beforehand. Paths in it start at its folder, {baseDir}."
+        + (" Of bundled skills the location has the name for NAME." if has_bundled else ""),
         f"<available_skills>\n{listed}\n</available_skills>",
     )
 

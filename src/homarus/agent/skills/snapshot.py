@@ -22,7 +22,12 @@ if TYPE_CHECKING:  # imported by the first session that has skills
 FIELD: Final = "skillsSnapshot"
 _START: Final = "<available_skills>\n"
 _END: Final = "\n</available_skills>"
-_BLOCK: Final = re.compile(r"  <skill>\n    <name>([^\n]*)</name>\n.*?\n  </skill>", re.DOTALL)
+_BLOCK: Final = re.compile(
+    r"  <skill>\n    <name>([^\n]*)</name>\n.*?\n  </skill>"
+    r"|  <skill><name>([^\n]*?)</name>[^\n]*</skill>"
+    r"|  <bundled>[^\n]*</bundled>",
+    re.DOTALL,
+)
 
 
 def skill_restrictions(
@@ -100,7 +105,10 @@ def parse_listing(prompt: str) -> tuple[SkillBlock, ...] | None:
     if not (prompt.startswith(_START) and prompt.endswith(_END)):
         return None
     inner = prompt[len(_START) : -len(_END)]
-    blocks = tuple(SkillBlock(unescape(found[1]), found[0]) for found in _BLOCK.finditer(inner))
+    blocks = tuple(
+        SkillBlock(unescape(found[1] or found[2] or ""), found[0])
+        for found in _BLOCK.finditer(inner)
+    )
     return blocks if "\n".join(block.text for block in blocks) == inner else None
 
 
