@@ -26,7 +26,7 @@ def model_server() -> Iterator[str]:
             server.terminate()
 
 
-def configure(home: Path, url: str) -> None:
+def configure(home: Path, url: str, *, has_skills: bool = True) -> None:
     """Write a config whose only model is the server's."""
     model = {"id": "mock", "name": "Mock", "contextWindow": 1_000_000}
     provider = {"baseUrl": url, "apiKey": "none", "api": "openai-completions", "models": [model]}
@@ -34,7 +34,8 @@ def configure(home: Path, url: str) -> None:
         "logging": {"file": str(home / "log")},
         "models": {"providers": {"bench": provider}},
         "agents": {
-            "defaults": {"model": {"primary": "bench/mock"}, "workspace": str(home / "workspace")}
+            "defaults": {"model": {"primary": "bench/mock"}, "workspace": str(home / "workspace")},
+            "list": [{"id": "main", **({} if has_skills else {"skills": []})}],
         },
     }
     (home / "state").mkdir(parents=True, exist_ok=True)
@@ -42,9 +43,11 @@ def configure(home: Path, url: str) -> None:
 
 
 @asynccontextmanager
-async def open_app_for_bench(home: Path, url: str) -> AsyncIterator[App]:
+async def open_app_for_bench(
+    home: Path, url: str, *, has_skills: bool = True
+) -> AsyncIterator[App]:
     """Open an App in an empty home on that model."""
-    configure(home, url)
+    configure(home, url, has_skills=has_skills)
     async with open_app(private_env(home)) as app:
         yield app
 

@@ -7,6 +7,11 @@ from pathlib import Path
 from bench.app import ask, open_app_for_bench
 from bench.figure import CpuClock, Figure
 from homarus.agent.prompt.composer import PromptComposer
+from homarus.config.skills_schema import SkillLimitsConfig
+from homarus.skills.catalog import BUNDLED_FOLDER
+from homarus.skills.find import SkillRoot, find_skills
+from homarus.skills.listing import list_skills
+from homarus.skills.skill import SkillTier
 from homarus.testing.model_server import ModelServer
 
 QUESTION = "What is the tide in Kiel tomorrow? MOCK:short"
@@ -18,7 +23,12 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 async def _measure(home: Path, times: int) -> list[Figure]:
-    async with ModelServer() as server, open_app_for_bench(home, server.url) as app:
+    # Which bundled skills are listed depends on the programs of the machine: they are measured by
+    # themselves, all of them.
+    async with (
+        ModelServer() as server,
+        open_app_for_bench(home, server.url, has_skills=False) as app,
+    ):
         await ask(app, app.control.resolve_key(), QUESTION)
         sent_kb = int(server.requests[-1].headers["content-length"]) / 1000
         agent, tools = app.agent("main"), app.tools("main").specs()
@@ -31,7 +41,15 @@ async def _measure(home: Path, times: int) -> list[Figure]:
             for number in range(times):
                 composer.compose(agent, keys[number % 2], model, tools)
             spent_ms.append(cpu.spent_s() * 1000 / times)
+    skills = find_skills([SkillRoot(SkillTier.BUNDLED, BUNDLED_FOLDER)]).skills
+    listing = list_skills(skills, SkillLimitsConfig(), home)
     return [
         Figure("prompt.sent_kb", sent_kb, "KB", f"a fresh workspace, {len(tools)} tools"),
+        Figure(
+            "prompt.skills_kb",
+            len(listing.text.encode()) / 1000,
+            "KB",
+            f"the list of all {len(skills)} bundled skills",
+        ),
         Figure("prompt.assembly_cpu_ms", min(spent_ms), "CPU-ms", f"best of 5 × {times}"),
     ]
