@@ -69,8 +69,8 @@ def publication(
     version: str = "1.0.0", body: str = "", slug: str = "notes", more: Mapping[str, str] = {}
 ) -> Publication:
     """Return a version of a skill."""
-    files = (SkillFile("SKILL.md", (HEAD + body).encode()),)
-    files += tuple(SkillFile(path, text.encode()) for path, text in more.items())
+    texts = {"SKILL.md": HEAD + body, **more}
+    files = tuple(SkillFile(path, text.encode()) for path, text in texts.items())
     return Publication(slug, "Notes", version, f"about {version}", files)
 
 

@@ -67,7 +67,7 @@ class FakeRegistry:
 
 @contextmanager
 def fake_registry() -> Iterator[FakeRegistry]:
-    class Handler(BaseHTTPRequestHandler):
+    class FixedAnswers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.rfile.read(int(self.headers.get("content-length") or 0))
             headers = {name.lower(): value for name, value in self.headers.items()}
@@ -84,7 +84,7 @@ def fake_registry() -> Iterator[FakeRegistry]:
 
         def log_message(self, *_args: object) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FixedAnswers)
     registry = FakeRegistry(server.server_address[1])
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

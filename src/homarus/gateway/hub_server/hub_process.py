@@ -64,7 +64,7 @@ def check_bind(host: str, tokens: HubTokens) -> None:
     if not is_loopback(host) and not tokens.has_active():
         raise UserError(
             f"{host} is reached by other machines, and this registry has no token yet",
-            fix="homarus hub token add DIR HANDLE, or serve on 127.0.0.1",
+            fix="homarus hub token add FOLDER HANDLE, or serve on 127.0.0.1",
         )
 
 
