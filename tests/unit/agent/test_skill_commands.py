@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,3 +134,27 @@ async def test_skill_message_does_not_steer_a_running_answer(
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(stage.say(f"/say echo {n}")) for n in range(3)]
         assert sorted(task.result() for task in tasks) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("common", "setting", "is_listed"),
+    [
+        ({}, "auto", True),
+        ({"nativeSkills": False}, "auto", False),
+        ({"nativeSkills": False}, True, True),
+        ({"nativeSkills": True}, False, False),
+        ({"native": False}, "auto", False),
+    ],
+)
+async def test_native_commands_follow_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, common: Any, setting: Any, is_listed: bool
+) -> None:
+    local = {"openclaw": {"invocation": {"allowRemote": False}}}
+    write_skill(tmp_path / ".openclaw/skills", "weather", "Forecasts.")
+    write_skill(tmp_path / ".openclaw/skills", "private", metadata=local)
+    write_skill(tmp_path / ".openclaw/workspace-ops/skills", "deploy")
+    agents = {"list": [{"id": "main"}, {"id": "ops"}]}
+    async with open_stage(tmp_path, monkeypatch, agents=agents, commands=common) as stage:
+        expected = (("weather", "Forecasts."), ("deploy", "About deploy."))
+        found = stage.app.skill_ports.native_commands(setting)
+        assert found == (expected if is_listed else ())
