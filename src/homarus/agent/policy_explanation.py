@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from homarus.agent.agent import Agent, make_agent
 from homarus.agent.agent_registry import AgentRegistry
@@ -39,6 +39,11 @@ from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:
     from homarus.tools.sandbox.session_sandbox import SessionSandbox
+
+_SKILL_PROGRAMS: Final = (
+    "autoAllowSkills is on: programs of installed skills run without a question, which is not"
+    " looked at here"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,7 @@ async def explain_tool_call(
     if tool.name == "exec":
         place, note = _find_place(config, caller, question)
         notes += [note] if note else []
+        notes += [_SKILL_PROGRAMS] if caller.exec.auto_allow_skills else []
     if place == "sandbox":  # not prepared: that would measure the sandbox, and make it
         level = resolve_sandbox(config, agent_id).level
         call = replace(call, effects=call.effects | {"exec"}, sandbox_level=level)

@@ -357,11 +357,18 @@ class SessionControl(Generic[OutcomeT]):
             await self._clock.sleep(RETRY_S)
             self.resume_suspended(key, run)
             return
-        records = [record for record in found if record.run == run]
+        records = [self._reinterpret(key, record) for record in found if record.run == run]
         if records:
             self._queue.resume(key, run, sorted(records, key=lambda record: record.id != run))
         else:  # settled or taken over by another run meanwhile
             self._queue.cancel_suspended(key, run)
+
+    def _reinterpret(self, key: str, record: InboxRecord) -> InboxRecord:
+        """Return the message of a run as it was when it started: with its directives parsed."""
+        message = self._services.interpret(key, record).record
+        # A plain text may also be the answer to a question that was asked since.
+        is_answer = message.inbound is not None and bool(message.inbound.metadata.approval)
+        return record if is_answer else message
 
     async def _settle_suspended(self, key: str, runs: Sequence[str]) -> None:
         """Settle suspended runs as aborted, and cancel their approvals."""

@@ -1,12 +1,16 @@
 """Commands of skills in the complete program: by name, by `/skill`, and as direct tool calls."""
 
+import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from homarus.agent.approval_ports import ApproverIdentity
 from homarus.core.message import ToolCall
 from tests.unit.agent.skill_builders import MAIN, SECRET, SkillStage, open_stage, write_skill
+from tests.waiting import until
 
 FULL_EXEC = {"exec": {"security": "full", "ask": "off"}}
 DISPATCH = {"command_dispatch": "tool", "command_tool": "exec", "command_arg_mode": "raw"}
@@ -96,6 +100,21 @@ async def test_dispatched_command_is_asked_about_as_any_call(
         assert ("denied" in reply) == (answer == "deny") and stage.server.requests == []
 
 
+async def test_dispatched_command_waits_suspended_for_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(tmp_path / ".openclaw/skills", "say", **DISPATCH)
+    async with open_stage(tmp_path, monkeypatch, approvals={"waitSeconds": 0}) as stage:
+        stage.app.approval_ports.reach.append(lambda _record: True)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(stage.say("/say touch made.txt"))
+            await until(lambda: stage.app.control.has_suspended(MAIN))
+            (record,) = await stage.app.approvals().list_pending()
+            await stage.app.approvals().resolve(record.id, "allow-once", ApproverIdentity("anna"))
+        assert (stage.workspace / "made.txt").exists() and stage.server.requests == []
+        assert task.result() and len(await stage.results()) == 1
+
+
 async def test_dispatched_command_for_a_denied_tool_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,8 +131,30 @@ async def test_skill_message_does_not_steer_a_running_answer(
 ) -> None:
     write_skill(tmp_path / ".openclaw/skills", "say", **DISPATCH)
     async with open_stage(tmp_path, monkeypatch, tools=FULL_EXEC) as stage:
-        import asyncio
-
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(stage.say(f"/say echo {n}")) for n in range(3)]
         assert sorted(task.result() for task in tasks) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("common", "setting", "is_listed"),
+    [
+        ({}, "auto", True),
+        ({"nativeSkills": False}, "auto", False),
+        ({"nativeSkills": False}, True, True),
+        ({"nativeSkills": True}, False, False),
+        ({"native": False}, "auto", False),
+    ],
+)
+async def test_native_commands_follow_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, common: Any, setting: Any, is_listed: bool
+) -> None:
+    local = {"openclaw": {"invocation": {"allowRemote": False}}}
+    write_skill(tmp_path / ".openclaw/skills", "weather", "Forecasts.")
+    write_skill(tmp_path / ".openclaw/skills", "private", metadata=local)
+    write_skill(tmp_path / ".openclaw/workspace-ops/skills", "deploy")
+    agents = {"list": [{"id": "main"}, {"id": "ops"}]}
+    async with open_stage(tmp_path, monkeypatch, agents=agents, commands=common) as stage:
+        expected = (("weather", "Forecasts."), ("deploy", "About deploy."))
+        found = stage.app.skill_ports.native_commands(setting)
+        assert found == (expected if is_listed else ())

@@ -109,3 +109,13 @@ async def test_skills_bins_lists_programs_of_all_agents_for_nodes(tmp_path: Path
             find_method(it.gateway, "skills.bins", Caller("c", "cli", "cli"))
         node = Caller("c", "node-host", "node", role="node")
         assert find_method(it.gateway, "skills.bins", node).name == "skills.bins"
+
+
+async def test_commands_list_has_the_commands_of_skills(tmp_path: Path) -> None:
+    write_skill(tmp_path / "state" / "skills", "do-it")
+    async with run(tmp_path) as it:
+        payload = await it.ask("commands.list", {"includeArgs": False}, "read")
+        other = await it.ask("commands.list", {"agentId": "main"}, "read")
+    row = next(each for each in payload["commands"] if each["name"] == "do_it")
+    assert (row["source"], row["textAliases"], row["acceptsArgs"]) == ("skill", ["/do_it"], True)
+    assert "args" not in row and [each["name"] for each in other["commands"]][-1] == "do_it"
