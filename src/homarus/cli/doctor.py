@@ -21,6 +21,7 @@ from homarus.cli.memory_files import SUFFIX, index_files
 from homarus.cli.options import RenamedOption
 from homarus.cli.provider_check import check_models
 from homarus.cli.sandbox_check import check_sandboxes
+from homarus.cli.skills_check import check_skills
 from homarus.cli.state_check import check_state
 from homarus.cli.web_check import check_web_search
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
@@ -95,6 +96,7 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         findings += _tls(paths, examined.config)
         servers = check_mcp_servers(examined.config, os.environ)
         findings += [DoctorFinding(*found) for found in servers]
+        findings += [DoctorFinding(*found) for found in check_skills(paths, examined)]
         unused = find_unused(examined.config, examined.raw, paths)
         findings += [DoctorFinding("not built", "note", text) for text in unused]
     findings += [*_state(paths, fix=fix), *_memory(paths), _disk(paths), _git(), *_proxies(paths)]

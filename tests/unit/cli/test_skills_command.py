@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from homarus.cli.doctor import command as doctor
 from homarus.cli.skills import command
 from homarus.core.errors import UnknownNameError
 from tests.unit.skills.builders import write_skill
@@ -109,6 +110,28 @@ def test_skills_check_explains_every_skill(skills: Path) -> None:
     assert payload["summary"]["problems"] == 1
     missing = {one["name"]: one for one in payload["missingRequirements"]}
     assert missing["lacking-one"]["install"][0]["id"] == "brew-0"
+
+
+def test_doctor_names_skill_files_with_mistakes_and_unknown_names(skills: Path) -> None:
+    config = skills.parent / "openclaw.json"
+    named = {
+        "skills": {"entries": {"redy-one": {}}, "allowBundled": ["nothing-like-it"]},
+        "agents": {"list": [{"id": "main", "skills": ["disabled-ones"]}]},
+    }
+    config.write_text(json.dumps(named))
+    result = CliRunner().invoke(doctor, ["--json"], standalone_mode=False)
+    rows = [row for row in json.loads(result.output)["findings"] if row["about"] == "skills"]
+    texts = [row["text"] for row in rows]
+    assert any("broken-one/SKILL.md: its name is not text" in text for text in texts)
+    assert "skills.entries: there is no skill redy-one" in texts
+    assert "skills.allowBundled: there is no skill nothing-like-it" in texts
+    assert "skills of the agent main: there is no skill disabled-ones" in texts
+    assert any("did you mean ready-one" in row["fix"] for row in rows)
+    config.write_text("{}")
+    (skills / "broken-one" / "SKILL.md").unlink()
+    result = CliRunner().invoke(doctor, ["--json"], standalone_mode=False)
+    [row] = [row for row in json.loads(result.output)["findings"] if row["about"] == "skills"]
+    assert row["state"] == "ok"
 
 
 def test_skills_texts_of_authors_cannot_control_the_terminal(skills: Path) -> None:
