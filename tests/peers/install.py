@@ -180,16 +180,28 @@ class QmdProgram:
 
 def qmd_program() -> QmdProgram:
     """Install qmd, without what only its models need."""
+    folder = npm(Path(__file__).parent / "qmd", "--omit=optional", "--omit=peer")
+    return QmdProgram(folder / "node_modules" / ".bin" / "qmd", _node_beside(folder))
+
+
+def clawhub_command() -> list[str]:
+    """Install the command-line client of ClawHub; return the command that runs it."""
+    folder = npm(Path(__file__).parent / "clawhub")
+    entry = folder / "node_modules" / "clawhub" / "bin" / "clawdhub.js"
+    return [str(_node_beside(folder) / "node"), str(entry)]
+
+
+def _node_beside(folder: Path) -> Path:
+    """Return the folder of a suitable Node, installed next to the packages of a peer."""
     name = NODE.get(platform.machine())
     if name is None:
         raise RuntimeError(f"npm has no Node for {platform.machine()}")
-    folder = npm(Path(__file__).parent / "qmd", "--omit=optional", "--omit=peer")
     node = folder / "node" / "node_modules" / name.partition("@")[0] / "bin"
     with alone(folder.name):
         if not (node / "node").is_file():
             (folder / "node").mkdir(exist_ok=True)
             run("npm", "install", "--no-save", "--prefix", str(folder / "node"), name, *_QUIET)
-    return QmdProgram(folder / "node_modules" / ".bin" / "qmd", node)
+    return node
 
 
 def npm(lists: Path, *flags: str) -> Path:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from homarus.gateway.hub_server.hub_folder import HubFolder
 
 _folder_argument = click.argument(
-    "folder", metavar="DIR", shell_complete=completion_values.directories
+    "folder", metavar="FOLDER", shell_complete=completion_values.directories
 )
 
 
@@ -114,13 +114,13 @@ def list_(folder: str, *, as_json: bool) -> None:
         state = "revoked" if each.revoked_at_ms else f"since {created}"
         click.echo(f"{each.id}  @{each.handle:<20} {state}")
     if not found:
-        click.echo("Nobody may publish yet: homarus hub token add DIR HANDLE")
+        click.echo("Nobody may publish yet: homarus hub token add FOLDER HANDLE")
 
 
 @token.command()
 @examples("homarus hub token revoke ~/registry 3f9a01c2")
 @_folder_argument
-@click.argument("token_id", metavar="ID")
+@click.argument("token_id", metavar="TOKEN_ID")
 @as_json_option
 def revoke(folder: str, token_id: str, *, as_json: bool) -> None:
     """Revoke a token; a running registry refuses it at once."""

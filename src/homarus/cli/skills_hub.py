@@ -485,7 +485,7 @@ def remove(name: str, target: HubTarget, *, yes: bool, as_json: bool) -> None:
     "homarus skills publish ./calendar --changelog 'More time zones'",
     "homarus skills publish ./calendar --slug calendar --version 2.0.0 --dry-run",
 )
-@click.argument("folder", metavar="DIR", shell_complete=completion_values.directories)
+@click.argument("folder", metavar="FOLDER", shell_complete=completion_values.directories)
 @click.option("--slug", metavar="NAME", show_default="the folder's", help="Its registry name.")
 @click.option("--name", metavar="TEXT", show_default="the skill's", help="The name that is shown.")
 @click.option("--version", metavar="VERSION", show_default="the next patch", help="The version.")

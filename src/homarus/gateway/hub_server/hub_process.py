@@ -37,7 +37,7 @@ def serve_hub(
         check_bind(host, tokens)
         skills = HubFolder(folder)
         skills.load()
-        listening = _open_socket(host, port)
+        listening = open_socket(host, port)
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{listening.getsockname()[1]}"
         app = HubRoutes(skills, tokens, SystemClock(), public_url.rstrip("/")).app()
@@ -64,11 +64,12 @@ def check_bind(host: str, tokens: HubTokens) -> None:
     if not is_loopback(host) and not tokens.has_active():
         raise UserError(
             f"{host} is reached by other machines, and this registry has no token yet",
-            fix="homarus hub token add DIR HANDLE, or serve on 127.0.0.1",
+            fix="homarus hub token add FOLDER HANDLE, or serve on 127.0.0.1",
         )
 
 
-def _open_socket(host: str, port: int) -> socket.socket:
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises UserError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -75,7 +75,7 @@ class HubTokens:
         """Revoke a token by its id. Raises UserError."""
         found = next((token for token in self.all() if token.id == token_id), None)
         if found is None:
-            raise UserError(f"there is no token {token_id!r}", fix="homarus hub token list DIR")
+            raise UserError(f"there is no token {token_id!r}", fix="homarus hub token list FOLDER")
         revoked = HubToken(
             found.id,
             found.handle,

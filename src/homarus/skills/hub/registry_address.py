@@ -78,10 +78,10 @@ def find_token(registry: RegistryAddress, env: Mapping[str, str], home: Path) ->
     if token := (env.get("CLAWHUB_TOKEN") or "").strip():
         return token
     content = read_json_object(_config_file(env, home)) or {}
-    stored, token = content.get("registry"), content.get("token")
-    if not isinstance(stored, str) or not isinstance(token, str) or not stored:
+    stored, found = content.get("registry"), content.get("token")
+    if not isinstance(stored, str) or not isinstance(found, str):
         return ""
-    return token if url_origin(stored) == registry.origin else ""
+    return found if url_origin(stored) == registry.origin else ""
 
 
 def _config_file(env: Mapping[str, str], home: Path) -> Path:
