@@ -35,9 +35,9 @@ async def test_skill_of_the_page_does_what_the_page_says(tmp_path: Path) -> None
         assert load_actions(skill).problems == ()
         caller = ActionCaller(tmp_path, LOOPBACK, {"NOTES_KEY": "k-0123456789"})
         assert [tool.name for tool in caller.tools(skill)] == ["notes_find", "notes_count"]
-        found = await caller.call(skill, "find", {"folder": "home", "limit": 5})
+        found = await caller.call(skill, "find", {"folder": "recipes", "limit": 5})
         counted = await caller.call(skill, "count", {"text": "one two three"})
     assert '["Bread", "Soup"]' in found.text and "\n3\n" in counted.text
     [request] = site.requests
-    assert request.target == "/v1/folders/home/notes?limit=5"
+    assert request.target == "/v1/folders/recipes/notes?limit=5"
     assert request.headers["authorization"] == "Bearer k-0123456789"

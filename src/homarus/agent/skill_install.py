@@ -124,7 +124,7 @@ class DependencyInstaller:
     ) -> None:
         self._services, self._catalog, self._fetch = services, catalog, fetch
         self._agent, self._requester = services.agent(agent_id), requester
-        self._key = main_key(agent_id, services.loaded.config.session.main_key)
+        self._key = main_key(agent_id)
 
     async def load(self, name: str) -> tuple[AgentSkills, Skill]:
         """Return the agent's skills, and one of them. Raises UserError."""

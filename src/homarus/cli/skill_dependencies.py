@@ -226,9 +226,7 @@ async def _by_gateway(options: DependencyOptions, agent_id: str) -> AsyncIterato
         if prompt:
             from homarus.cli.gateway_approver import GatewayApprover
 
-            _, loaded = load_own_config()
-            key = main_key(agent_id, loaded.config.session.main_key)
-            approver = GatewayApprover(prompt, key, group, call, warn)
+            approver = GatewayApprover(prompt, main_key(agent_id), group, call, warn)
         questions = group.create_task(show_questions())
         yield install
         if approver:

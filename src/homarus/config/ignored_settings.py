@@ -86,7 +86,6 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
     "mcp.servers.<key>.codex": "no other agent programs are started",
     "mcp.servers.<key>.oauth": "there are no OAuth logins for MCP servers: use headers",
     "skills.entries.<key>.config": "only the skill itself reads it",
-    "skills.install": "programs that skills require are not installed",
     "session.mainKey": "the key of the main session is always main, as in OpenClaw",
     f"{_ACCOUNT}.blockStreamingCoalesce": _BLOCKS,
     **{f"channels.{name}.heartbeat": _HEARTBEAT for name in ("irc", "matrix", "telegram")},

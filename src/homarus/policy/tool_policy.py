@@ -142,10 +142,10 @@ def source_keys(source: str) -> tuple[str, ...]:
     return (source,) if source.startswith(_SKILL_PREFIX) else (source, source.rpartition(":")[2])
 
 
-def find_skill(tool: ToolDeclaration) -> str:
-    """Return the name of the skill that a tool is an action of, "" for another tool."""
+def find_skill(tool: ToolDeclaration) -> str | None:
+    """Return the name of the skill that a tool is an action of, None for another tool."""
     is_action = tool.source.startswith(_SKILL_PREFIX)
-    return tool.source.removeprefix(_SKILL_PREFIX) if is_action else ""
+    return tool.source.removeprefix(_SKILL_PREFIX) if is_action else None
 
 
 def declared_groups(tools: Iterable[ToolDeclaration]) -> frozenset[str]:
@@ -348,7 +348,7 @@ def _without_plugin_lists(rules: ToolRules, plugins: frozenset[str]) -> ToolRule
 
 def names_only_plugins(entries: Iterable[str], plugins: frozenset[str]) -> bool:
     """Return whether every entry of a list stands for tools of plugins; without any, none does."""
-    known = {ALL_PLUGINS, ALL_MCP, ALL_SKILLS, *map(normalize_tool_name, plugins)}
+    known = {ALL_PLUGINS, ALL_MCP, *map(normalize_tool_name, plugins)}
     return bool(plugins) and all(normalize_tool_name(entry) in known for entry in entries)
 
 

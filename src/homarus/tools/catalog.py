@@ -84,10 +84,10 @@ def _skill_declarations(
 
     Which skills there are is not known before files are read.
     """
-    yield ToolDeclaration("skill_action", ("skills",), source="skill")
+    yield ToolDeclaration("skill:", ("skills",), source="skill:")
     for entry in {normalize_tool_name(entry) for _, _, each in lists for entry in each}:
         if entry.startswith("skill:"):
-            yield ToolDeclaration("skill_action", ("skills",), source=entry)
+            yield ToolDeclaration("skill:", ("skills",), source=entry)
 
 
 def log_list_problems(config: Config) -> None:

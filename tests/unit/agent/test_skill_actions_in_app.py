@@ -109,6 +109,15 @@ async def test_action_that_the_config_denies_is_not_offered(tmp_path: Path) -> N
         assert person.asked == [] and "denied by 'skill:helper'" in await stored_text(app)
 
 
+async def test_list_that_allows_a_skill_alone_restricts_all_others(tmp_path: Path) -> None:
+    folder = tmp_path / "workspace" / "skills"
+    write_skill(folder, [command("head", stdin="x")], name="helper")
+    write_skill(folder, [command("head", stdin="x")], name="other")
+    async with open_program(tmp_path, {"tools": {"allow": ["skill:helper"]}}) as (app, _person):
+        await ask(app, KEY, "Hello")
+        assert [tool.name for tool in app.tools("main")] == ["helper_do"]
+
+
 async def test_action_of_a_skill_that_lacks_a_program_is_not_offered(tmp_path: Path) -> None:
     write_skill(
         tmp_path / "workspace" / "skills",

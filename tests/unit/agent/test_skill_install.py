@@ -256,7 +256,7 @@ async def test_download_is_written_after_an_approval(tmp_path: Path) -> None:
         program = tmp_path / "state" / "tools" / "helper" / "prog"
         assert program.stat().st_mode & 0o777 == 0o700 and str(program) in outcome.output
         detail = str(denier.asked[0].request["detail"])
-        assert "download: https://a.example/prog.tgz" in detail and spec["sha256"] in detail
+        assert "download: https://a.example/prog.tgz" in detail and str(spec["sha256"]) in detail
 
 
 async def test_install_of_an_unknown_skill_or_id_is_refused(tmp_path: Path) -> None:
