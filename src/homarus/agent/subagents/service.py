@@ -393,10 +393,9 @@ class SubagentService:
         return await self._kill_children(requester, reason)
 
     async def _kill_children(self, key: str, reason: str = KILLED) -> int:
-        count = 0
-        for child in await self.descendants(key, active_only=True):
-            count += await self._kill(child, reason)
-        return count
+        async with self._lock:  # one that is being started now is stopped too
+            children = await self.descendants(key, active_only=True)
+        return sum([await self._kill(child, reason) for child in children])
 
     async def _kill(self, found: SubagentRecord, reason: str) -> bool:
         async with self._lock:
