@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,14 +164,19 @@ async def open_stage(
     write_config(home, changes)
     env = {"HOME": str(home), "OPENCLAW_STATE_DIR": str(home / "state")}
     model = PlayedModel(answer)
-    async with open_app(env, clock=clock, channels=channels) as app:
-        monkeypatch = pytest.MonkeyPatch()
+    with pytest.MonkeyPatch.context() as monkeypatch, suppress(_ProgramEndError):
+        async with open_app(env, clock=clock, channels=channels) as app:
 
-        async def connect(wish: ModelSelection) -> tuple[Provider, ModelInfo]:
-            model.selections.append(wish)
-            info = app.models.check(wish.ref or "bench/mock")
-            return model, info
+            async def connect(wish: ModelSelection) -> tuple[Provider, ModelInfo]:
+                model.selections.append(wish)
+                return model, app.models.check(wish.ref or "bench/mock")
 
-        monkeypatch.setattr(app.models, "connect", connect)
-        await app.recover()
-        yield Stage(app, model)
+            monkeypatch.setattr(app.models, "connect", connect)
+            await app.recover()
+            yield Stage(app, model)
+            if app.control.active_runs():
+                raise _ProgramEndError  # as a gateway ends: its runs are cancelled
+
+
+class _ProgramEndError(Exception):
+    """Ends the program while runs are active."""

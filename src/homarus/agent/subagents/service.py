@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
@@ -126,6 +127,7 @@ class SubagentService:
         self._lock = asyncio.Lock()  # held around every change of a record, before any lease
         self._announcing = asyncio.Lock()  # keeps the order of announcements
         self._sweeper: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     # Start
 
@@ -338,9 +340,11 @@ class SubagentService:
         fault_point("subagent.ended")
         self._services.on_changed(ended)
         if not ended.unannounced:
-            self._start(self._announce(ended), f"announce {ended.child_key}")
+            self._start(partial(self._announce, ended), f"announce {ended.child_key}")
         if has_children:
-            self._start(self._kill_children(ended.child_key), f"stop children {ended.child_key}")
+            self._start(
+                partial(self._kill_children, ended.child_key), f"stop children {ended.child_key}"
+            )
         self._start_sweeper()
 
     async def _announce(self, ended: SubagentRecord) -> None:
@@ -479,9 +483,6 @@ class SubagentService:
                 await self._kill(record, "the session that started it has ended")
             elif (reason := await self._find_interruption(record, active)) is not None:
                 await self._interrupt(record, reason)
-        for record in records:
-            if not record.is_active and record.cleanup == "delete":
-                self._start_sweeper()
         if any(not one.is_active for one in records):
             self._start_sweeper()
 
@@ -510,8 +511,8 @@ class SubagentService:
         self._after_end(ended)
 
     def _start_sweeper(self) -> None:
-        if self._sweeper is None or self._sweeper.done():
-            self._sweeper = self._start(self._sweep(), "archive sub-agents")
+        if not self._is_closed and (self._sweeper is None or self._sweeper.done()):
+            self._sweeper = self._start(self._sweep, "archive sub-agents")
 
     async def _sweep(self) -> None:
         """Archive ended sub-agents when they are due, until none is left."""
@@ -550,12 +551,13 @@ class SubagentService:
 
     def stop(self) -> None:
         """Stop waiting for sub-agents to be archived: the program ends."""
+        self._is_closed = True
         if self._sweeper:
             self._sweeper.cancel()
 
-    def _start(self, work: Awaitable[object], name: str) -> asyncio.Task[None] | None:
+    def _start(self, work: Callable[[], Awaitable[object]], name: str) -> asyncio.Task[None] | None:
         async def run() -> None:
-            await work
+            await work()
 
         def failed(exc: Exception) -> None:
             log.warning("%s: %s", name, exc)
