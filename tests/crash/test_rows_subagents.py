@@ -174,24 +174,22 @@ def test_row_67_killed_three_times_in_the_child_is_interrupted(make_rig: MakeRig
 def test_rows_66_to_71_random_kills(make_rig: MakeRig) -> None:
     rig, random = make_rig(), Random(SEED)
     rig.start()
-    count = 0
-    for number in range(TRIALS):
+    for count in range(1, TRIALS + 1):
         rig.wait_ready()
         cleanup = random.choice(["keep", "delete"])
-        text = spawn_call("MOCK:delay:60 MOCK:long:10:5", cleanup=cleanup)
-        rig.offer(text, f"chat-{number}")
-        count += 1
+        rig.offer(spawn_call("MOCK:delay:60 MOCK:long:10:5", cleanup=cleanup), f"chat-{count}")
         time.sleep(random.uniform(0, 0.6))
         rig.kill()
         rig.start()
-
-    def is_over() -> bool:
-        news = [row for row in rig.inbox() if row.message_id.startswith("announce:v1:")]
-        return len(news) == count and all(row.state == "answered" for row in news)
-
-    verdict = rig.settle()
-    assert len(verdict.answered) == count and not verdict.doubled and not verdict.lost
-    wait_for(is_over, "every end is announced")
+        verdict = rig.settle()
+        assert len(verdict.answered) == count and not verdict.doubled and not verdict.lost
+        wait_for(lambda expected=count: _has_announced(rig, expected), "every end is announced")
     found = children(rig)
-    assert len(found) == count and {one.status for one in found} == {"done"}
-    assert len([row for row in rig.inbox() if row.message_id.startswith("spawn:")]) == count
+    assert len(found) == TRIALS and {one.status for one in found} == {"done"}
+    assert len([row for row in rig.inbox() if row.message_id.startswith("spawn:")]) == TRIALS
+
+
+def _has_announced(rig: Rig, count: int) -> bool:
+    """Return whether so many sub-agents were announced, and their parents have answered."""
+    news = [row for row in rig.inbox() if row.message_id.startswith("announce:v1:")]
+    return len(news) == count and all(row.state == "answered" for row in news)
