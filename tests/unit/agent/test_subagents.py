@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def plain(text: str, _request: ModelRequest) -> str | Message | None:
     return "Started."
 
 
-def spawning(**args: object) -> Answer:
+def spawning(**args: Any) -> Answer:
     """Return a model like `plain` whose call has these arguments."""
 
     def answer(text: str, request: ModelRequest) -> str | Message | None:
