@@ -25,9 +25,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
             ("sessionToolsVisibility", "a session in a sandbox never sees another one"),
         )
     },
-    "agents.defaults.subagents": "agents start no sub-agents",
     "agents.list[].heartbeat": "there is no heartbeat",
-    "agents.list[].subagents": "agents start no sub-agents",
     "agents.list[].tools.exec": _EXEC,
     "audio": "audio is not transcribed",
     "canvasHost": "there is no canvas",

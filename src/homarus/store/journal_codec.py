@@ -49,6 +49,7 @@ _OPTION_KEYS: Final = {
     "elevated": "elevated",
     "skill": "skill",
     "skill_input": "skill_input",
+    "taint": "taint",
 }
 _PROVENANCE_KEYS: Final = {
     "kind": "kind",
@@ -234,6 +235,8 @@ def _encode_options(options: RunOptions) -> dict[str, Json]:
 def _decode_options(data: Mapping[str, Json]) -> RunOptions:
     if "deliver_to" in data:
         data = {**data, "deliver_to": tuple(data["deliver_to"])}
+    if "taint" in data:
+        data = {**data, "taint": tuple((kind, origin) for kind, origin in data["taint"])}
     if "provenance" in data:
         source = InputProvenance(**_decode_fields(data["provenance"], _PROVENANCE_KEYS))
         data = {**data, "provenance": source}
