@@ -18,6 +18,7 @@ from homarus.agent.commands.catalog import has_control_command
 from homarus.agent.commands.context import CommandServices
 from homarus.agent.commands.dispatcher import CommandDispatcher
 from homarus.agent.commands.listing import native_commands
+from homarus.agent.exchange.loader import ExchangeLoader
 from homarus.agent.memory_registry import MemoryRegistry
 from homarus.agent.prompt.preview import PreviewServices, preview_prompt
 from homarus.agent.prompt.user_message import format_user_message
@@ -135,7 +136,9 @@ class App:
             clock=clock,
             hooks=self.hooks,
         )
-        self.commands = CommandDispatcher(self._command_services())
+        services = self._command_services()
+        self.commands = CommandDispatcher(services)
+        self._exchanges = ExchangeLoader(lambda: services, self.messenger.accounts, self._spawn)
         self._maintenance = SessionMaintenance(
             MaintenanceServices(
                 get_config=self._config,
@@ -161,6 +164,7 @@ class App:
             find_image_model=lambda ref: self.models.find_image_model(ref),
             sources=ToolSources((self.mcp,)),
             get_commands=lambda: self.commands,
+            get_exchanges=lambda: self._exchanges(),
             get_gateway=self._get_gateway_actions,
             has_polls=lambda: has_ability("poll", self._config().channels),
         )
@@ -405,6 +409,7 @@ class App:
         if await self.store.journal.approvals("pending", limit=1):
             await self.approvals().start()
         resumed = await self.control.recover()
+        await self._exchanges.recover()
         self._channel_task = self._group.create_task(self.channels.run(), name="channels")
         if await self.store.record("restart", "note"):
             self._start_task(self._send_restart_note())

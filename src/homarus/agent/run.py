@@ -150,6 +150,7 @@ class Run:
         self._attempts: list[AttemptFailed] = []
         self._publish = Emitter(self.id, key, services.bus.publish, services.clock.now_ms)
         self._started_s = services.clock.monotonic()
+        self._lane = next((one.options.lane for one in self._inbounds), "") or "main"
         self._scope: asyncio.Timeout | None = None  # while the run can be stopped
         self._is_stopped = False
         # Set by `execute` and `prepare`, in this order.
@@ -194,7 +195,7 @@ class Run:
         try:
             async with asyncio.timeout(0 if self._is_stopped else None) as scope:
                 self._scope = scope
-                async with services.lanes.open_place("main") as self._place:
+                async with services.lanes.open_place(self._lane) as self._place:
                     await self._place.acquire(resumes=False)
                     self._outcome = await services.watchdog.run(
                         f"run {self.key}", self._prepare_and_loop, scope, grace_s=services.grace_s
@@ -570,6 +571,7 @@ class Run:
             resolve_caller=partial(self._resolve_caller, inbound.options),
             open_sandbox=partial(services.open_sandbox, agent, self.key),
             describe_images=lambda question: self._get_media().describe_images(question),
+            leave_lane=self._place.given_up,
         )
 
     def _resolve_caller(self, options: RunOptions, caller: CallerFacts) -> CallerFacts:

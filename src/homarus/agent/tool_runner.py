@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ class ToolRunner:
     `resolve_caller` adds the settings for commands to who makes a call; `taint` is the untrusted
     content that the run has read. `get_approvals` returns what asks a person about calls.
     `open_sandbox` returns the session's sandbox, as far as an access to files allows it.
-    `describe_images` has a model describe pictures.
+    `describe_images` has a model describe pictures. `leave_lane` gives up the run's place.
     """
 
     agent: Agent
@@ -66,6 +67,7 @@ class ToolRunner:
     audit_log: AuditLog = field(default_factory=AuditLog)
     open_sandbox: "Callable[[WorkspaceAccess], SessionSandbox | None]" = lambda _access: None
     describe_images: "DescribeImages | None" = None
+    leave_lane: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     @property
     def _audit(self) -> CallAudit:
@@ -92,8 +94,11 @@ class ToolRunner:
         return replace(result, content=(*result.content, Text(warning))) if warning else result
 
     def _get_caller(self) -> CallerFacts:
-        """Return who makes a call, with the settings for commands."""
-        return self.resolve_caller(self.get_chat().caller)
+        """Return who makes a call, with the settings for commands and what the run has read."""
+        return self._tainted(self.resolve_caller(self.get_chat().caller))
+
+    def _tainted(self, caller: CallerFacts) -> CallerFacts:
+        return replace(caller, taint=taint) if (taint := self.taint.sources) else caller
 
     async def _execute(self, call: ToolCall) -> ToolResult:
         audit, started, place = self._audit, list[tuple[str, int]](), ""
@@ -109,13 +114,11 @@ class ToolRunner:
         async def decide(facts: ToolCallFacts) -> ToolDecision:
             nonlocal place
             chat = self.get_chat()  # senders may have joined since the call was prepared
-            caller = self._get_caller() if is_command(facts) else chat.caller
-            if taint := self.taint.sources:
-                caller = replace(caller, taint=taint)
+            caller = self._get_caller() if is_command(facts) else self._tainted(chat.caller)
             decision = decide_tool_call(facts, caller, self.agent.rules.for_chat(chat.rules))
             place = describe_place(facts, caller)
             audit.record_decision(
-                call, facts.tool.name, decision, taint=taint, facts=facts, place=place
+                call, facts.tool.name, decision, taint=caller.taint, facts=facts, place=place
             )
             return decision
 
@@ -139,6 +142,7 @@ class ToolRunner:
             approvals=approvals,
             sandbox=self.open_sandbox(access),
             describe_images=self.describe_images,
+            leave_lane=self.leave_lane,
         )
         result = await call_tool(self.tools, context, call, decide, begin=begin)
         for name, started_ms in started:

@@ -94,6 +94,7 @@ class LanePlace:
         self._lane, self._task_name = lane, task_name
         self._slow_wait_s, self._on_slow_wait = slow_wait_s, on_slow_wait
         self._is_closed = False
+        self._acquiring = asyncio.Lock()  # several tool calls of one run may want it back at once
         self.is_held = False
 
     async def acquire(self, *, resumes: bool = True) -> None:
@@ -103,6 +104,11 @@ class LanePlace:
         """
         if self.is_held:
             return
+        async with self._acquiring:
+            if not self.is_held:
+                await self._acquire(resumes=resumes)
+
+    async def _acquire(self, *, resumes: bool) -> None:
         await self._lane.acquire(self._slow_wait_s, self._on_slow_wait, resumes=resumes)
         self.is_held = True
         self._lane.holders[self] = self._task_name, asyncio.get_running_loop().time()
@@ -116,6 +122,13 @@ class LanePlace:
             self.is_held = False
             del self._lane.holders[self]
             self._lane.release()
+
+    @asynccontextmanager
+    async def given_up(self) -> AsyncIterator[None]:
+        """Give up the place for the length of the block; others may work meanwhile."""
+        self.release()
+        yield
+        await self.acquire()
 
     def close(self) -> None:
         """Give up the place for good."""

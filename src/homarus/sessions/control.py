@@ -237,6 +237,15 @@ class SessionControl(Generic[OutcomeT]):
         """Return whether a session has an active run, or messages that wait for one."""
         return bool(self.active_runs(key) or self.queue_depth(key))
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is started: the program ends."""
+        return self._closed
+
+    def find_pending(self, key: str, message_id: str) -> asyncio.Future[OutcomeT] | None:
+        """Return the future of a message that waits for its run, or for the end of it."""
+        return self._pending.get(key, {}).get(message_id)
+
     async def inject(self, key: str, text: str) -> tuple[str, Message]:
         """Add an assistant message that no model wrote; return its entry's id and itself."""
         message = Message("assistant", (Text(text),), self._clock.now_ms())

@@ -42,6 +42,7 @@ _OPTION_KEYS: Final = {
     "reasoning": "reasoning",
     "deliver_to": "deliver_to",
     "extra_system_prompt": "extra_system_prompt",
+    "lane": "lane",
     "provenance": "provenance",
     "exec_host": "exec_host",
     "exec_security": "exec_security",

@@ -10,6 +10,7 @@ when it returns images or details.
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
@@ -154,7 +155,8 @@ class ToolContext:
     workspace; without it, the session key decides. `docs` is the folder of the program's
     documentation, None where it may not be read. `session_name` is for headings. `sandbox` is that
     of the session, None for one without: file tools work on its files. `describe_images` has a
-    model describe pictures; None where no model can be reached.
+    model describe pictures; None where no model can be reached. `leave_lane` gives up the run's
+    place in its lane while a tool waits for another run.
     """
 
     session_key: str
@@ -175,6 +177,7 @@ class ToolContext:
     get_caller: Callable[[], CallerFacts] | None = None
     sandbox: "SessionSandbox | None" = None
     describe_images: "DescribeImages | None" = None
+    leave_lane: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     @property
     def caller(self) -> CallerFacts:
