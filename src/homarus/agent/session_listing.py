@@ -178,7 +178,9 @@ def _encode_tools(message: Message) -> dict[str, Json]:
 
 def _clean(text: str) -> str:
     # The markers of an earlier wrapping are removed: the complete result gets new ones.
-    return clip_middle(redact(unwrap_untrusted(text)).strip(), MAX_TEXT_CHARS)
+    text = redact(unwrap_untrusted(text)).strip()
+    # The remark about what was left out counts too.
+    return text if len(text) <= MAX_TEXT_CHARS else clip_middle(text, MAX_TEXT_CHARS - 60)
 
 
 def list_agents(services: CommandServices, ctx: ToolContext) -> ToolOutput:

@@ -45,7 +45,7 @@ def _list_tool(get_exchanges: GetExchanges) -> Tool:
         active_minutes: Annotated[int | None, Field(validation_alias="activeMinutes")] = None,
         message_limit: Annotated[int | None, Field(validation_alias="messageLimit")] = None,
     ) -> ToolOutput:
-        """List sessions, newest first, each with its last messageLimit messages."""
+        """List sessions, newest first."""
         from homarus.agent.session_listing import ListRequest, list_sessions
 
         request = ListRequest(

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 # Each kind of work has its own lane: a run that waits for a child must not block the child.
 WIDTHS: Final[Mapping[str, int]] = {"main": 4, "subagent": 8, "cron": 1, "nested": 1}
+NESTED_LANE: Final = "nested"  # of runs that another run caused, and may wait for
 SLOW_WAIT_S: Final = 2.0
 
 

@@ -22,7 +22,7 @@ from homarus.config.schema import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError, UnavailableError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.lanes import Lanes
+from homarus.core.lanes import NESTED_LANE, Lanes
 from homarus.core.message import Inbound, Message, StoppedBy, Text
 from homarus.core.session_keys import DEFAULT_MAIN, agent_id_of, canonical_key, global_key
 from homarus.core.tasks import run_contained
@@ -501,6 +501,9 @@ class SessionControl(Generic[OutcomeT]):
     def _settings(
         self, key: str, record: InboxRecord, inline: QueueDirective | None = None
     ) -> QueueSettings:
+        if record.inbound and record.inbound.options.lane == NESTED_LANE:
+            # A session that waits for the answer: it neither steers nor stops the run under way.
+            return QueueSettings(mode="followup", debounce_ms=0)
         entry = self._services.repository.entry(key)
         config = self._services.get_config().messages.queue
         return resolve_queue_settings(config, channel=record.channel, entry=entry, inline=inline)

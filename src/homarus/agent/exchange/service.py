@@ -23,6 +23,7 @@ from homarus.agent.taint import find_session_taint, recent_messages
 from homarus.core.errors import HomarusError, StoreError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
+from homarus.core.lanes import NESTED_LANE
 from homarus.core.message import (
     NO_OUTBOX_CHANNELS,
     Address,
@@ -47,7 +48,6 @@ from homarus.store.journal import UNSETTLED, InboxRecord, OutboxRecord
 log = logging.getLogger(__name__)
 
 CHANNEL: Final = "agent"  # no adapter: the answers go back to the session
-LANE: Final = "nested"
 TOOL: Final = "sessions_send"
 _RETRY_S: Final = 5.0
 _POLL_S: Final = 1.0
@@ -220,7 +220,7 @@ class SessionExchanges:
             record.sender,
             record.text,
             at_ms=self._clock.now_ms(),
-            options=RunOptions(lane=LANE, provenance=source),
+            options=RunOptions(lane=NESTED_LANE, provenance=source),
             run_id=record.step_run,
             metadata=InboundMetadata(is_limited=record.is_limited),
         )

@@ -1,0 +1,275 @@
+"""`sessions_send` through a complete program: two agents, their turns, and the announcement."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.core.message import Address, Inbound, Message, Origin, Text, ToolCall, ToolResult
+from homarus.providers.base import Delta, ModelRequest
+from homarus.store.exchanges import KIND
+from homarus.testing.fakes import ListChannel
+from tests.unit.gateway.app_harness import CONFIG, Harness, ScriptedModels, world
+
+A, B = "agent:main:main", "agent:helper:main"
+TWO_AGENTS: dict[str, Any] = {
+    "agents": {
+        "defaults": CONFIG["agents"]["defaults"],
+        "list": [{"id": "main", "default": True}, {"id": "helper", "name": "Helper"}],
+    },
+    "tools": {"sessions": {"visibility": "all"}, "agentToAgent": {"enabled": True}},
+}
+ORIGIN = Origin("openai-completions", "mock", "mock-1")
+
+
+class Brain:
+    """A model that answers by a function of the last message. A fake: no model could be run."""
+
+    name, api = "mock", "openai-completions"
+
+    def __init__(self, answer: Callable[[str], str | ToolCall]) -> None:
+        self._answer = answer
+        self.requests: list[ModelRequest] = []
+        self.seen: list[str] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
+        self.requests.append(request)
+        last = request.messages[-1]
+        results = [part.text for part in last.parts if isinstance(part, ToolResult)]
+        text = results[0] if results else last.text
+        self.seen.append(text)
+        found = self._answer(text)
+        part = Text(found) if isinstance(found, str) else found
+        stop = "stop" if isinstance(found, str) else "toolUse"
+        yield Message("assistant", (part,), origin=replace(ORIGIN, stop=stop))
+
+    async def close(self) -> None:
+        pass
+
+
+@asynccontextmanager
+async def open_program(
+    folder: Path,
+    answer: Callable[[str], str | ToolCall],
+    config: dict[str, Any] | None = None,
+) -> AsyncIterator[tuple[Harness, Brain, ListChannel]]:
+    channel, brain = ListChannel(), Brain(answer)
+    async with world(folder, (), {**TWO_AGENTS, **(config or {})}, [channel]) as it:
+        ScriptedModels.script = brain  # type: ignore[assignment] - it is only streamed from
+        yield it, brain, channel
+
+
+async def use_chat(it: Harness, channel: ListChannel, key: str, chat: str = "ann") -> None:
+    """Have a session answer a message of a chat, which becomes the session's last one."""
+    inbound = Inbound(f"first-{key}", Address("list", chat), chat, "hello", authority="owner")
+    await it.app.control.ask(key, inbound)
+    await sent_texts(channel, 1)
+
+
+async def sent_texts(channel: ListChannel, count: int) -> list[str]:
+    """Wait until so many messages were sent to chats; return their texts."""
+    async with asyncio.timeout(10):
+        while len(channel.sent) < count:
+            await asyncio.sleep(0.005)
+    return [one.text for one in channel.sent]
+
+
+async def settled(it: Harness) -> None:
+    """Wait until no exchange is open, and no run is active."""
+    async with asyncio.timeout(10):
+        while await it.store.records(KIND) or it.app.control.active_runs():
+            await asyncio.sleep(0.005)
+
+
+def send(**arguments: Any) -> ToolCall:
+    return ToolCall("call-1", "sessions_send", {"sessionKey": B, **arguments})
+
+
+def read_result(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def talk(text: str) -> str | ToolCall:
+    """Answer as both agents: the owner's question is passed on, and one turn follows."""
+    if "Your exchange with the session" in text:
+        return "Main and I agreed on noon."
+    if f"Answer of the session {B}, turn 1 of 5" in text:
+        return "Which room?"
+    if f"Answer of the session {A}, turn 2 of 5" in text:
+        return "Room 7."
+    if f"Answer of the session {B}, turn 3 of 5" in text:
+        return "REPLY_SKIP"
+    if f"Message of the session {A}" in text:
+        return "At noon."
+    if text.startswith("{"):
+        return f"It says: {read_result(text)['reply']}"
+    return send(message="When do we meet?") if "ask the helper" in text else "Hello."
+
+
+async def test_sessions_send_answers_turns_and_one_announcement(tmp_path: Path) -> None:
+    async with open_program(tmp_path, talk) as (it, brain, channel):
+        await use_chat(it, channel, B)
+        await it.send("ask the helper", "r1")
+        await settled(it)
+        assert it.gateway.chats("r1")[-1]["message"]["content"][0]["text"] == "It says: At noon."
+        [result] = [read_result(text) for text in brain.seen if text.startswith("{")]
+        assert result["status"] == "ok" and result["sessionKey"] == B
+        assert result["delivery"] == {"status": "pending", "mode": "announce"}
+        assert await sent_texts(channel, 2) == ["Hello.", "Main and I agreed on noon."]
+        assert [text for text in brain.seen if "turn" in text][-1].count("turn 3 of 5") == 1
+        records = await it.store.journal.inbox_records()
+        steps = [row.id.rpartition(":")[2] for row in records if row.id.startswith("exchange:")]
+        assert steps == ["0", "1", "2", "3", "announce"]
+
+
+async def test_sessions_send_message_is_recorded_with_its_source(tmp_path: Path) -> None:
+    async with open_program(tmp_path, talk) as (it, _brain, _channel):
+        await it.send("ask the helper", "r1")
+        await settled(it)
+        session = await it.app.control.load(B)
+        question = next(one for one in session.messages if "When do we meet?" in one.text)
+        source = question.provenance
+        assert source and (source.kind, source.session_key) == ("inter_session", A)
+        assert (source.tool, source.channel) == ("sessions_send", "webchat")
+        assert "EXTERNAL_UNTRUSTED" not in question.text
+
+
+async def test_sessions_send_without_waiting_delivers_the_answer_later(tmp_path: Path) -> None:
+    def answer(text: str) -> str | ToolCall:
+        if "ask the helper" in text:
+            return send(message="When do we meet?", timeoutSeconds=0)
+        return "It is sent." if text.startswith("{") else talk(text)
+
+    async with open_program(tmp_path, answer) as (it, brain, _channel):
+        await it.send("ask the helper", "r1")
+        await settled(it)
+        [result] = [read_result(text) for text in brain.seen if text.startswith("{")]
+        assert result["status"] == "accepted" and "reply" not in result
+        assert any("At noon." in text for text in brain.seen if "turn 1 of 5" in text)
+
+
+async def test_sessions_send_to_each_other_does_not_deadlock(tmp_path: Path) -> None:
+    """Both wait for the other with a long timeout: the second does not, because it cannot end."""
+
+    def answer(text: str) -> str | ToolCall:
+        if "turn" in text:
+            return "REPLY_SKIP"
+        if "ask the helper" in text:
+            return send(message="question one", timeoutSeconds=600)
+        if "question one" in text:
+            return send(sessionKey=A, message="question two", timeoutSeconds=600)
+        if "question two" in text:
+            return "An answer to two."
+        return "Done." if text.startswith("{") else "Hello."
+
+    limits = {"agents": {**TWO_AGENTS["agents"]}}
+    limits["agents"]["defaults"] = {**CONFIG["agents"]["defaults"], "maxConcurrent": 1}
+    async with open_program(tmp_path, answer, limits) as (it, brain, _channel):
+        await it.send("ask the helper", "r1")
+        await settled(it)
+        results = [read_result(text) for text in brain.seen if text.startswith("{")]
+        assert sorted(one["status"] for one in results) == ["accepted", "ok"]
+        assert "An answer to two." in "".join(brain.seen)
+
+
+async def test_sessions_send_loop_of_agents_ends_at_the_limit(tmp_path: Path) -> None:
+    """Models that write to each other forever are refused after five messages."""
+
+    def answer(text: str) -> str | ToolCall:
+        if text.startswith("{"):
+            return "Done."
+        key = A if "Message of the session" in text and A in text else B
+        other = send(sessionKey=key, message="and you?", timeoutSeconds=0)
+        return "REPLY_SKIP" if "turn" in text else other
+
+    async with open_program(tmp_path, answer) as (it, brain, _channel):
+        await it.send("ask the helper", "r1")
+        await settled(it)
+        results = [read_result(text) for text in brain.seen if text.startswith("{")]
+        refused = [one for one in results if one["status"] == "forbidden"]
+        assert len(results) <= 20 and refused
+        assert "session.agentToAgent.maxPingPongTurns" in refused[0]["error"]
+
+
+async def test_sessions_send_turns_setting_of_zero_ends_after_the_answer(tmp_path: Path) -> None:
+    config = {"session": {"agentToAgent": {"maxPingPongTurns": 0}}}
+    async with open_program(tmp_path, talk, config) as (it, brain, channel):
+        await use_chat(it, channel, B)
+        await it.send("ask the helper", "r1")
+        await settled(it)
+        assert not [text for text in brain.seen if "turn" in text]
+        assert (await sent_texts(channel, 2))[1] == "Main and I agreed on noon."
+
+
+async def test_sessions_send_announce_skip_sends_nothing(tmp_path: Path) -> None:
+    def answer(text: str) -> str | ToolCall:
+        return "ANNOUNCE_SKIP" if "Your exchange with" in text else talk(text)
+
+    async with open_program(tmp_path, answer) as (it, _brain, channel):
+        await use_chat(it, channel, B)
+        await it.send("ask the helper", "r1")
+        await settled(it)
+        assert await sent_texts(channel, 1) == ["Hello."]
+        assert not await it.store.journal.outbox_records("pending", "sending")
+
+
+async def test_sessions_send_of_a_stopped_run_has_no_turns(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    def answer(text: str) -> str | ToolCall:
+        if "Message of the session" in text:
+            asked.set()
+        return talk(text)
+
+    async with open_program(tmp_path, answer) as (it, brain, _channel):
+        async with it.app.lanes.enter(f"session:{B}"):  # the helper cannot answer yet
+            await it.ask(
+                "chat.send", sessionKey="main", message="ask the helper", idempotencyKey="r1"
+            )
+            async with asyncio.timeout(10):
+                while not await it.store.records(KIND):
+                    await asyncio.sleep(0.005)
+            await it.app.control.stop(A, by="rpc")
+        await asked.wait()
+        await settled(it)
+        assert not [text for text in brain.seen if "turn" in text]
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"tools": {}}, "tools.sessions.visibility is tree"),
+        ({"tools": {"sessions": {"visibility": "all"}}}, "tools.agentToAgent.enabled is false"),
+        (
+            {
+                "tools": {
+                    "sessions": {"visibility": "all"},
+                    "agentToAgent": {"enabled": True, "allow": ["main"]},
+                }
+            },
+            "tools.agentToAgent.allow",
+        ),
+        (
+            {"session": {"sendPolicy": {"default": "deny"}}},
+            "session.sendPolicy",
+        ),
+    ],
+)
+async def test_sessions_send_forbidden_by_a_setting_names_it(
+    tmp_path: Path, config: dict[str, Any], reason: str
+) -> None:
+    def answer(text: str) -> str | ToolCall:
+        return "No." if text.startswith("{") else talk(text)
+
+    async with open_program(tmp_path, answer, config) as (it, brain, _channel):
+        inbound = Inbound("m1", Address("cli", ""), "owner", "ask the helper", run_id="m1")
+        await it.app.control.ask(A, inbound)
+        [result] = [read_result(text) for text in brain.seen if text.startswith("{")]
+        assert result["status"] == "forbidden" and reason in result["error"]
+        assert await it.store.session(B) is None and not await it.store.records(KIND)
