@@ -15,6 +15,7 @@ from homarus.providers.base import Delta, ModelRequest
 from homarus.store.exchanges import KIND
 from homarus.testing.fakes import ListChannel
 from tests.unit.gateway.app_harness import CONFIG, Harness, ScriptedModels, world
+from tests.waiting import until
 
 A, B = "agent:main:main", "agent:helper:main"
 TWO_AGENTS: dict[str, Any] = {
@@ -74,16 +75,24 @@ async def use_chat(it: Harness, channel: ListChannel, key: str, chat: str = "ann
 async def sent_texts(channel: ListChannel, count: int) -> list[str]:
     """Wait until so many messages were sent to chats; return their texts."""
     async with asyncio.timeout(10):
-        while len(channel.sent) < count:
-            await asyncio.sleep(0.005)
+        await until(lambda: len(channel.sent) >= count)
     return [one.text for one in channel.sent]
 
 
 async def settled(it: Harness) -> None:
     """Wait until no exchange is open, and no run is active."""
     async with asyncio.timeout(10):
-        while await it.store.records(KIND) or it.app.control.active_runs():
-            await asyncio.sleep(0.005)
+        await until(lambda: not it.app.control.active_runs())
+        await exchanges_are(it, open_=False)
+        await until(lambda: not it.app.control.active_runs())
+
+
+async def exchanges_are(it: Harness, *, open_: bool) -> None:
+    """Wait until an exchange is open, or none is."""
+    while True:
+        if bool(await it.store.records(KIND)) == open_:
+            return
+        await asyncio.sleep(0.005)
 
 
 def send(**arguments: Any) -> ToolCall:
@@ -233,8 +242,7 @@ async def test_sessions_send_of_a_stopped_run_has_no_turns(tmp_path: Path) -> No
                 "chat.send", sessionKey="main", message="ask the helper", idempotencyKey="r1"
             )
             async with asyncio.timeout(10):
-                while not await it.store.records(KIND):
-                    await asyncio.sleep(0.005)
+                await exchanges_are(it, open_=True)
             await it.app.control.stop(A, by="rpc")
         await asked.wait()
         await settled(it)
