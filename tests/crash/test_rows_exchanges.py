@@ -40,8 +40,8 @@ CONFIG: Final[dict[str, Any]] = {
 }
 # The model answers what has no marker with one sentence, the announcement too.
 SEND: Final = (
-    'T#{nonce} MOCK:tool:sessions_send:{"sessionKey":"%s","message":"Q={nonce}","timeoutSeconds":%d}§'
-    " MOCK:next MOCK:echo"
+    'T#{nonce} MOCK:tool:sessions_send:{"sessionKey":"%s","message":"Q={nonce}",'
+    '"timeoutSeconds":%d}§ MOCK:next MOCK:echo'
 )
 
 
