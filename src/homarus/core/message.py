@@ -194,13 +194,13 @@ class RunOptions:
     # The chat that gets the reply instead of the sender's: channel, chat, account, thread.
     deliver_to: tuple[str, ...] = ()
     extra_system_prompt: str = ""  # is added to the system prompt of this run
-    lane: str = ""  # the lane whose width limits the run; "" is `main`
     provenance: InputProvenance | None = None
     # How the commands of the run are judged: `/exec` and `/elevated` of the owner's message.
     exec_host: str | None = None
     exec_security: str | None = None
     exec_ask: str | None = None
     elevated: str | None = None
+    lane: str = ""  # the lane whose width limits the run; "" is `main`
 
 
 @dataclass(frozen=True, slots=True)

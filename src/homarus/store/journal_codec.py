@@ -42,12 +42,12 @@ _OPTION_KEYS: Final = {
     "reasoning": "reasoning",
     "deliver_to": "deliver_to",
     "extra_system_prompt": "extra_system_prompt",
-    "lane": "lane",
     "provenance": "provenance",
     "exec_host": "exec_host",
     "exec_security": "exec_security",
     "exec_ask": "exec_ask",
     "elevated": "elevated",
+    "lane": "lane",
 }
 _PROVENANCE_KEYS: Final = {
     "kind": "kind",
