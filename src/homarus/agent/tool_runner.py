@@ -94,11 +94,8 @@ class ToolRunner:
         return replace(result, content=(*result.content, Text(warning))) if warning else result
 
     def _get_caller(self) -> CallerFacts:
-        """Return who makes a call, with the settings for commands and what the run has read."""
-        return self._tainted(self.resolve_caller(self.get_chat().caller))
-
-    def _tainted(self, caller: CallerFacts) -> CallerFacts:
-        return replace(caller, taint=taint) if (taint := self.taint.sources) else caller
+        """Return who makes a call, with the settings for commands."""
+        return self.resolve_caller(self.get_chat().caller)
 
     async def _execute(self, call: ToolCall) -> ToolResult:
         audit, started, place = self._audit, list[tuple[str, int]](), ""
@@ -114,11 +111,13 @@ class ToolRunner:
         async def decide(facts: ToolCallFacts) -> ToolDecision:
             nonlocal place
             chat = self.get_chat()  # senders may have joined since the call was prepared
-            caller = self._get_caller() if is_command(facts) else self._tainted(chat.caller)
+            caller = self._get_caller() if is_command(facts) else chat.caller
+            if taint := self.taint.sources:
+                caller = replace(caller, taint=taint)
             decision = decide_tool_call(facts, caller, self.agent.rules.for_chat(chat.rules))
             place = describe_place(facts, caller)
             audit.record_decision(
-                call, facts.tool.name, decision, taint=caller.taint, facts=facts, place=place
+                call, facts.tool.name, decision, taint=taint, facts=facts, place=place
             )
             return decision
 
@@ -129,7 +128,7 @@ class ToolRunner:
             self.agent.workspace,
             progress=lambda text: self.emit(ToolProgressed(call, mask_known_secrets(text))),
             here=self.inbound.address,
-            message_id=self.inbound.id,
+            message_id="" if self.inbound.is_internal else self.inbound.id,
             run_id=self.where.run_id,
             call_id=call.id,
             messenger=self.messenger,
@@ -142,6 +141,8 @@ class ToolRunner:
             approvals=approvals,
             sandbox=self.open_sandbox(access),
             describe_images=self.describe_images,
+            inbound=self.inbound,
+            get_taint=lambda: self.taint.sources,
             leave_lane=self.leave_lane,
         )
         result = await call_tool(self.tools, context, call, decide, begin=begin)

@@ -21,10 +21,8 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
         f"agents.{each}.sandbox.browser": "a sandbox has no browser of its own"
         for each in ("defaults", "list[]")
     },
-    "agents.defaults.subagents": "agents start no sub-agents",
     "agents.list[].heartbeat": "there is no heartbeat",
     "agents.list[].skills": "no skills are loaded",
-    "agents.list[].subagents": "agents start no sub-agents",
     "agents.list[].tools.exec": _EXEC,
     "audio": "audio is not transcribed",
     "canvasHost": "there is no canvas",

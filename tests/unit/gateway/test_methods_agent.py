@@ -188,11 +188,10 @@ async def test_agent_group_params_describe_session(tmp_path: Path) -> None:
 async def test_agent_lane_limits_its_run(tmp_path: Path, lane: str) -> None:
     async with run(tmp_path, answer("a")) as it:
         width = it.app.lanes.snapshot()[lane][2]
-        async with asyncio.TaskGroup() as group:
-            async with it.app.lanes.enter(*[lane] * width):  # no place is free
-                asked = group.create_task(it.ask("agent", asks("hi", "a", lane=lane)))
-                await until(lambda: it.app.lanes.depth(lane))
-                assert it.app.lanes.depth("main") == 0 and not it.model.requests
+        async with asyncio.TaskGroup() as group, it.app.lanes.enter(*[lane] * width):
+            asked = group.create_task(it.ask("agent", asks("hi", "a", lane=lane)))
+            await until(lambda: it.app.lanes.depth(lane))  # no place is free
+            assert it.app.lanes.depth("main") == 0 and not it.model.requests
         assert asked.result()["status"] == "ok"
 
 

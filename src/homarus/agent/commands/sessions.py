@@ -142,7 +142,11 @@ async def stop(context: CommandContext) -> CommandReply:
     """`/stop`."""
     lines = await context.ports.call_hooks(context.where, "stop", "")
     stopped = await context.ports.stop_runs(context.key)
-    return CommandReply("\n".join(["Stopped." if stopped else "Nothing is running.", *lines]))
+    children = await context.ports.stop_children(context.key)
+    said = "Stopped." if stopped or children else "Nothing is running."
+    if children:
+        said = f"{said} {children} sub-agent{'' if children == 1 else 's'} stopped."
+    return CommandReply("\n".join([said, *lines]))
 
 
 async def reset_session(context: AgentCommandContext) -> Session:

@@ -121,7 +121,7 @@ async def _check_allowed(exchanges: SessionExchanges, ctx: ToolContext, key: str
 
 
 def _hops(ctx: ToolContext) -> int:
-    return max(count_hops(ctx.run_id), count_hops(ctx.message_id))
+    return count_hops(ctx.run_id)
 
 
 def _make_record(
@@ -135,7 +135,7 @@ def _make_record(
         config, agent_id_of(key), key
     )
     is_limited = not caller.is_owner or leaves_sandbox
-    is_untrusted = is_limited or bool(caller.taint)
+    is_untrusted = is_limited or bool(ctx.get_taint())
     body = make_body(request.message, ctx.session_key, is_untrusted=is_untrusted)
     turns = config.session.agent_to_agent.max_ping_pong_turns
     return ExchangeRecord(

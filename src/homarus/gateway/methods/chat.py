@@ -80,7 +80,8 @@ async def send(call: MethodCall, params: ChatSendParams) -> Json:
         await runs.prepared(key)
         await call.services.hooks.command(hook_context(call, key, run_id), "stop", "")
         stopped = await call.services.control.stop_and_wait(key, by="stop-command")
-        return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
+        children = await call.services.control.stop_children(key)
+        return {"ok": True, "aborted": bool(stopped or children), "runIds": list(stopped)}
     is_pending = runs.find_pending(run_id) or runs.is_claimed(run_id)
     if is_pending or run_id in call.services.control.active_runs():
         return {"runId": run_id, "status": "in_flight"}
@@ -261,7 +262,8 @@ async def abort(call: MethodCall, params: ChatAbortParams) -> Json:
         raise InvalidRequestError("runId does not match sessionKey")
     await runs.prepared(key)
     stopped = await call.services.control.stop(key, params.run_id, by="rpc")
-    return {"ok": True, "aborted": bool(stopped), "runIds": list(stopped)}
+    children = 0 if params.run_id else await call.services.control.stop_children(key)
+    return {"ok": True, "aborted": bool(stopped or children), "runIds": list(stopped)}
 
 
 class ChatInjectParams(Params):

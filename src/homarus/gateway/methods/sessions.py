@@ -284,6 +284,7 @@ async def delete(call: MethodCall, params: SessionDeleteParams) -> Json:
     key = call.services.control.resolve_key(params.key)
     if any(is_main(key, agent) for agent in agent_ids(call.services.loaded.config)):
         raise InvalidRequestError(f"Cannot delete the main session ({key}).")
+    await call.services.control.stop_children(key)
     async with call.services.control.exclusive(key, by="rpc"):
         now_ms, record = call.services.clock.now_ms(), await call.services.store.session(key)
         archived: list[Json] = []
