@@ -22,7 +22,7 @@ from homarus.tools.sources import ToolSourceContext, ToolSources, load_tools
 
 if TYPE_CHECKING:
     from homarus.agent.commands.dispatcher import CommandDispatcher
-    from homarus.agent.exchange.service import SessionExchanges
+    from homarus.agent.exchange.session_exchanges import SessionExchanges
     from homarus.memory.tools import ToolMemory
     from homarus.tools.browser.control import BrowserControl
     from homarus.tools.exec.process_table import ProcessTable

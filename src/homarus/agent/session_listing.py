@@ -13,9 +13,12 @@ from homarus.agent.session_lookup import (
     resolve_session,
     text_field,
 )
+from homarus.agent.subagents.spawn_rules import check_depth, find_target
 from homarus.agent.taint import find_session_taint
 from homarus.config.agent_settings import agent_entry, agent_ids
 from homarus.config.redaction import redact
+from homarus.config.schema import Config
+from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Image, Json, Message, Text, ToolCall, ToolResult
 from homarus.core.session_keys import channel_of, is_cron, is_hook, is_main, parse_agent_key
@@ -184,19 +187,28 @@ def _clean(text: str) -> str:
 
 
 def list_agents(services: CommandServices, ctx: ToolContext) -> ToolOutput:
-    """Return the agents that the session may write to, and itself."""
+    """Return the agents that the session may write to or start, and itself."""
     config = services.get_config()
     reach, agents = reach_of(config, ctx), list[Json]()
     for agent in agent_ids(config):
         entry = agent_entry(config, agent)
-        can_send = reach.can_write_to(agent)
-        if not can_send and agent != ctx.agent:
+        can_send, can_spawn = reach.can_write_to(agent), _can_spawn(config, ctx, agent)
+        if not (can_send or can_spawn or agent == ctx.agent):
             continue
         row: dict[str, Json] = {"id": agent}
         if name := one_line(entry.name or entry.identity.name or "", _MAX_NAME_CHARS):
             row["name"] = name
-        agents.append({**row, "canSend": can_send})
+        agents.append({**row, "canSend": can_send, "canSpawn": can_spawn})
     return _output({"requester": ctx.agent, "agents": agents})
+
+
+def _can_spawn(config: Config, ctx: ToolContext, agent: str) -> bool:
+    try:
+        check_depth(config, ctx.caller.depth)
+        find_target(config, ctx.agent, agent)
+    except UserError:
+        return False
+    return True
 
 
 def _output(found: Mapping[str, Json], taint: TaintSource | None = None) -> ToolOutput:

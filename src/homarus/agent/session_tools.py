@@ -1,7 +1,7 @@
 """The tools `sessions_list`, `sessions_history`, `sessions_send` and `agents_list`.
 
 Which sessions they reach is decided by `policy.session_reach`, what they return is made by
-`session_listing`, and what happens to a sent message is `exchange.service`.
+`session_listing`, and what happens to a sent message is `exchange.session_exchanges`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, tool
 
 if TYPE_CHECKING:  # imported by the first call
-    from homarus.agent.exchange.service import SessionExchanges
+    from homarus.agent.exchange.session_exchanges import SessionExchanges
 
 SessionKind: TypeAlias = Literal["main", "group", "cron", "hook", "node", "other"]
 GetExchanges: TypeAlias = "Callable[[], SessionExchanges]"

@@ -10,10 +10,19 @@ from typing import Any
 
 import pytest
 
-from homarus.core.message import Address, Inbound, Message, Origin, Text, ToolCall, ToolResult
+from homarus.core.message import (
+    Address,
+    Inbound,
+    Message,
+    Origin,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from homarus.providers.base import Delta, ModelRequest
 from homarus.store.exchanges import KIND
-from homarus.testing.fakes import ListChannel
+from homarus.testing.fakes import ListChannel, ScriptedProvider
 from tests.unit.gateway.app_harness import CONFIG, Harness, ScriptedModels, world
 from tests.waiting import until
 
@@ -28,14 +37,12 @@ TWO_AGENTS: dict[str, Any] = {
 ORIGIN = Origin("openai-completions", "mock", "mock-1")
 
 
-class Brain:
+class Brain(ScriptedProvider):
     """A model that answers by a function of the last message. A fake: no model could be run."""
 
-    name, api = "mock", "openai-completions"
-
     def __init__(self, answer: Callable[[str], str | ToolCall]) -> None:
+        super().__init__(())
         self._answer = answer
-        self.requests: list[ModelRequest] = []
         self.seen: list[str] = []
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
@@ -46,11 +53,8 @@ class Brain:
         self.seen.append(text)
         found = self._answer(text)
         part = Text(found) if isinstance(found, str) else found
-        stop = "stop" if isinstance(found, str) else "toolUse"
+        stop: StopReason = "stop" if isinstance(found, str) else "toolUse"
         yield Message("assistant", (part,), origin=replace(ORIGIN, stop=stop))
-
-    async def close(self) -> None:
-        pass
 
 
 @asynccontextmanager
@@ -61,7 +65,7 @@ async def open_program(
 ) -> AsyncIterator[tuple[Harness, Brain, ListChannel]]:
     channel, brain = ListChannel(), Brain(answer)
     async with world(folder, (), {**TWO_AGENTS, **(config or {})}, [channel]) as it:
-        ScriptedModels.script = brain  # type: ignore[assignment] - it is only streamed from
+        ScriptedModels.script = brain
         yield it, brain, channel
 
 

@@ -167,15 +167,24 @@ async def test_sessions_history_of_an_absent_session_is_an_error(it: Harness) ->
     assert result.is_error and "unknown agent" in result.text
 
 
-async def test_agents_list_names_those_that_may_be_written_to(it: Harness) -> None:
+async def test_agents_list_names_those_that_may_be_used(it: Harness) -> None:
     found = read(await use(it, "agents_list"))
     assert found["requester"] == "main"
-    assert [(one["id"], one.get("name"), one["canSend"]) for one in found["agents"]] == [
-        ("main", None, True),
-        ("helper", "Helper", True),
-    ]
+    rows = [tuple(one.values()) for one in found["agents"]]
+    assert rows == [("main", True, True), ("helper", "Helper", True, False)]
     sandboxed = read(await use(it, "agents_list", sandboxed=True))
-    assert [(one["id"], one["canSend"]) for one in sandboxed["agents"]] == [("main", False)]
+    assert sandboxed["agents"] == [{"id": "main", "canSend": False, "canSpawn": True}]
+
+
+async def test_agents_list_of_allowed_sub_agents_has_them(tmp_path: Path) -> None:
+    listed = [{"id": "main", "subagents": {"allowAgents": ["helper"]}}, {"id": "helper"}]
+    agents = {"defaults": CONFIG["agents"]["defaults"], "list": [*listed, {"id": "other"}]}
+    async with run(tmp_path, config={"agents": agents}) as it:
+        rows = read(await use(it, "agents_list"))["agents"]
+        assert [(one["id"], one["canSend"], one["canSpawn"]) for one in rows] == [
+            ("main", False, True),
+            ("helper", False, True),
+        ]
 
 
 @pytest.mark.parametrize(

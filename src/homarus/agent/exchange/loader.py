@@ -8,7 +8,7 @@ from homarus.store.exchanges import KIND
 
 if TYPE_CHECKING:
     from homarus.agent.commands.context import CommandServices
-    from homarus.agent.exchange.service import SessionExchanges
+    from homarus.agent.exchange.session_exchanges import SessionExchanges
 
 # Starts a task; None when the program is ending.
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None] | None]
@@ -29,7 +29,7 @@ class ExchangeLoader:
     def __call__(self) -> "SessionExchanges":
         """Return the exchanges of the program."""
         if self._service is None:
-            from homarus.agent.exchange.service import SessionExchanges
+            from homarus.agent.exchange.session_exchanges import SessionExchanges
 
             self._service = SessionExchanges(self._get_services(), self._get_accounts, self._spawn)
         return self._service

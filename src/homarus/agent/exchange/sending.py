@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from homarus.agent.exchange.service import SessionExchanges, StepOutcome
+from homarus.agent.exchange.session_exchanges import SessionExchanges, StepOutcome
 from homarus.agent.exchange.texts import make_body, request_text
 from homarus.agent.session_lookup import (
     check_exists,
