@@ -20,9 +20,14 @@ from homarus.core.message import (
     ToolCall,
     ToolResult,
 )
+from homarus.policy.approvals import ApprovalAnswer, ApprovalQuestion
+from homarus.policy.decision import decide_tool_call
+from homarus.policy.tool_call import CallerFacts, TaintSource, ToolCallFacts, ToolDecision
 from homarus.providers.base import Delta, ModelRequest
 from homarus.store.exchanges import KIND
 from homarus.testing.fakes import ListChannel, ScriptedProvider
+from homarus.tools.execute import execute_tool_call
+from homarus.tools.tool import ToolContext
 from tests.unit.gateway.app_harness import CONFIG, Harness, ScriptedModels, world
 from tests.waiting import until
 
@@ -285,3 +290,142 @@ async def test_sessions_send_forbidden_by_a_setting_names_it(
         [result] = [read_result(text) for text in brain.seen if text.startswith("{")]
         assert result["status"] == "forbidden" and reason in result["error"]
         assert await it.store.session(B) is None and not await it.store.records(KIND)
+
+
+async def use(it: Harness, key: str = A, **given: Any) -> ToolResult:
+    """Call the tool as a model does in a session, decided by the policy."""
+    is_owner, taint = given.pop("is_owner", True), given.pop("taint", ())
+    asked, sandboxed = given.pop("asked", []), given.pop("sandboxed", False)
+    caller = CallerFacts("main", key, is_owner=is_owner, is_sandboxed=sandboxed, taint=taint)
+
+    class Denying:
+        async def request(self, call_id: str, question: ApprovalQuestion) -> ApprovalAnswer:
+            asked.append(question.reason)
+            return ApprovalAnswer("deny", "the owner denied it")
+
+    ctx = ToolContext(
+        key,
+        "main",
+        it.app.agent("main").workspace,
+        sessions=it.store,
+        run_id="run-1",
+        call_id="c1",
+        get_caller=lambda: caller,
+        get_taint=lambda: taint,
+        approvals=Denying(),
+    )
+
+    async def decide(facts: ToolCallFacts) -> ToolDecision:
+        return decide_tool_call(facts, caller)
+
+    call = ToolCall("c1", "sessions_send", {"message": "When do we meet?", **given})
+    return await execute_tool_call(it.app.tools("main"), ctx, call, decide)
+
+
+async def question_of(it: Harness, key: str) -> Message:
+    session = await it.app.control.load(key)
+    return next(one for one in session.messages if "When do we meet?" in one.text)
+
+
+async def test_sessions_send_names_the_session_by_label_or_agent(tmp_path: Path) -> None:
+    async with open_program(tmp_path, talk) as (it, _brain, _channel):
+        labelled = await it.app.control.load("agent:main:work")
+        await labelled.set_label("plans")
+        found = read_result((await use(it, label="plans")).text)
+        assert (found["status"], found["sessionKey"]) == ("ok", "agent:main:work")
+        found = read_result((await use(it, agentId="helper")).text)
+        assert (found["status"], found["sessionKey"]) == ("ok", B)
+        await settled(it)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({}, "give sessionKey, label or agentId"),
+        ({"sessionKey": "current"}, "that is this session"),
+        ({"sessionKey": "agent:main:absent"}, "there is no session"),
+        ({"sessionKey": "agent:main:subagent:new"}, "there is no session"),
+        ({"sessionKey": B, "agentId": "main"}, "is not of the agent"),
+        ({"agentId": "ghost"}, "agents_list"),
+        ({"label": "absent"}, "no session with the label"),
+        ({"sessionKey": B, "message": " "}, "1 to 20000"),
+    ],
+)
+async def test_sessions_send_wrong_call_is_an_error(
+    tmp_path: Path, given: dict[str, Any], problem: str
+) -> None:
+    async with open_program(tmp_path, talk) as (it, _brain, _channel):
+        result = await use(it, **given)
+        assert result.is_error and problem in result.text
+        assert not await it.store.records(KIND) and not await it.store.journal.inbox_records()
+
+
+async def test_sessions_send_of_a_tainted_run_taints_the_other(tmp_path: Path) -> None:
+    def answer(text: str) -> str | ToolCall:
+        return "At noon." if "When do we meet?" in text else talk(text)
+
+    async with open_program(tmp_path, answer) as (it, _brain, _channel):
+        result = await use(it, sessionKey=B, taint=(TaintSource("web", "evil.example"),))
+        assert result.details and result.details["untrusted"] == [{"kind": "session", "origin": B}]
+        text = (await question_of(it, B)).text
+        assert f"Source: session ({A})" in text and "EXTERNAL_UNTRUSTED_CONTENT" in text
+        await settled(it)
+
+
+async def test_sessions_send_to_readers_asks_in_a_tainted_run(tmp_path: Path) -> None:
+    """What a page said must not reach a group by way of the group's session."""
+    group, taint = "agent:main:list:group:7", (TaintSource("web", "evil.example"),)
+    async with open_program(tmp_path, talk) as (it, _brain, _channel):
+        await (await it.app.control.load(group)).set_label("family")
+        asked = list[str]()
+        result = await use(it, sessionKey=group, taint=taint, asked=asked)
+        assert result.is_error and len(asked) == 1 and "writes to a new recipient" in asked[0]
+        assert not await it.store.records(KIND)
+        assert not (await use(it, sessionKey=group)).is_error
+        await settled(it)
+
+
+async def test_sessions_send_without_authority_has_no_owner_tools(tmp_path: Path) -> None:
+    """A sandboxed session that may write outside does not act there as the owner."""
+    sandbox = {"sessionToolsVisibility": "all"}
+    agents = {**TWO_AGENTS["agents"], "defaults": {**CONFIG["agents"]["defaults"]}}
+    agents["defaults"]["sandbox"] = sandbox
+
+    def names(request: ModelRequest) -> set[str]:
+        return {tool.name for tool in request.tools}
+
+    async with open_program(tmp_path, talk, {"agents": agents}) as (it, brain, _channel):
+        assert not (await use(it, sessionKey=B)).is_error
+        await settled(it)
+        assert "gateway" in names(brain.requests[0])
+        asked = len(brain.requests)
+        assert not (await use(it, sessionKey="agent:helper:main", sandboxed=True,
+                              message="When do we meet? Now?")).is_error  # fmt: skip
+        await settled(it)
+        assert "gateway" not in names(brain.requests[asked])
+
+
+async def test_sessions_send_does_not_interrupt_the_run_under_way(tmp_path: Path) -> None:
+    config = {"messages": {"queue": {"mode": "interrupt"}}}
+    async with open_program(tmp_path, talk, config) as (it, brain, _channel):
+        async with it.app.lanes.enter("main", "main", "main", "main"):  # its run cannot go on
+            await it.ask("chat.send", sessionKey=B, message="a question", idempotencyKey="r1")
+            await it.live("r1")
+            result = await use(it, sessionKey=B, timeoutSeconds=0)
+            assert read_result(result.text)["status"] == "accepted"
+        await it.ended("r1")
+        await settled(it)
+        row = await it.store.journal.inbox_record("r1")
+        assert row and row.state == "answered"
+        asked = [n for n, text in enumerate(brain.seen) if "When do we meet?" in text]
+        assert asked and "a question" in brain.seen[0]
+
+
+async def test_sessions_send_run_again_has_the_first_answer(tmp_path: Path) -> None:
+    """As after a crash between the answer and its result in the transcript."""
+    async with open_program(tmp_path, talk) as (it, _brain, _channel):
+        first = read_result((await use(it, sessionKey=B)).text)
+        await settled(it)
+        rows = await it.store.journal.inbox_records()
+        assert read_result((await use(it, sessionKey=B)).text) == first
+        assert await it.store.journal.inbox_records() == rows
