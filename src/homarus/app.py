@@ -68,7 +68,7 @@ from homarus.tools.sources import ToolSources
 
 if TYPE_CHECKING:
     from homarus.agent.reply.builder import ReplyBuilder
-    from homarus.agent.subagents.service import SubagentServices
+    from homarus.agent.subagents.subagent_service import SubagentServices
     from homarus.channels.pairing import PairingStore
     from homarus.gateway.chat_changes import ChatConfigEdits
     from homarus.gateway.config_watch import ConfigWatcher
@@ -279,7 +279,9 @@ class App:
         )
 
     def _subagent_services(self) -> "SubagentServices":
-        from homarus.agent.subagents.service import SubagentServices  # with the first sub-agent
+        from homarus.agent.subagents.subagent_service import (
+            SubagentServices,
+        )  # with the first sub-agent
 
         return SubagentServices(
             store=self.store,

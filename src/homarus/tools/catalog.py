@@ -32,6 +32,7 @@ def builtin_tools() -> ToolRegistry:
             get_commands=_no_memory,
             get_exchanges=_no_memory,
             get_gateway=_no_memory,
+            get_subagents=_no_memory,
         )
     )
 

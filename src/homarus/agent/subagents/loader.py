@@ -9,7 +9,7 @@ from homarus.core.session_keys import is_subagent
 from homarus.store.base import Store
 
 if TYPE_CHECKING:
-    from homarus.agent.subagents.service import SubagentService, SubagentServices
+    from homarus.agent.subagents.subagent_service import SubagentService, SubagentServices
 
 
 class SubagentLoader:
@@ -22,7 +22,7 @@ class SubagentLoader:
     def __call__(self) -> "SubagentService":
         """Return the service of sub-agents."""
         if self._service is None:
-            from homarus.agent.subagents.service import SubagentService
+            from homarus.agent.subagents.subagent_service import SubagentService
 
             self._service = SubagentService(self._get_services())
         return self._service

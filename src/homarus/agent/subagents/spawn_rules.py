@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from homarus.config.agent_settings import agent_entry, agent_ids
 from homarus.config.schema import Config
-from homarus.core.errors import UserError
+from homarus.core.errors import SpawnRefusedError, UserError
 from homarus.core.fast_dataclass import replace
 from homarus.core.message import Inbound, InboundMetadata, Json, RunOptions
 from homarus.core.session_keys import agent_id_of, normalize_agent_id
@@ -24,12 +24,6 @@ ANY: Final = "*"
 _INHERITED: Final = ("execHost", "execSecurity", "execAsk", "execNode")
 # What is kept of the message that the parent answers: who asks, and in which chat.
 _KEPT_METADATA: Final = ("kind", "title", "parent", "guild", "team", "roles", "holder")
-
-
-class SpawnRefusedError(UserError):
-    """A sub-agent may not be started: what OpenClaw calls forbidden."""
-
-    code = "user.spawn_refused"
 
 
 class ChildModel(NamedTuple):

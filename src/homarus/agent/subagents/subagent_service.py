@@ -26,12 +26,12 @@ from homarus.agent.subagents.messages import (
     make_steering,
     make_task,
 )
-from homarus.agent.subagents.spawn_rules import ChildModel, SpawnRefusedError
+from homarus.agent.subagents.spawn_rules import ChildModel
 from homarus.agent.subagents.texts import announcement_text, context_text, task_text
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
-from homarus.core.errors import ProviderTimeoutError, UserError
+from homarus.core.errors import ProviderTimeoutError, SpawnRefusedError, UserError
 from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.faults import fault_point
 from homarus.core.lanes import Lanes
