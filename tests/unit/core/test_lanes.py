@@ -345,7 +345,6 @@ async def test_place_given_up_is_had_back_once_by_parallel_waits() -> None:
             for _ in range(3):
                 group.create_task(wait(place))
             async with lanes.enter("main"):  # others work meanwhile
-                assert not place.is_held
                 go.set()
         assert place.is_held and len(lanes.holders("main")) == 1
     async with asyncio.timeout(60), lanes.enter("main"):  # no place is lost
