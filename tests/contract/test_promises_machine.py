@@ -305,8 +305,8 @@ class Life:
     def _pack(
         self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
     ) -> list[OutboxRecord]:
-        if inbound.address.channel in NO_OUTBOX_CHANNELS:
-            return []
+        if run.startswith("exchange:") and inbound.address.channel in NO_OUTBOX_CHANNELS:
+            return []  # the answer is for the other session
         return [OutboxRecord(f"{run}:{first}", run, inbound.address, text, 0, 10)]
 
     def _slow(self) -> Tool:

@@ -6,6 +6,7 @@ that starts it starts one, however often it is made.
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -183,7 +184,7 @@ def test_rows_66_to_71_random_kills(make_rig: MakeRig) -> None:
         rig.start()
         verdict = rig.settle()
         assert len(verdict.answered) == count and not verdict.doubled and not verdict.lost
-        wait_for(lambda expected=count: _has_announced(rig, expected), "every end is announced")
+        wait_for(partial(_has_announced, rig, count), "every end is announced")
     found = children(rig)
     assert len(found) == TRIALS and {one.status for one in found} == {"done"}
     assert len([row for row in rig.inbox() if row.message_id.startswith("spawn:")]) == TRIALS
