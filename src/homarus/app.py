@@ -18,6 +18,7 @@ from homarus.agent.commands.catalog import has_control_command
 from homarus.agent.commands.context import CommandServices
 from homarus.agent.commands.dispatcher import CommandDispatcher
 from homarus.agent.commands.listing import native_commands
+from homarus.agent.exchange.loader import ExchangeLoader
 from homarus.agent.memory_registry import MemoryRegistry
 from homarus.agent.prompt.preview import PreviewServices, preview_prompt
 from homarus.agent.prompt.user_message import format_user_message
@@ -147,7 +148,9 @@ class App:
             hooks=self.hooks,
             skills=self.skill_ports,
         )
-        self.commands = CommandDispatcher(self._command_services())
+        services = self._command_services()
+        self.commands = CommandDispatcher(services)
+        self._exchanges = ExchangeLoader(lambda: services, self.messenger.accounts, self._spawn)
         self._maintenance = SessionMaintenance(
             MaintenanceServices(
                 get_config=self._config,
@@ -173,6 +176,7 @@ class App:
             find_image_model=lambda ref: self.models.find_image_model(ref),
             sources=ToolSources((self.mcp, self.skill_actions)),
             get_commands=lambda: self.commands,
+            get_exchanges=lambda: self._exchanges(),
             get_gateway=self._get_gateway_actions,
             get_subagents=self.subagents,
             has_polls=lambda: has_ability("poll", self._config().channels),
@@ -446,6 +450,7 @@ class App:
             await self.approvals().start()
         resumed = await self.control.recover()
         await self.subagents.recover()
+        await self._exchanges.recover()
         self._channel_task = self._group.create_task(self.channels.run(), name="channels")
         if await self.store.record("restart", "note"):
             self._start_task(self._send_restart_note())

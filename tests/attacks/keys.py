@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from homarus.gateway.session_access import SessionAccess
 from homarus.memory.agent_memory import AgentMemory
 from homarus.memory.spec import MemorySpec
 from homarus.memory.tools import memory_tools
+from homarus.policy.audience import chat_of, session_readers
+from homarus.policy.session_reach import SessionReach
 from homarus.policy.tool_call import ToolCallFacts, ToolDecision
 from homarus.store.base import SessionRecord
 from homarus.store.sqlite import open_store
@@ -23,6 +26,7 @@ from homarus.tools.execute import execute_tool_call
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.tool import ToolContext
 from tests.attacks.cases import Case, Judge, NotRunError
+from tests.docs.tool_stages.plain import make_context, open_program
 
 
 @contextmanager
@@ -39,11 +43,29 @@ def _judge(case: Case) -> str:
         case "memory_search":
             return asyncio.run(_ask_memory(a))
         case "http":
-            return "" if relation == "reject" and _is_refused(a) else "was let in"
+            if relation != "reject" or not _is_refused(a):
+                return "was let in"
+            return asyncio.run(_use_session_tools(a))
         case "hook":
             seen = [session_keys.is_hook(each["key"]) for each in (a, b)]
             return "" if relation == "both_untrusted" and all(seen) else f"is a hook's: {seen}"
-    return _compare(_derive(a), _derive(b), relation)
+    first, second = _derive(a), _derive(b)
+    return _compare(first, second, relation) or _find_reach(first, second, relation)
+
+
+def _find_reach(first: str | None, second: str | None, relation: str) -> str:
+    """Return which of two chats reaches the other by its tools, with the widest settings."""
+    if not relation.startswith("must_differ") or first is None or second is None:
+        return ""
+    for key, other in ((first, second), (second, first)):
+        if session_readers(key) not in {"person", "others"} or session_readers(other) == "own":
+            continue  # the owner's own sessions reach all, and the owner's chats reach those
+        if chat_of(key) == chat_of(other):
+            continue  # threads of one chat: the same people read both
+        wide = SessionReach(key, "main", "all", allows_other_agents=True)
+        if not wide.refusal(other):
+            return f"{key} reaches {other}"
+    return ""
 
 
 def _compare(first: str | None, second: str | None, relation: str) -> str:
@@ -100,6 +122,39 @@ def _is_refused(asked: dict[str, Any]) -> bool:
     return False
 
 
+async def _use_session_tools(asked: dict[str, Any]) -> str:
+    """Name another caller's session in every tool about sessions, as the owner of this one."""
+    own = session_keys.main_key("main")
+    if "caller" in asked:
+        own = session_keys.peer_key("main", "", "direct", asked["caller"], scope="per-peer")
+    agents = {"list": [{"id": "main"}, {"id": "other"}], "defaults": {"skipBootstrap": True}}
+    tools = {"sessions": {"visibility": "all"}}
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Path(folder, "workspace")
+        workspace.mkdir()
+        async with open_program(workspace, agents=agents, tools=tools) as app:
+            for key in (own, session_keys.canonical_key(asked["key"])):
+                await (await app.control.load(key)).update(label=key[-30:])
+            ctx = replace(make_context(workspace), session_key=own, sessions=app.store)
+            for name in ("sessions_history", "session_status", "sessions_send"):
+                args = {"sessionKey": asked["key"]}
+                args |= {"message": "hello"} if name == "sessions_send" else {}
+                call = ToolCall("1", name, args)
+                result = await execute_tool_call(app.tools("main"), ctx, call, _allow)
+                if not result.is_error or "forbidden" not in result.text:
+                    return f"{name} was let in: {result.text[:200]}"
+                again = ToolCall("2", name, args | {"sessionKey": own})
+                if name == "sessions_history":  # the refusal is about the key
+                    result = await execute_tool_call(app.tools("main"), ctx, again, _allow)
+                    if result.is_error:
+                        return f"{name} refuses its own session: {result.text[:200]}"
+    return ""
+
+
+async def _allow(_call: ToolCallFacts) -> ToolDecision:
+    return ToolDecision("allow", "")
+
+
 async def _two_tenants(a: dict[str, Any], b: dict[str, Any]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         async with open_store(Path(folder)) as store:
@@ -115,10 +170,6 @@ async def _two_tenants(a: dict[str, Any], b: dict[str, Any]) -> str:
 
 async def _ask_memory(a: dict[str, Any]) -> str:
     """Search with the tools of a model: the owner finds the note, a group does not."""
-
-    async def allow(_call: ToolCallFacts) -> ToolDecision:
-        return ToolDecision("allow", "")
-
     key = session_keys.peer_key(
         "main", "telegram", "group" if a["session"] == "group" else "direct", "1"
     )
@@ -136,7 +187,9 @@ async def _ask_memory(a: dict[str, Any]) -> str:
             for of in (session_keys.main_key("main"), key):
                 ctx = ToolContext(of, "main", root)
                 asked = [ToolCall("1", name, args) for name, args in calls.items()]
-                told[of] = [(await execute_tool_call(tools, ctx, one, allow)).text for one in asked]
+                told[of] = [
+                    (await execute_tool_call(tools, ctx, one, _allow)).text for one in asked
+                ]
         finally:
             await memory.close()
     if not all("4711" in text for text in told[session_keys.main_key("main")]):

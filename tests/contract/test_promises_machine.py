@@ -1,11 +1,11 @@
 """A state machine: any sequence of events in a session; no message is lost or answered twice.
 
 People write, steer, and stop runs; the model answers at any time, tools are slow; approvals are
-answered by one person or two at once, or expire; sub-agents are started, steered and stopped; the
-program is restarted, or dies. Everything is real (session control, run queue, run, approvals,
-sub-agents, journal, transcript), except for the model and the tools, which wait for the test. The
-model answers every nonce that it was not seen to answer before,
-once, so that the outbox shows what was answered, and how often.
+answered by one person or two at once, or expire; sub-agents are started, steered and stopped;
+sessions write to each other; the program is restarted, or dies. Everything is real (session
+control, run queue, run, approvals, sub-agents, exchanges, journal, transcript), except for the
+model and the tools, which wait for the test. The model answers every nonce that it was not seen to
+answer before, once, so that the outbox shows what was answered, and how often.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import pytest
@@ -26,10 +27,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from homarus.agent.agent import Agent
 from homarus.agent.approval_ports import ApproverIdentity
+from homarus.agent.commands.context import CommandServices
+from homarus.agent.exchange.loader import ExchangeLoader
 from homarus.agent.reply.builder import make_reply_builder
 from homarus.agent.run import RunOutcome
 from homarus.agent.run_registry import RunRegistry
 from homarus.agent.services import RunServices
+from homarus.agent.session_tools import session_tools
 from homarus.agent.spend_limit import SpendLimiter
 from homarus.agent.subagents.loader import SubagentLoader
 from homarus.agent.subagents.subagent_service import SubagentServices
@@ -39,7 +43,16 @@ from homarus.config.paths import Paths
 from homarus.core.bus import Bus
 from homarus.core.errors import ApprovalError, StoreError
 from homarus.core.lanes import Lanes
-from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Message, ToolCall, ToolResult
+from homarus.core.message import (
+    NO_EXTRAS,
+    NO_OUTBOX_CHANNELS,
+    Address,
+    Extras,
+    Inbound,
+    Message,
+    ToolCall,
+    ToolResult,
+)
 from homarus.core.session_keys import announce_key
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
@@ -52,6 +65,7 @@ from homarus.sessions.control import SessionControl, SessionServices
 from homarus.sessions.session import SessionRepository
 from homarus.store.approvals import ApprovalRecord
 from homarus.store.base import Store, Transaction
+from homarus.store.exchanges import KIND as EXCHANGE
 from homarus.store.journal import UNSETTLED, InboxRecord, OutboxRecord
 from homarus.store.sqlite import open_store
 from homarus.store.subagents import SubagentRecord, list_subagents
@@ -67,7 +81,8 @@ from tests.approval_harness import make_approval_service, reachable_ports
 NONCE = re.compile(r"#\d+#")
 SETTLED = {"answered", "silent", "reported"}
 TURNS = 60  # of the loop, after each step
-USES = ["", "", "use:slow", "use:ask", "use:spawn", "use:spawn"]
+USES = ["", "", "use:slow", "use:ask", "use:spawn", "use:spawn", "use:send", "use:send"]
+NO_CONFIG = schema.Config()
 MODES = st.sampled_from(["collect", "followup", "steer", "interrupt", "steer-backlog"])
 
 
@@ -123,7 +138,7 @@ class Echo:
         if last.role == "assistant" or unpaired_calls(request.messages):
             self._calls["invalid"] += 1
         is_question = last.role == "user" and not last.text.startswith("[A tool call that waited")
-        wanted = re.search(r"use:(slow|ask|spawn)", last.text) if is_question else None
+        wanted = re.search(r"use:(slow|ask|spawn|send)", last.text) if is_question else None
         if wanted:
             self._calls["made"] += 1
             yield assistant_message(self._call(wanted[1], self._calls["made"]))
@@ -134,6 +149,10 @@ class Echo:
         yield assistant_message(f"re {' '.join(new)}" if new else "nothing new")
 
     def _call(self, name: str, number: int) -> ToolCall:
+        if name == "send":  # to the other chat or to itself, with and without waiting
+            other = {"sessionKey": f"agent:main:{number % 2}", "message": f"ping {number}"}
+            args = {**other, "timeoutSeconds": (0, 30)[number % 3 > 0]}
+            return ToolCall(f"call-{number}", "sessions_send", args)
         if name != "spawn":
             return ToolCall(f"call-{number}", name, {})
         use = ("", "use:slow", "use:ask")[number % 3]
@@ -158,7 +177,15 @@ class Life:
         sessions, lanes, hooks = SessionRepository(store, clock), Lanes(), Hooks()
         source = ToolSourceContext("main", schema.Config(), lambda _key: schema.Config().tools)
         spawning = replace(source, get_subagents=lambda: self.subagents())
-        registry = ToolRegistry([self._slow(), self._ask(), *sessions_spawn.tools(spawning)])
+        writing = replace(source, get_exchanges=lambda: self.exchanges())
+        registry = ToolRegistry(
+            [
+                self._slow(),
+                self._ask(),
+                *sessions_spawn.tools(spawning),
+                *session_tools(writing),
+            ]
+        )
         asks = PolicyRules(lists=(ToolRules(ask=("ask",)),))
         agent = Agent("main", "Ada", world.folder, model="p/m", rules=asks)
         self.approvals = make_approval_service(
@@ -171,6 +198,7 @@ class Life:
         )
         services = RunServices(
             find_traits=find_traits,
+            get_config=lambda: NO_CONFIG,  # making one takes as long as a run
             sessions=sessions,
             store=store,
             bus=Bus(),
@@ -186,7 +214,7 @@ class Life:
             pop_steering=lambda key: self.control.take_steering(key),
             format_message=lambda _key, inbound: inbound.text,
             make_builder=lambda session, inbound, thinking, _new: make_reply_builder(
-                schema.Config(), session, inbound, thinking=thinking
+                NO_CONFIG, session, inbound, thinking=thinking
             ),
             build_reply=self._pack,
             on_enqueued=lambda: None,
@@ -196,7 +224,13 @@ class Life:
         )
         runs = RunRegistry(services)
         queue = {"mode": world.mode, "debounceMs": 0}
-        config = schema.Config.model_validate({"messages": {"queue": queue}})
+        config = schema.Config.model_validate(
+            {
+                "messages": {"queue": queue},
+                "tools": {"sessions": {"visibility": "agent"}},
+                "session": {"agentToAgent": {"maxPingPongTurns": 2}},
+            }
+        )
         paths = Paths.find({"HOME": str(world.folder)})
         models = ModelRouter(config, {}, paths, clock)
         self.control: SessionControl[RunOutcome] = SessionControl(
@@ -228,6 +262,20 @@ class Life:
         )
         get_children = partial(self._child_services, store, group, sessions, lanes, paths, config)
         self.subagents = SubagentLoader(store, get_children)
+        ports = SimpleNamespace(
+            store=store,
+            control=self.control,
+            clock=world.clock,
+            get_config=lambda: config,
+            hooks=hooks,
+            build_reply=self._pack,
+            on_enqueued=lambda: None,
+        )
+        self.exchanges = ExchangeLoader(
+            lambda: cast("CommandServices", ports),
+            lambda: [("test", "default")],
+            lambda work, name: group.create_task(work, name=name),
+        )
 
     def _child_services(  # noqa: PLR0917 - the parts of this process
         self,
@@ -257,6 +305,8 @@ class Life:
     def _pack(
         self, inbound: Inbound, run: str, text: str, first: int = 0, extras: Extras = NO_EXTRAS
     ) -> list[OutboxRecord]:
+        if run.startswith("exchange:") and inbound.address.channel in NO_OUTBOX_CHANNELS:
+            return []  # the answer is for the other session
         return [OutboxRecord(f"{run}:{first}", run, inbound.address, text, 0, 10)]
 
     def _slow(self) -> Tool:
@@ -357,6 +407,7 @@ class Promises(RuleBasedStateMachine):
         await self.life.approvals.start()
         await self.life.control.recover()
         await self.life.subagents.recover()
+        await self.life.exchanges.recover()
 
     async def _end(self, *, dies: bool) -> None:
         self.cut.dead = dies
@@ -519,7 +570,8 @@ class Promises(RuleBasedStateMachine):
             for _ in range(4):  # a message that dies with the program three times is parked
                 self.life.let_go()
                 for step in range(400):
-                    if not await self.store.journal.inbox_records(*UNSETTLED):
+                    is_open = await self.store.records(EXCHANGE)
+                    if not is_open and not await self.store.journal.inbox_records(*UNSETTLED):
                         return
                     if step % 20 == 10:
                         await self.world.clock.advance(90_000)
@@ -540,6 +592,8 @@ class Promises(RuleBasedStateMachine):
         parcels = await self.store.journal.outbox_records()
         answers = Counter(n for parcel in parcels for n in NONCE.findall(parcel.text))
         self._judge_children(rows, await list_subagents(self.store))
+        assert not await self.store.records(EXCHANGE), "every exchange has ended"
+        self._judge_exchanges(rows, parcels)
         rows = [row for row in rows if row.id.startswith("m")]
         assert len(rows) == self.world.sent, "none is lost"
         for row in rows:
@@ -560,6 +614,26 @@ class Promises(RuleBasedStateMachine):
         for call_id, count in self.world.runs.items():
             assert count == 1, "no approved call ran twice"
             assert by_call[call_id].state == "allowed" and by_call[call_id].used_ms
+
+    def _judge_exchanges(
+        self, rows: Sequence[InboxRecord], parcels: Sequence[OutboxRecord]
+    ) -> None:
+        """Check that no step of an exchange was left out, and that a chat was told at most once."""
+        steps: dict[str, list[str]] = {}
+        for row in rows:
+            if row.id.startswith("exchange:"):
+                exchange, _, step = row.id.rpartition(":")
+                steps.setdefault(exchange, []).append(step)
+                assert row.state in {*SETTLED, "parked"}, row
+        for taken in steps.values():
+            turns = [step for step in taken if step != "announce"]
+            assert turns == [str(step) for step in range(len(turns))] and len(turns) <= 3, taken
+            assert taken in (turns, [*turns, "announce"])
+        told = Counter(
+            parcel.id for parcel in parcels if parcel.run.partition(":")[0] == "exchange"
+        )
+        assert all(count == 1 for count in told.values())
+        assert {name.removesuffix(":announce:0") for name in told} <= steps.keys()
 
     def _judge_children(self, rows: Sequence[InboxRecord], left: Sequence[SubagentRecord]) -> None:
         """Check that every sub-agent has ended, and that its end was announced once, or not."""

@@ -22,6 +22,7 @@ from homarus.tools.sources import ToolSourceContext, ToolSources, load_tools
 
 if TYPE_CHECKING:
     from homarus.agent.commands.dispatcher import CommandDispatcher
+    from homarus.agent.exchange.session_exchanges import SessionExchanges
     from homarus.memory.tools import ToolMemory
     from homarus.tools.browser.control import BrowserControl
     from homarus.tools.exec.process_table import ProcessTable
@@ -32,11 +33,12 @@ class AgentRegistry:
 
     `reaches` returns whether there are chats to write to, `has_polls` whether a service of them has
     polls; `memory` returns the memory of an agent, `get_processes` the table of running commands,
-    `get_browsers` the control of browsers, `get_commands` the chat commands, `get_gateway` what the
-    `gateway` tool calls, `get_subagents` what starts sub-agents, `env` the variables of the
-    environment and the config, `find_image_model` a model of a model's provider that sees pictures.
-    `sources` has the tools that come and go while the program runs: when one of them has changed,
-    the next run uses what it has now.
+    `get_browsers` the control of browsers, `get_commands` the chat commands, `get_exchanges` what
+    sends messages between sessions, `get_gateway` what the `gateway` tool calls, `get_subagents`
+    what starts sub-agents, `env` the variables of the environment and the config,
+    `find_image_model` a model of a model's provider that sees pictures. `sources` has the tools
+    that come and go while the program runs: when one of them has changed, the next run uses what it
+    has now.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class AgentRegistry:
         sources: ToolSources | None = None,
         env: Callable[[], Mapping[str, str]] = dict,
         get_commands: "Callable[[], CommandDispatcher] | None" = None,
+        get_exchanges: "Callable[[], SessionExchanges] | None" = None,
         get_gateway: Callable[[], Any] | None = None,
         get_subagents: Callable[[], Any] | None = None,
         has_polls: Callable[[], bool] = lambda: False,
@@ -61,6 +64,7 @@ class AgentRegistry:
         self._find_image_model, self._get_browsers = find_image_model, get_browsers
         self._get_commands, self._get_gateway = get_commands, get_gateway
         self._has_polls, self._get_subagents = has_polls, get_subagents
+        self._get_exchanges = get_exchanges
         self.sources = sources or ToolSources()
         self._agents: dict[str, Agent] = {}
         self._builtin: dict[str, ToolRegistry] = {}
@@ -140,6 +144,7 @@ class AgentRegistry:
             get_processes=self._get_processes,
             get_browsers=self._get_browsers,
             get_commands=self._get_commands,
+            get_exchanges=self._get_exchanges,
             get_gateway=self._get_gateway,
             get_subagents=self._get_subagents,
             has_tool=lambda name: name in self.tools(agent_id),

@@ -152,6 +152,7 @@ class Run:
         self._attempts: list[AttemptFailed] = []
         self._publish = Emitter(self.id, key, services.bus.publish, services.clock.now_ms)
         self._started_s = services.clock.monotonic()
+        self._lane = next((one.options.lane for one in self._inbounds), "") or run_lane(key)
         self._scope: asyncio.Timeout | None = None  # while the run can be stopped
         self._is_stopped = False
         # Set by `execute` and `prepare`, in this order.
@@ -197,7 +198,7 @@ class Run:
         try:
             async with asyncio.timeout(0 if self._is_stopped else None) as scope:
                 self._scope = scope
-                async with services.lanes.open_place(run_lane(self.key)) as self._place:
+                async with services.lanes.open_place(self._lane) as self._place:
                     await self._place.acquire(resumes=False)
                     self._outcome = await services.watchdog.run(
                         f"run {self.key}", self._prepare_and_loop, scope, grace_s=services.grace_s
@@ -581,6 +582,7 @@ class Run:
             open_sandbox=partial(services.open_sandbox, agent, self.key),
             describe_images=lambda question: self._get_media().describe_images(question),
             skills=self._skills,
+            leave_lane=self._place.given_up,
         )
 
     def _resolve_caller(self, options: RunOptions, caller: CallerFacts) -> CallerFacts:

@@ -1,6 +1,5 @@
 """The approvals of one run: ask once per call, wait a little, then end the run suspended."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
@@ -59,7 +58,6 @@ class RunApprovals:
         self._is_owner = is_owner
         self._resumed_calls, self._check_lease = set(resumed_calls), check_lease
         self._allowed: dict[str, ApprovalRecord] = {}  # by call, until the call starts
-        self._place_lock = asyncio.Lock()
         self.suspended_calls: dict[str, str] = {}  # the id of the approval by call
         self.refusal = ""  # why nothing can be asked now
 
@@ -132,8 +130,7 @@ class RunApprovals:
         self._place.release()
         answered = await self._service.wait(record.id, self._wait_s)
         if answered.state != "pending":
-            async with self._place_lock:
-                await self._place.acquire()
+            await self._place.acquire()
         return answered
 
     def _answer(

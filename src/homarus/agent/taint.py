@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from homarus.core.message import Inbound, Message, Text, ToolResult
+from homarus.core.session_keys import is_subagent
 from homarus.core.untrusted import untrusted_sources
+from homarus.policy.audience import session_readers
 from homarus.policy.taint import inbound_taint
 from homarus.policy.tool_call import TaintSource
 
@@ -81,6 +83,18 @@ def messages_taint(messages: Sequence[Message]) -> Iterator[TaintSource]:
                 yield from _result_taint(part)
             elif isinstance(part, Text) and message.role == "user":
                 yield from (TaintSource(*found) for found in untrusted_sources(part.text))
+
+
+def find_session_taint(key: str, messages: Sequence[Message]) -> TaintSource | None:
+    """Return the source for another session that reads these messages; None if all are ours.
+
+    What people write in a session other than the agent's own may be anybody's. A sub-agent reads
+    what its parent gives it, and what its tools return.
+    """
+    has_others = session_readers(key) in {"others", "person"} and not is_subagent(key)
+    if has_others or next(messages_taint(messages), None):
+        return TaintSource("session", key)
+    return None
 
 
 def _result_taint(result: ToolResult) -> Iterator[TaintSource]:

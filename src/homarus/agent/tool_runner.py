@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ class ToolRunner:
     content that the run has read. `get_approvals` returns what asks a person about calls.
     `open_sandbox` returns the session's sandbox, as far as an access to files allows it.
     `describe_images` has a model describe pictures. `skills` gives commands their variables.
+    `leave_lane` gives up the run's place.
     """
 
     agent: Agent
@@ -67,6 +69,7 @@ class ToolRunner:
     open_sandbox: "Callable[[WorkspaceAccess], SessionSandbox | None]" = lambda _access: None
     describe_images: "DescribeImages | None" = None
     skills: SkillAccess | None = None
+    leave_lane: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     @property
     def _audit(self) -> CallAudit:
@@ -143,6 +146,7 @@ class ToolRunner:
             skills=self.skills,
             inbound=self.inbound,
             get_taint=lambda: self.taint.sources,
+            leave_lane=self.leave_lane,
         )
         result = await call_tool(self.tools, context, call, decide, begin=begin)
         for name, started_ms in started:

@@ -1,8 +1,7 @@
 """The tool `session_status`: what `/status` shows, and the model of a session.
 
-A session sees its own status. The owner, in a conversation that no other people read, sees those of
-the same agent's other sessions, unless `tools.sessions.visibility` keeps sessions apart. A session
-in a sandbox and one of a sub-agent never see another one.
+A session sees its own status, and that of the sessions that its tools reach
+(`policy.session_reach`). The other tools about sessions are in `session_tools.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
+from homarus.agent.session_lookup import check_reached, reach_of
+from homarus.agent.session_tools import session_tools
 from homarus.config.change_log import changes_by
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Address, Inbound, Json, Text
-from homarus.core.session_keys import agent_id_of
 from homarus.core.text import one_line
-from homarus.policy.audience import session_readers
 from homarus.policy.tool_call import Effect
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, tool
@@ -25,13 +24,13 @@ if TYPE_CHECKING:  # imported by the first command
     from homarus.agent.commands.context import AgentCommandContext
     from homarus.agent.commands.dispatcher import CommandDispatcher
 
-_OPEN_VISIBILITIES: Final = (None, "agent", "all")
 _CURRENT: Final = frozenset({"", "current", "self"})
 
 
 def tools(context: ToolSourceContext) -> Sequence[Tool]:
-    """Return the tool for an agent that has sessions."""
-    return [_session_status_tool(context, context.get_commands)] if context.get_commands else []
+    """Return the tools for an agent that has sessions."""
+    get = context.get_commands
+    return [*([_session_status_tool(context, get)] if get else ()), *session_tools(context)]
 
 
 def _session_status_tool(
@@ -54,7 +53,7 @@ def _session_status_tool(
         """Time now, model, context size, usage, cost, queue and sandbox of a session."""
         dispatcher = get_commands()
         key = _resolve_key(dispatcher, ctx, session_key or "")
-        _check_visible(source, ctx, key)
+        await check_reached(ctx.sessions, reach_of(source.config, ctx), key)
         context = await _make_context(dispatcher, ctx, key)
         changed = await _set_model(context, ctx, model.strip()) if model else ""
         from homarus.agent.commands.status_card import status_card
@@ -71,25 +70,6 @@ def _resolve_key(dispatcher: "CommandDispatcher", ctx: ToolContext, name: str) -
     if name.strip().lower() in _CURRENT:
         return ctx.session_key
     return dispatcher.control.resolve_key(name, ctx.agent)
-
-
-def _check_visible(source: ToolSourceContext, ctx: ToolContext, key: str) -> None:
-    """Raise ToolDeniedError for a session that this one may not see."""
-    if key == ctx.session_key:
-        return
-    caller, reason = ctx.caller, ""
-    if ctx.sandbox is not None or caller.is_sandboxed:
-        reason = "a session in a sandbox sees no other one"
-    elif caller.depth:
-        reason = "the session of a sub-agent sees no other one"
-    elif source.config.tools.sessions.visibility not in _OPEN_VISIBILITIES:
-        reason = "tools.sessions.visibility keeps sessions apart"
-    elif not caller.is_owner or session_readers(ctx.session_key) == "others":
-        reason = "other sessions are shown to the owner alone, where no other people read"
-    elif agent_id_of(key) != ctx.agent:
-        reason = "it belongs to another agent"
-    if reason:
-        raise ToolDeniedError(f"session_status denied for {one_line(key, 120)}: {reason}")
 
 
 async def _make_context(

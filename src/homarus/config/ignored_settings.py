@@ -18,12 +18,8 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.defaults.heartbeat": "there is no heartbeat",
     "agents.defaults.models.<key>.streaming": _LOOK,
     **{
-        f"agents.{each}.sandbox.{key}": reason
+        f"agents.{each}.sandbox.browser": "a sandbox has no browser of its own"
         for each in ("defaults", "list[]")
-        for key, reason in (
-            ("browser", "a sandbox has no browser of its own"),
-            ("sessionToolsVisibility", "a session in a sandbox never sees another one"),
-        )
     },
     "agents.list[].heartbeat": "there is no heartbeat",
     "agents.list[].tools.exec": _EXEC,
@@ -47,9 +43,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "models.bedrockDiscovery": "models are not searched for",
     "nodeHost": "this program is no node",
     "plugins": "no plugins are loaded, only the skills of those that are on",
-    "session.agentToAgent": "agents do not write to each other",
     "talk": "nothing is spoken",
-    "tools.agentToAgent": "agents do not write to each other",
     "tools.exec": _EXEC,
     "tools.links": "links are not opened",
     "tools.media": "models of providers describe files; there are no commands, and no videos",

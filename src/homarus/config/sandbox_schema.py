@@ -169,7 +169,8 @@ class SandboxConfig(ConfigSection):
     """Which sessions have a sandbox, what is shared in it, and what it must hold against.
 
     `level` is the lowest that is accepted, as it is measured; `readOnlyFolders` are further folders
-    of this machine that commands and file tools may read.
+    of this machine that commands and file tools may read. With `sessionToolsVisibility: spawned`,
+    the default, the tools of a session in a sandbox reach only sessions that it started.
     """
 
     mode: Literal["off", "non-main", "all"] | None = None
@@ -184,3 +185,4 @@ class SandboxConfig(ConfigSection):
     level: Literal["L1", "L2", "L3"] | None = None
     network: SandboxNetworkConfig = SandboxNetworkConfig.model_construct()
     read_only_folders: Annotated[StrTuple, AfterValidator(_check_folders)] | None = None
+    session_tools_visibility: Literal["spawned", "all"] | None = None

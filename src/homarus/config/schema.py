@@ -423,6 +423,12 @@ class MaintenanceConfig(ConfigSection):
     rotate_bytes: Size = "10mb"
 
 
+class SessionExchangeConfig(ConfigSection):
+    """How often two sessions answer each other after one has written to the other."""
+
+    max_ping_pong_turns: Annotated[int, Field(ge=0, le=5)] = 5
+
+
 class SessionConfig(ConfigSection):
     """Sessions: their keys, when they are reset, and which are answered.
 
@@ -441,6 +447,7 @@ class SessionConfig(ConfigSection):
     reset_triggers: StrTuple = ("/new", "/reset")
     send_policy: SendPolicyConfig = SendPolicyConfig.model_construct()
     maintenance: MaintenanceConfig = MaintenanceConfig.model_construct()
+    agent_to_agent: SessionExchangeConfig = SessionExchangeConfig.model_construct()
     typing_mode: TypingModeName | None = None
     typing_interval_seconds: PositiveInt | None = None
 

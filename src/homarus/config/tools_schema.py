@@ -176,13 +176,23 @@ class SubagentToolsConfig(ConfigSection):
 
 
 class SessionToolsConfig(ConfigSection):
-    """Which other sessions a session's tools may reach.
+    """Which other sessions the tools of a session reach.
 
-    `self` and `tree` keep a session to itself. `agent` and `all`, and no value, let the owner's
-    private conversations see the other sessions of the same agent.
+    `tree` are the session itself and those it started. `agent` and `all` add the sessions of the
+    same agent, and of all agents, for the owner's private conversations.
     """
 
-    visibility: Literal["self", "tree", "agent", "all"] | None = None
+    visibility: Literal["self", "tree", "agent", "all"] = "tree"
+
+
+class AgentToAgentConfig(ConfigSection):
+    """Whether sessions of different agents reach each other, and which agents; `*` is any text.
+
+    Both agents must be allowed. An empty list allows all.
+    """
+
+    enabled: bool = False
+    allow: StrTuple = ()
 
 
 class GlobalToolsConfig(ToolsConfig):
@@ -194,3 +204,4 @@ class GlobalToolsConfig(ToolsConfig):
     subagents: SubagentToolsConfig = SubagentToolsConfig.model_construct()
     message: MessageToolConfig = MessageToolConfig.model_construct()
     sessions: SessionToolsConfig = SessionToolsConfig.model_construct()
+    agent_to_agent: AgentToAgentConfig = AgentToAgentConfig.model_construct()

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 # Each kind of work has its own lane: a run that waits for a child must not block the child.
 WIDTHS: Final[Mapping[str, int]] = {"main": 4, "subagent": 8, "cron": 1, "nested": 1}
+NESTED_LANE: Final = "nested"  # of runs that another run caused, and may wait for
 SLOW_WAIT_S: Final = 2.0
 
 
@@ -94,6 +95,7 @@ class LanePlace:
         self._lane, self._task_name = lane, task_name
         self._slow_wait_s, self._on_slow_wait = slow_wait_s, on_slow_wait
         self._is_closed = False
+        self._acquiring = asyncio.Lock()  # several tool calls of one run may want it back at once
         self.is_held = False
 
     async def acquire(self, *, resumes: bool = True) -> None:
@@ -103,6 +105,11 @@ class LanePlace:
         """
         if self.is_held:
             return
+        async with self._acquiring:
+            if not self.is_held:
+                await self._acquire(resumes=resumes)
+
+    async def _acquire(self, *, resumes: bool) -> None:
         await self._lane.acquire(self._slow_wait_s, self._on_slow_wait, resumes=resumes)
         self.is_held = True
         self._lane.holders[self] = self._task_name, asyncio.get_running_loop().time()
@@ -116,6 +123,13 @@ class LanePlace:
             self.is_held = False
             del self._lane.holders[self]
             self._lane.release()
+
+    @asynccontextmanager
+    async def given_up(self) -> AsyncIterator[None]:
+        """Give up the place for the length of the block; others may work meanwhile."""
+        self.release()
+        yield
+        await self.acquire()
 
     def close(self) -> None:
         """Give up the place for good."""

@@ -205,6 +205,7 @@ class RunOptions:
     skill_input: str | None = None
     # Kind and origin of the untrusted content that the session which sends this has read.
     taint: tuple[tuple[str, str], ...] = ()
+    lane: str = ""  # the lane whose width limits the run; "" is that of its session
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,8 @@ class InboundMetadata:
     of a button that the sender pressed, and `approval` the id and the decision when the button
     answers an approval. `parent` is the chat of a thread, `album` the id of a group
     of messages. `holder` is who has the sender's name, where names change hands. `is_limited`: a
-    client of the gateway sent it whose scopes are not those of the owner.
+    client of the gateway sent it whose scopes are not those of the owner, or a session whose
+    messages are not.
     `guild`, `team` and `roles` are how some services group people.
     """
 

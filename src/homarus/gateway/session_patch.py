@@ -35,7 +35,7 @@ async def parse_patch(
     fields: dict[str, Json] = {}
     for name, value in patch.items():
         if name in {"spawnedBy", "spawnDepth"}:
-            fields |= _origin(session, name, value)
+            fields |= origin_fields(session, name, value)
         elif name == "model":
             fields |= await _model(call, session, value)
         elif name == "label" and value is not None:
@@ -53,8 +53,8 @@ async def parse_patch(
     return fields
 
 
-def _origin(session: Session, name: str, value: Json) -> dict[str, Json]:
-    """The origin is set once, and only for sessions that agents open."""
+def origin_fields(session: Session, name: str, value: Json) -> dict[str, Json]:
+    """Return the field that says who started a session: set once, and only of a sub-agent's."""
     stored = session.record.data.get(name)
     if value == stored:
         return {}

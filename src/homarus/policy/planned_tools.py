@@ -9,7 +9,7 @@ from typing import Final
 from homarus.policy.tool_call import ToolDeclaration
 
 _WITHOUT_GROUP: Final = (
-    "agents_list", "tts", "terminal", "code_execution", "secrets", "x_search", "screen",
+    "tts", "terminal", "code_execution", "secrets", "x_search", "screen",
     "theme", "progress_card", "agents_wait", "get_goal", "create_goal", "update_goal",
     "heartbeat_respond", "plugins", "view_image", "image_generate", "music_generate",
     "video_generate", "wait", "tool_search", "tool_search_code", "tool_describe", "show_widget",
@@ -17,9 +17,6 @@ _WITHOUT_GROUP: Final = (
 )  # fmt: skip
 
 PLANNED_TOOLS: Final = (
-    ToolDeclaration("sessions_list", ("sessions",)),
-    ToolDeclaration("sessions_history", ("sessions",)),
-    ToolDeclaration("sessions_send", ("sessions",)),
     ToolDeclaration("subagents", ("sessions",)),
     ToolDeclaration("canvas", ("ui",)),
     ToolDeclaration("cron", ("automation",), ("cron_create",), is_owner_only=True),

@@ -35,6 +35,7 @@ class SandboxSettings:
     lowest that is accepted. `container` is the section `docker`, each key the agent's own where it
     has one. `allows_host_browser`: sandboxed sessions may use the browser of this machine.
     `idle_hours` and `max_age_days` are 0 where nothing is pruned for that reason.
+    `sees_spawned_only`: their tools reach no other sessions than those they started.
     """
 
     mode: SandboxMode = "off"
@@ -49,6 +50,7 @@ class SandboxSettings:
     idle_hours: int = IDLE_HOURS
     max_age_days: int = MAX_AGE_DAYS
     allows_host_browser: bool = False
+    sees_spawned_only: bool = True
 
 
 def resolve_sandbox(config: Config, agent_id: str) -> SandboxSettings:
@@ -83,6 +85,8 @@ def resolve_sandbox(config: Config, agent_id: str) -> SandboxSettings:
         allows_host_browser=bool(
             first(own.browser.allow_host_control, common.browser.allow_host_control)
         ),
+        sees_spawned_only=first(own.session_tools_visibility, common.session_tools_visibility)
+        != "all",
     )
 
 

@@ -27,7 +27,7 @@ from homarus.config.schema import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError, UnavailableError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.lanes import Lanes
+from homarus.core.lanes import NESTED_LANE, Lanes
 from homarus.core.message import Inbound, Message, StoppedBy, Text, redirect_reply
 from homarus.core.session_keys import DEFAULT_MAIN, agent_id_of, canonical_key, global_key
 from homarus.core.tasks import run_contained
@@ -273,6 +273,15 @@ class SessionControl(Generic[OutcomeT]):
     def is_busy(self, key: str) -> bool:
         """Return whether a session has an active run, or messages that wait for one."""
         return bool(self.active_runs(key) or self.queue_depth(key))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is started: the program ends."""
+        return self._closed
+
+    def find_pending(self, key: str, message_id: str) -> asyncio.Future[OutcomeT] | None:
+        """Return the future of a message that waits for its run, or for the end of it."""
+        return self._pending.get(key, {}).get(message_id)
 
     async def inject(self, key: str, text: str) -> tuple[str, Message]:
         """Add an assistant message that no model wrote; return its entry's id and itself."""
@@ -541,6 +550,9 @@ class SessionControl(Generic[OutcomeT]):
     def _settings(
         self, key: str, record: InboxRecord, inline: QueueDirective | None = None
     ) -> QueueSettings:
+        if record.inbound and record.inbound.options.lane == NESTED_LANE:
+            # A session that waits for the answer: it neither steers nor stops the run under way.
+            return QueueSettings(mode="followup", debounce_ms=0)
         entry = self._services.repository.entry(key)
         config = self._services.get_config().messages.queue
         return resolve_queue_settings(config, channel=record.channel, entry=entry, inline=inline)

@@ -50,6 +50,7 @@ _OPTION_KEYS: Final = {
     "skill": "skill",
     "skill_input": "skill_input",
     "taint": "taint",
+    "lane": "lane",
 }
 _PROVENANCE_KEYS: Final = {
     "kind": "kind",

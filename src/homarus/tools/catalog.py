@@ -30,6 +30,7 @@ def builtin_tools() -> ToolRegistry:
             has_polls=True,
             memory=_no_memory,
             get_commands=_no_memory,
+            get_exchanges=_no_memory,
             get_gateway=_no_memory,
             get_subagents=_no_memory,
         )

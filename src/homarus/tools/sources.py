@@ -50,7 +50,8 @@ class ToolSourceContext:
     their calls. `get_browsers` returns the control of browsers; None where there are none.
     `has_tool` returns whether the agent has a tool; it is for calls, when all tools are loaded.
     `get_commands` returns the chat commands, whose functions `homarus.agent.tools` shares; None
-    without sessions. `get_gateway` returns what `homarus.gateway.tools` calls; None without config
+    without sessions. `get_exchanges` returns what sends messages between sessions, None where no
+    session may. `get_gateway` returns what `homarus.gateway.tools` calls; None without config
     files. `env` has the variables of the environment and the config, for the keys of services.
     `has_image_model` returns whether a model can be asked about pictures. `get_subagents` returns
     what starts sub-agents; None without sessions.
@@ -66,6 +67,7 @@ class ToolSourceContext:
     get_processes: "Callable[[], ProcessTable] | None" = None
     get_browsers: "Callable[[], BrowserControl] | None" = None
     get_commands: Callable[[], Any] | None = None
+    get_exchanges: Callable[[], Any] | None = None
     get_gateway: Callable[[], Any] | None = None
     has_tool: Callable[[str], bool] = lambda _name: True
     env: Mapping[str, str] = field(default_factory=dict, repr=False)

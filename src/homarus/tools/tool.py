@@ -10,6 +10,7 @@ when it returns images or details.
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
@@ -168,7 +169,8 @@ class ToolContext:
     of the session, None for one without: file tools work on its files. `describe_images` has a
     model describe pictures; None where no model can be reached. `skills` are those of the
     conversation; None where there are none. `inbound` is the message that is answered, several as
-    one; `get_taint` returns the untrusted content that the run has read.
+    one; `get_taint` returns the untrusted content that the run has read. `leave_lane` gives up the
+    run's place in its lane while a tool waits for another run.
     """
 
     session_key: str
@@ -192,6 +194,7 @@ class ToolContext:
     skills: SkillAccess | None = None
     inbound: Inbound | None = None
     get_taint: Callable[[], tuple[TaintSource, ...]] = tuple
+    leave_lane: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     @property
     def caller(self) -> CallerFacts:

@@ -81,7 +81,7 @@ def test_every_key_of_openclaw_is_accepted(place: str) -> None:
     start = "agents.defaults" if place == "defaults" else "agents.list[]"
     assert [each for each in checked.unbuilt if not each.startswith(f"{start}.sandbox.")] == []
     unbuilt = {each.removeprefix(f"{start}.sandbox.").split(".")[0] for each in checked.unbuilt}
-    assert unbuilt == {"browser", "sessionToolsVisibility"}
+    assert unbuilt == {"browser"}
 
 
 def key_paths(tree: Any, path: str = "") -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.core.lanes import Lanes
+from homarus.core.lanes import LanePlace, Lanes
 from tests.waiting import settle
 
 WIDTHS = {"main": 1, "session:0": 1, "session:1": 3}
@@ -330,3 +330,22 @@ async def test_lane_short_wait_logs_nothing(caplog: pytest.LogCaptureFixture) ->
     loop.call_later(0.3, passed.set_result, None)
     await passed
     assert caplog.records == []
+
+
+async def test_place_given_up_is_had_back_once_by_parallel_waits() -> None:
+    lanes, go = Lanes({"main": 1}), asyncio.Event()
+
+    async def wait(place: LanePlace) -> None:
+        async with place.given_up():
+            await go.wait()
+
+    async with asyncio.timeout(60), lanes.open_place("main") as place:
+        await place.acquire(resumes=False)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(wait(place))
+            async with lanes.enter("main"):  # others work meanwhile
+                go.set()
+        assert place.is_held and len(lanes.holders("main")) == 1
+    async with asyncio.timeout(60), lanes.enter("main"):  # no place is lost
+        assert lanes.depth("main") == 0

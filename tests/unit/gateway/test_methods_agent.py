@@ -21,6 +21,7 @@ from homarus.core.errors import (
 from homarus.gateway.run_tracker import RunFailedError
 from homarus.testing.fakes import Hang
 from tests.unit.gateway.app_harness import Harness, answer, run
+from tests.waiting import until
 
 
 def asks(text: str, run_id: str = "r", **more: Any) -> dict[str, Any]:
@@ -125,6 +126,7 @@ async def test_agent_session_by_key_id_or_agent(tmp_path: Path) -> None:
         ({"sessionId": "../../etc/passwd"}, "malformed sessionId"),
         ({"label": "x" * 65}, "label"),
         ({"inputProvenance": {"kind": "me"}}, "inputProvenance"),
+        ({"lane": "session:agent:main:main"}, "unknown lane"),
         ({"timeout": 1.5}, "timeout"),
         ({"message": ""}, "message"),
     ],
@@ -180,6 +182,41 @@ async def test_agent_group_params_describe_session(tmp_path: Path) -> None:
         assert (row["groupId"], row["groupChannel"], row["space"]) == ("-100", "#general", "acme")
         assert (row["channel"], row["displayName"]) == ("telegram", "telegram:acme#general")
         assert not {"channel", "groupId", "displayName"} & other.keys()
+
+
+@pytest.mark.parametrize("lane", ["subagent", "nested", "cron"])
+async def test_agent_lane_limits_its_run(tmp_path: Path, lane: str) -> None:
+    async with run(tmp_path, answer("a")) as it:
+        width = it.app.lanes.snapshot()[lane][2]
+        async with asyncio.TaskGroup() as group, it.app.lanes.enter(*[lane] * width):
+            asked = group.create_task(it.ask("agent", asks("hi", "a", lane=lane)))
+            await until(lambda: it.app.lanes.depth(lane))  # no place is free
+            assert it.app.lanes.depth("main") == 0 and not it.model.requests
+        assert asked.result()["status"] == "ok"
+
+
+async def test_agent_spawned_by_is_saved_with_the_group_of_the_parent(tmp_path: Path) -> None:
+    parent, child = "agent:main:slack:channel:c1", "agent:main:subagent:7"
+    async with run(tmp_path, answer("a"), answer("b"), answer("c")) as it:
+        group = {"groupId": "c1", "groupChannel": "#general", "groupSpace": "acme"}
+        await it.ask("agent", asks("hi", "a", sessionKey=parent, **group))
+        named = {"sessionKey": child, "groupChannel": "#other"}
+        await it.ask("agent", asks("hi", "b", **named, spawnedBy=parent))
+        record = await it.store.session(child)
+        assert record and record.data["spawnedBy"] == parent
+        fields = [record.data[name] for name in ("groupId", "groupChannel", "space")]
+        assert fields == ["c1", "#other", "acme"]
+        await it.ask("agent", asks("hi", "c", sessionKey=child, spawnedBy=parent))
+
+
+async def test_agent_spawned_by_cannot_be_given_to_other_sessions(tmp_path: Path) -> None:
+    child = "agent:main:subagent:7"
+    async with run(tmp_path, answer("a")) as it:
+        with pytest.raises(InvalidRequestError, match="only for sessions of subagents"):
+            await it.ask("agent", asks("hi", "a", spawnedBy="agent:main:telegram:group:1"))
+        await it.ask("agent", asks("hi", "b", sessionKey=child, spawnedBy="main"))
+        with pytest.raises(InvalidRequestError, match="cannot be changed"):
+            await it.ask("agent", asks("hi", "c", sessionKey=child, spawnedBy="other"))
 
 
 async def test_agent_label_must_be_unique(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ SETTINGS = {
             "timeFormat": "12",
         }
     },
+    "tools": {"sessions": {"visibility": "agent"}},
 }
 
 
@@ -122,10 +123,10 @@ async def test_session_status_of_another_session_is_for_the_owner(it: Harness) -
     ("key", "given", "reason"),
     [
         (MAIN, {"is_owner": False}, "owner alone"),
-        (GROUP, {}, "no other people read"),
+        (GROUP, {}, "other people read"),
         (CHILD, {}, "sub-agent"),
         (MAIN, {"sandboxed": True}, "sandbox"),
-        (MAIN, {"sessionKey": "agent:other:main"}, "another agent"),
+        (MAIN, {"sessionKey": "agent:other:main"}, "tools.sessions.visibility is agent"),
     ],
 )
 async def test_session_status_of_another_session_is_denied(
@@ -137,8 +138,11 @@ async def test_session_status_of_another_session_is_denied(
     assert await it.store.session(WORK) == before
 
 
-async def test_session_status_visibility_setting_is_obeyed(tmp_path: Path) -> None:
-    settings = {**SETTINGS, "tools": {"sessions": {"visibility": "self"}}}
+@pytest.mark.parametrize("tools", [{}, {"sessions": {"visibility": "self"}}])
+async def test_session_status_visibility_setting_is_obeyed(
+    tmp_path: Path, tools: dict[str, Any]
+) -> None:
+    settings = {**SETTINGS, "tools": tools}
     async with run(tmp_path, answer("Hi."), config=settings) as it:
         await it.send("hello", "r1", key="work")
         result = await use(it, sessionKey="work")

@@ -52,6 +52,8 @@ def run_options(text: st.SearchStrategy[str]) -> st.SearchStrategy[RunOptions]:
         "deliver_to": chat,
         "extra_system_prompt": text,
         "provenance": source,
+        "taint": st.lists(st.tuples(text, text), max_size=2).map(tuple),
+        "lane": text,
     }
     return st.builds(RunOptions, **{**asked, **given})
 
@@ -124,6 +126,8 @@ FULL_INBOUND = Inbound(
         InputProvenance("inter_session", "agent:ops:main", "irc", "sessions_send"),
         *("gateway", "full", "always", "ask"),
         *("weather", "in Oslo"),
+        (("web", "a.example"),),
+        "nested",
     ),
     "run-1",
     "owner",
@@ -144,6 +148,7 @@ FULL_EXEC_JSON = (
     ',"exec_host":"gateway","exec_security":"full","exec_ask":"always","elevated":"ask"'
 )
 FULL_SKILL_JSON = ',"skill":"weather","skill_input":"in Oslo"'
+FULL_LANE_JSON = ',"taint":[["web","a.example"]],"lane":"nested"'
 FULL_INBOUND_JSON = (
     '{"id":"m1","channel":"telegram","account":"work","chat":"42","sender":"ann","text":"hello",'
     '"at":1000,"thread":"7","images":[{"mime":"image/png","data":"AAAA"}],'
@@ -152,6 +157,7 @@ FULL_INBOUND_JSON = (
     + FULL_SOURCE_JSON
     + FULL_EXEC_JSON
     + FULL_SKILL_JSON
+    + FULL_LANE_JSON
     + '},"run":"run-1",'
     '"authority":"owner",'
     '"occasion":{"kind":"group","title":"Team","name":"Ann","handle":"@ann","is_bot":true,'
@@ -161,15 +167,15 @@ FULL_INBOUND_JSON = (
     '"holder":"~ann@home","approval":"ap-1 deny","is_limited":true},'
     f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main"}}'
 )
-FULL_INBOUND_DIGEST = "4c2818bfed07e68502c49adc2eb737bad69039c622f391f383d0bc6f0ad0bfca"
-BEFORE_SKILL_DIGEST = "891deaa23d5b0cc588bcbb59cc38838e5ba36110f2e16bf75eed19f919d69f48"
+FULL_INBOUND_DIGEST = "90b26b3f65006466a62dd80f795ab0f092fd2ea2e45a7f9e58f1063c4405e99e"
+BEFORE_LANES_DIGEST = "891deaa23d5b0cc588bcbb59cc38838e5ba36110f2e16bf75eed19f919d69f48"
 BEFORE_EXEC_DIGEST = "a15da3dceae0d4dd97a9807424cec65f9d60fe9a2eaec4df731e4d80800b9442"
 BEFORE_DIGEST = "4e9ca02b572b2b82602ab3885f30bef279963f9e79787da953acedbf19750df3"
-STORED_BEFORE_SKILL = FULL_INBOUND_JSON.replace(FULL_SKILL_JSON, "")
-STORED_BEFORE_EXEC = STORED_BEFORE_SKILL.replace(FULL_EXEC_JSON, "")
-OPTIONS_BEFORE_SKILL = replace(FULL_INBOUND.options, skill="", skill_input=None)
+STORED_BEFORE_LANES = FULL_INBOUND_JSON.replace(FULL_SKILL_JSON + FULL_LANE_JSON, "")
+STORED_BEFORE_EXEC = STORED_BEFORE_LANES.replace(FULL_EXEC_JSON, "")
+OPTIONS_BEFORE_LANES = replace(FULL_INBOUND.options, skill="", skill_input=None, taint=(), lane="")
 OPTIONS_BEFORE = replace(
-    OPTIONS_BEFORE_SKILL, exec_host=None, exec_security=None, exec_ask=None, elevated=None
+    OPTIONS_BEFORE_LANES, exec_host=None, exec_security=None, exec_ask=None, elevated=None
 )
 FULL_EXTRAS = Extras(
     "m1",
@@ -211,10 +217,10 @@ def test_codec_inbound_stored_without_exec_options_keeps_digest() -> None:
     assert digest_of("agent:main:main", before) == BEFORE_EXEC_DIGEST
 
 
-def test_codec_inbound_stored_without_skill_keeps_digest() -> None:
-    before = decode_inbound(load_json(STORED_BEFORE_SKILL))
-    assert before == replace(FULL_INBOUND, options=OPTIONS_BEFORE_SKILL)
-    assert digest_of("agent:main:main", before) == BEFORE_SKILL_DIGEST
+def test_codec_inbound_stored_without_skill_and_lane_keeps_digest() -> None:
+    before = decode_inbound(load_json(STORED_BEFORE_LANES))
+    assert before == replace(FULL_INBOUND, options=OPTIONS_BEFORE_LANES)
+    assert digest_of("agent:main:main", before) == BEFORE_LANES_DIGEST
 
 
 def test_codec_full_extras_matches_stored_json() -> None:

@@ -319,9 +319,10 @@ def _is_by_owner(config: Config, inbound: Inbound, find_traits: FindTraits) -> b
     Access control has admitted its sender, as listed or paired; where `ownerAllowFrom` names the
     owners, or where everybody is admitted, the sender must be listed by id.
     """
-    channel = inbound.address.channel
+    channel, source = inbound.address.channel, inbound.options.provenance
     if channel not in config.channels:
-        return True
+        is_sessions = source is not None and source.kind == "inter_session"
+        return not (is_sessions and inbound.metadata.is_limited)
     if inbound.metadata.kind != "direct":
         return False
     from homarus.config.channels import common_settings

@@ -22,6 +22,7 @@ from homarus.core.errors import (
     UnavailableError,
     UserError,
 )
+from homarus.core.lanes import WIDTHS
 from homarus.core.message import InputProvenance, Json, ProvenanceKind, Usage
 from homarus.core.session_keys import agent_id_of, key_form, normalize_agent_id, parse_agent_key
 from homarus.core.text import one_line
@@ -38,10 +39,11 @@ from homarus.gateway.run_request import (
     hook_context,
     parse_run_options,
     resolve_run_session,
+    resolve_session_key,
     start_run,
 )
 from homarus.gateway.run_tracker import CRASHED, RunFailedError
-from homarus.gateway.session_patch import set_label
+from homarus.gateway.session_patch import origin_fields, set_label
 from homarus.sessions.chat_fields import named_group_fields
 from homarus.sessions.levels import think_level
 from homarus.sessions.transcript import decode_message
@@ -133,6 +135,7 @@ async def agent(call: MethodCall, params: AgentParams) -> Json:
         model=_model(call, params.model),
         extra_system_prompt=clean(params.extra_system_prompt or "").strip(),
         provenance=_provenance(params.input_provenance),
+        lane=_lane(params.lane),
     )
     if params.deliver:
         options = replace(options, deliver_to=await _delivery_target(call, params, key))
@@ -207,17 +210,43 @@ def _provenance(given: InputProvenanceParams | None) -> InputProvenance | None:
     return InputProvenance(given.kind, *(clean(source or "").strip() for source in sources))
 
 
+def _lane(named: str | None) -> str:
+    """Return the lane of the run; one of a session would wait for itself, so it is no choice."""
+    lane = (named or "").strip().lower()
+    if lane and lane not in WIDTHS:
+        known = ", ".join(WIDTHS)
+        raise InvalidRequestError(
+            f"invalid agent params: unknown lane {one_line(lane, 40)!r} (use {known})"
+        )
+    return "" if lane == "main" else lane
+
+
 async def _change_session(call: MethodCall, key: str, params: AgentParams) -> None:
-    """Save the label, the thinking level and the group in the session, as OpenClaw does."""
-    if params.label:
-        await set_label(call, key, params.label)
+    """Save the label, the thinking level, the parent and the group, as OpenClaw does.
+
+    The group of a session that another one started is that one's, unless another is named.
+    """
     level = think_level(params.thinking) if params.thinking else None
     fields: dict[str, Json] = {"thinkingLevel": level} if level else {}
-    group = (params.group_id or "", params.group_channel or "", params.group_space or "")
-    if level or any(group):
+    group = {
+        "groupId": params.group_id or "",
+        "groupChannel": params.group_channel or "",
+        "space": params.group_space or "",
+    }
+    parent = resolve_session_key(call, params.spawned_by) if params.spawned_by else ""
+    if parent:
         session = await call.services.control.load(key)
-        channel = (params.channel or "").strip().lower() if any(group) else ""
-        fields |= named_group_fields(session.record.data, channel.removeprefix("last"), *group)
+        fields |= origin_fields(session, "spawnedBy", parent)
+        record = await call.services.store.session(parent)
+        stored = record.data if record else {}
+        group = {name: text or str(stored.get(name) or "") for name, text in group.items()}
+    if params.label:
+        await set_label(call, key, params.label)
+    if level or parent or any(group.values()):
+        session = await call.services.control.load(key)
+        channel = (params.channel or "").strip().lower() if any(group.values()) else ""
+        named = channel.removeprefix("last"), *group.values()
+        fields |= named_group_fields(session.record.data, *named)
         await session.update(**fields)
 
 

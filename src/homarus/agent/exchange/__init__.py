@@ -1,0 +1,1 @@
+"""Messages between sessions: one writes, the other answers, and a chat may be told."""
