@@ -25,11 +25,12 @@ from homarus.agent.run import RunOutcome
 from homarus.agent.run_registry import RunRegistry
 from homarus.agent.services import RunServices
 from homarus.agent.spend_limit import SpendLimiter
+from homarus.agent.subagents.loader import SubagentLoader
 from homarus.channels.base import Channel
 from homarus.channels.messenger import ChannelMessenger
 from homarus.channels.registry import find_traits, has_ability
 from homarus.channels.runtime import ChannelRuntime
-from homarus.config.agent_settings import agent_ids, default_agent_id
+from homarus.config.agent_settings import agent_ids, default_agent_id, lane_widths
 from homarus.config.load import LoadedConfig
 from homarus.config.log_setup import configure_logging
 from homarus.config.overrides import ConfigOverrides
@@ -66,6 +67,7 @@ from homarus.tools.sources import ToolSources
 
 if TYPE_CHECKING:
     from homarus.agent.reply.builder import ReplyBuilder
+    from homarus.agent.subagents.service import SubagentServices
     from homarus.channels.pairing import PairingStore
     from homarus.gateway.chat_changes import ChatConfigEdits
     from homarus.gateway.config_watch import ConfigWatcher
@@ -98,7 +100,7 @@ class App:
         self.bus, self.notices, self.watchdog = Bus(), Notices(), Watchdog()
         self._group: asyncio.TaskGroup = group
         self.clock, self.hooks = clock, Hooks()
-        self.lanes = Lanes({"main": loaded.config.agents.defaults.max_concurrent})
+        self.lanes = Lanes(lane_widths(loaded.config))
         self._channel_task: asyncio.Task[None] | None = None
         self.processes = ProcessTableLoader(group, clock.now_ms, self.notices.add)
         self.sandboxes = SandboxLoader(self._config, paths, clock.now_ms)
@@ -108,6 +110,7 @@ class App:
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
         )
+        self.subagents = SubagentLoader(store, self._subagent_services)
         self._agents = self._make_agents()
         self.agent, self.tools = self._agents.get, self._agents.tools
         self._channel_runtime = self._make_channel_runtime(channels)
@@ -162,6 +165,7 @@ class App:
             sources=ToolSources((self.mcp,)),
             get_commands=lambda: self.commands,
             get_gateway=self._get_gateway_actions,
+            get_subagents=self.subagents,
             has_polls=lambda: has_ability("poll", self._config().channels),
         )
 
@@ -266,6 +270,23 @@ class App:
                 outcome.session_key, outcome.run_id, outcome.approvals
             ),
             on_suspended_stopped=self._approval_loader.on_runs_cancelled,
+            on_unanswered=self.subagents.settling_unanswered,
+        )
+
+    def _subagent_services(self) -> "SubagentServices":
+        from homarus.agent.subagents.service import SubagentServices  # with the first sub-agent
+
+        return SubagentServices(
+            store=self.store,
+            repository=self.sessions,
+            control=self.control,
+            clock=self.clock,
+            lanes=self.lanes,
+            paths=self.paths,
+            get_config=self._config,
+            check_model=lambda name: self.models.check_typed(name).ref,
+            spawn=self._spawn,
+            on_runs_cancelled=self._approval_loader.on_runs_cancelled,
         )
 
     def _run_services(self) -> RunServices:
@@ -309,6 +330,7 @@ class App:
             resolve_connection=lambda *given: self.models.resolve_connection(*given),
             audit=self.audit,
             discover_tools=self.mcp.discover,
+            on_run_end=self.subagents.settling,
         )
 
     def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:
@@ -405,6 +427,7 @@ class App:
         if await self.store.journal.approvals("pending", limit=1):
             await self.approvals().start()
         resumed = await self.control.recover()
+        await self.subagents.recover()
         self._channel_task = self._group.create_task(self.channels.run(), name="channels")
         if await self.store.record("restart", "note"):
             self._start_task(self._send_restart_note())
@@ -431,6 +454,7 @@ class App:
         self.processes.stop()
         self.mcp.stop()
         self.browsers.stop()
+        self.subagents.stop()
         self.memory.stop_watching()
 
     def _make_builder(
@@ -468,7 +492,8 @@ class App:
         self._agents.clear()
         self.mcp.reload()
         await self.memory.reload()
-        self.lanes.resize("main", loaded.config.agents.defaults.max_concurrent)
+        for lane, width in lane_widths(loaded.config).items():
+            self.lanes.resize(lane, width)
         configure_logging(loaded.config, self.paths.logs)
         log_list_problems(loaded.config)
         await record_reload(

@@ -33,9 +33,10 @@ class AgentRegistry:
     `reaches` returns whether there are chats to write to, `has_polls` whether a service of them has
     polls; `memory` returns the memory of an agent, `get_processes` the table of running commands,
     `get_browsers` the control of browsers, `get_commands` the chat commands, `get_gateway` what the
-    `gateway` tool calls, `env` the variables of the environment and the config, `find_image_model`
-    a model of a model's provider that sees pictures. `sources` has the tools that come and go while
-    the program runs: when one of them has changed, the next run uses what it has now.
+    `gateway` tool calls, `get_subagents` what starts sub-agents, `env` the variables of the
+    environment and the config, `find_image_model` a model of a model's provider that sees pictures.
+    `sources` has the tools that come and go while the program runs: when one of them has changed,
+    the next run uses what it has now.
     """
 
     def __init__(
@@ -52,13 +53,14 @@ class AgentRegistry:
         env: Callable[[], Mapping[str, str]] = dict,
         get_commands: "Callable[[], CommandDispatcher] | None" = None,
         get_gateway: Callable[[], Any] | None = None,
+        get_subagents: Callable[[], Any] | None = None,
         has_polls: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
         self._memory, self._get_processes, self._env = memory, get_processes, env
         self._find_image_model, self._get_browsers = find_image_model, get_browsers
         self._get_commands, self._get_gateway = get_commands, get_gateway
-        self._has_polls = has_polls
+        self._has_polls, self._get_subagents = has_polls, get_subagents
         self.sources = sources or ToolSources()
         self._agents: dict[str, Agent] = {}
         self._builtin: dict[str, ToolRegistry] = {}
@@ -78,7 +80,9 @@ class AgentRegistry:
             if plugins := self._plugin_names(agent_id):
                 rules = make_policy_rules(config.tools, settings.tools, plugins)
                 agent = replace(agent, rules=rules)
-            self._agents[agent_id] = agent
+            depth = config.agents.defaults.subagents.max_spawn_depth
+            rules = replace(agent.rules, max_spawn_depth=depth)
+            self._agents[agent_id] = replace(agent, rules=rules)
         return self._agents[agent_id]
 
     def tools(self, agent_id: str) -> ToolRegistry:
@@ -134,6 +138,7 @@ class AgentRegistry:
             get_browsers=self._get_browsers,
             get_commands=self._get_commands,
             get_gateway=self._get_gateway,
+            get_subagents=self._get_subagents,
             has_tool=lambda name: name in self.tools(agent_id),
             env=self._env(),
             has_image_model=lambda: find is None or has_image_model(config, refs, find),

@@ -22,7 +22,7 @@ from homarus.agent.loop_detection import LoopDetector
 from homarus.agent.prompt.chat_context import NO_CHAT, session_chat_context
 from homarus.agent.prompt.report import ReportContext
 from homarus.agent.reply.error_text import error_text
-from homarus.agent.reply.sender import LiveReplyHandle, redirect_reply
+from homarus.agent.reply.sender import LiveReplyHandle
 from homarus.agent.run_journal import RunJournal
 from homarus.agent.run_setup import (
     make_model_context,
@@ -74,9 +74,10 @@ from homarus.core.message import (
     ToolCall,
     ToolResult,
     Usage,
+    redirect_reply,
     user_message,
 )
-from homarus.core.session_keys import agent_id_of
+from homarus.core.session_keys import agent_id_of, run_lane
 from homarus.core.tasks import run_contained
 from homarus.plugins.values import HookContext
 from homarus.policy.restrictions import check_run_allowed
@@ -176,7 +177,7 @@ class Run:
         """Run in the session's lane, under its lease. Every failure becomes the outcome."""
         services, lane = self._services, f"session:{self.key}"
         async with services.lanes.enter(lane), services.store.journal.lease(lane) as lease:
-            self._journal = RunJournal(services, self._records, lease)
+            self._journal = RunJournal(services, self._records, lease, self._taint)
             try:
                 await run_contained(f"run {self.key}", self._answer, self._record_crash)
                 if self._outcome.status == "suspended":
@@ -194,7 +195,7 @@ class Run:
         try:
             async with asyncio.timeout(0 if self._is_stopped else None) as scope:
                 self._scope = scope
-                async with services.lanes.open_place("main") as self._place:
+                async with services.lanes.open_place(run_lane(self.key)) as self._place:
                     await self._place.acquire(resumes=False)
                     self._outcome = await services.watchdog.run(
                         f"run {self.key}", self._prepare_and_loop, scope, grace_s=services.grace_s
@@ -302,7 +303,7 @@ class Run:
             await self._settle_failed(str(error), error_text(error))
 
     async def _settle_failed(self, reason: str, text: str) -> None:
-        await self._journal.settle_failed(reason, text)
+        await self._journal.settle_failed(reason, text, self._outcome.error)
         if self._approvals or self._records[0].state == "suspended":
             self._services.get_approvals().on_cancelled(self._journal.runs)
 

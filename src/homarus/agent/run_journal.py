@@ -10,11 +10,14 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from homarus.agent.reply.sender import ReplySender
+from homarus.agent.run_end import RunEnd
 from homarus.agent.services import RunServices
+from homarus.agent.taint import RunTaint
 from homarus.agent.usage_recorder import ProviderCall, to_usage_record
-from homarus.core.errors import LeaseLostError, StoreError
+from homarus.core.errors import HomarusError, LeaseLostError, StoreError
 from homarus.core.faults import fault_point
 from homarus.core.message import Message, ToolResult
+from homarus.core.session_keys import is_subagent
 from homarus.core.text import one_line
 from homarus.sessions.session import ExtraWrites, Session
 from homarus.sessions.transcript import NewEntry, steering_copy, suspension
@@ -30,8 +33,15 @@ _MAX_REASON_CHARS = 300
 class RunJournal:
     """Writes what one run does, under its lease."""
 
-    def __init__(self, services: RunServices, records: Sequence[InboxRecord], lease: Lease) -> None:
+    def __init__(
+        self,
+        services: RunServices,
+        records: Sequence[InboxRecord],
+        lease: Lease,
+        taint: RunTaint | None = None,
+    ) -> None:
         self._store, self._lease = services.store, lease
+        self._on_run_end, self._taint = services.on_run_end, taint or RunTaint()
         self._on_enqueued, self._on_unsettled = services.on_enqueued, services.on_unsettled
         self._now_ms, self._audit = services.clock.now_ms, services.audit
         self._first = records[0]
@@ -164,9 +174,12 @@ class RunJournal:
             transaction.add_usage(*usage)
             transaction.add_audit(*audit)
             transaction.enqueue(*outbox)
+            write_end(transaction)
 
-        with self._audit.storing() as audit:
-            await session.append(reply, extra_writes=extra_writes)
+        end = self._run_end(self._ids, usage, reply=reply)
+        async with self._on_run_end(end) as write_end:
+            with self._audit.storing() as audit:
+                await session.append(reply, extra_writes=extra_writes)
         fault_point("reply.saved")
         self._wake_outbox(outbox)
 
@@ -195,16 +208,35 @@ class RunJournal:
         if outbox:
             self._on_enqueued()
 
-    async def settle_failed(self, reason: str, text: str) -> None:
+    def _run_end(
+        self,
+        ids: Sequence[str],
+        usage: Sequence[UsageRecord],
+        *,
+        reply: Message | None = None,
+        error: HomarusError | None = None,
+        reason: str = "",
+    ) -> RunEnd:
+        key, taint = self._first.session, self._taint
+        sources = taint.sources if is_subagent(key) else ()  # for others nobody asks
+        return RunEnd(key, tuple(ids), reply, error, reason, tuple(usage), sources)
+
+    async def settle_failed(
+        self, reason: str, text: str, error: HomarusError | None = None
+    ) -> None:
         """Settle the messages as reported: the sender gets `text`, the journal `reason`.
 
         This includes the messages that steered the run, whether they were saved or not.
         """
         ids = [*self._ids, *(record.id for record in self._steering.values())]
         outbox = await self.sender.records_for_error(text)
+        end = self._run_end(ids, self._usage, error=error, reason=reason)
         try:
             with self._audit.storing() as audit:
-                async with self._store.transaction() as transaction:
+                async with (
+                    self._on_run_end(end) as write_end,
+                    self._store.transaction() as transaction,
+                ):
                     # A message of an earlier process may not have been started under this lease.
                     transaction.mark_running(ids, self._lease, run=self.run)
                     transaction.settle(
@@ -218,6 +250,7 @@ class RunJournal:
                     transaction.add_usage(*self._usage)
                     transaction.add_audit(*audit)
                     transaction.enqueue(*outbox)
+                    write_end(transaction)
         except LeaseLostError:
             return  # the run that holds the lease now settles them
         except StoreError:

@@ -12,6 +12,7 @@ from homarus.agent.agent import Agent
 from homarus.agent.context.model_context import RenderedContextCache
 from homarus.agent.prompt.composer import PromptComposer
 from homarus.agent.reply.sender import LiveReplyHandle
+from homarus.agent.run_end import OnRunEnd, ignore_run_end
 from homarus.agent.spend_limit import SpendLimiter
 from homarus.config.schema import Config
 from homarus.core.bus import Bus
@@ -90,7 +91,8 @@ class RunServices:
     `open_sandbox` returns the sandbox of a session; nothing is created by that. `find_image_model`
     returns a model of the same provider that sees pictures, "" if there is none;
     `resolve_connection` returns how to reach a provider for something else than its models'
-    answers. `discover_tools` waits a little for tools of an agent that are not known yet.
+    answers. `on_run_end` adds writes to the transaction that settles a run. `discover_tools` waits
+    a little for tools of an agent that are not known yet.
     """
 
     sessions: SessionRepository
@@ -124,6 +126,7 @@ class RunServices:
     find_image_model: Callable[[str], str] = lambda _ref: ""
     resolve_connection: ResolveConnection = _no_connection
     discover_tools: Callable[[str], Awaitable[None]] = no_discovery
+    on_run_end: OnRunEnd = ignore_run_end
     audit: AuditLog = field(default_factory=AuditLog)
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

@@ -126,7 +126,7 @@ class ToolRunner:
             self.agent.workspace,
             progress=lambda text: self.emit(ToolProgressed(call, mask_known_secrets(text))),
             here=self.inbound.address,
-            message_id=self.inbound.id,
+            message_id="" if self.inbound.is_internal else self.inbound.id,
             run_id=self.where.run_id,
             call_id=call.id,
             messenger=self.messenger,
@@ -139,6 +139,8 @@ class ToolRunner:
             approvals=approvals,
             sandbox=self.open_sandbox(access),
             describe_images=self.describe_images,
+            inbound=self.inbound,
+            get_taint=lambda: self.taint.sources,
         )
         result = await call_tool(self.tools, context, call, decide, begin=begin)
         for name, started_ms in started:

@@ -58,6 +58,12 @@ def agent_ids(config: Config) -> tuple[str, ...]:
     return tuple(ids) or (normalize_agent_id(config.agents.defaults.agent_id or DEFAULT_AGENT),)
 
 
+def lane_widths(config: Config) -> dict[str, int]:
+    """Return how many runs may work at once: for people, and of sub-agents."""
+    defaults = config.agents.defaults
+    return {"main": defaults.max_concurrent, "subagent": defaults.subagents.max_concurrent}
+
+
 def default_agent_id(config: Config) -> str:
     """Return the agent that answers when none is named.
 

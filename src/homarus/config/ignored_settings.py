@@ -25,10 +25,8 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
             ("sessionToolsVisibility", "a session in a sandbox never sees another one"),
         )
     },
-    "agents.defaults.subagents": "agents start no sub-agents",
     "agents.list[].heartbeat": "there is no heartbeat",
     "agents.list[].skills": "no skills are loaded",
-    "agents.list[].subagents": "agents start no sub-agents",
     "agents.list[].tools.exec": _EXEC,
     "audio": "audio is not transcribed",
     "canvasHost": "there is no canvas",

@@ -161,6 +161,28 @@ class HumanDelayConfig(ConfigSection):
     max_ms: NonNegativeInt | None = None
 
 
+class SubagentModelConfig(ConfigSection):
+    """The model and the thinking level of sub-agents; absent: those of the starting session."""
+
+    model: ModelChoiceConfig = ModelChoiceConfig.model_construct()
+    thinking: NonEmptyStr | None = None
+
+
+class SubagentsConfig(SubagentModelConfig):
+    """How many sub-agents work at once, how deep they may be nested, and when they are archived."""
+
+    max_concurrent: PositiveInt = 8
+    max_spawn_depth: Annotated[int, Field(ge=1, le=5)] = 1
+    max_children_per_agent: Annotated[int, Field(ge=1, le=20)] = 5
+    archive_after_minutes: PositiveInt = 60
+
+
+class AgentSubagentsConfig(SubagentModelConfig):
+    """The sub-agents of one agent: `allow_agents` are the other agents that it may start."""
+
+    allow_agents: StrTuple = ()
+
+
 class AgentDefaults(ConfigSection):
     """The settings of every agent that does not override them."""
 
@@ -177,6 +199,7 @@ class AgentDefaults(ConfigSection):
     image_model: ModelChoiceConfig = ModelChoiceConfig.model_construct()
     image_max_dimension_px: PositiveInt | None = None
     sandbox: SandboxConfig = SandboxConfig.model_construct()
+    subagents: SubagentsConfig = SubagentsConfig.model_construct()
     bootstrap_max_chars: PositiveInt = 20_000
     bootstrap_total_max_chars: PositiveInt = 150_000
     user_timezone: NonEmptyStr | None = None
@@ -233,6 +256,7 @@ class AgentEntry(ConfigSection):
     identity: IdentityConfig = IdentityConfig.model_construct()
     group_chat: GroupChatConfig = GroupChatConfig.model_construct()
     sandbox: SandboxConfig = SandboxConfig.model_construct()
+    subagents: AgentSubagentsConfig = AgentSubagentsConfig.model_construct()
     tools: AgentToolsConfig | None = None
     mcp: AgentMcpConfig = AgentMcpConfig.model_construct()
     memory_search: Mapping[str, Any] = {}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias
 
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.fast_dataclass import dataclass, replace
 
 Json: TypeAlias = Any  # a JSON value: what json.loads returns
 Role: TypeAlias = Literal["user", "assistant", "tool"]
@@ -200,6 +200,8 @@ class RunOptions:
     exec_security: str | None = None
     exec_ask: str | None = None
     elevated: str | None = None
+    # Kind and origin of the untrusted content that the session which sends this has read.
+    taint: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +297,12 @@ class Inbound:
     group_history: str = ""
     copy_for: str = ""
 
+    @property
+    def is_internal(self) -> bool:
+        """Whether a session of ours sent it, or the program itself: no person wrote it."""
+        source = self.options.provenance
+        return source is not None and source.kind != "external_user"
+
 
 @dataclass(frozen=True, slots=True)
 class Button:
@@ -350,3 +358,14 @@ class Outbound:
     text: str
     key: str = ""
     extras: Extras = NO_EXTRAS
+
+
+def redirect_reply(inbound: Inbound) -> Inbound:
+    """Return the message as one of the chat that gets its reply.
+
+    Such a reply quotes nothing, and neither does the reply to a message that no person wrote.
+    """
+    if to := inbound.options.deliver_to:
+        channel, chat, account, thread = to
+        return replace(inbound, id="", address=Address(channel, chat, account, thread or None))
+    return replace(inbound, id="") if inbound.is_internal else inbound

@@ -260,6 +260,19 @@ def subagent_depth(key: str | None) -> int:
     return f":{(key or '').strip().lower()}".count(":subagent:")
 
 
+def spawn_depth(key: str | None, stored: object = None) -> int:
+    """Return the depth of a sub-agent's session, by its key or by `spawnDepth` of its entry."""
+    in_key = subagent_depth(key)
+    if not in_key or not isinstance(stored, int) or isinstance(stored, bool):
+        return in_key
+    return max(in_key, stored)
+
+
+def run_lane(key: str | None) -> str:
+    """Return the lane that the runs of a session share with others."""
+    return "subagent" if is_subagent(key) else "main"
+
+
 def announce_key(child: str, run: str) -> str:
     """Return the idempotency key of a sub-agent's announcement to its parent."""
     return f"announce:v1:{child}:{run}"

@@ -20,7 +20,6 @@ PLANNED_TOOLS: Final = (
     ToolDeclaration("sessions_list", ("sessions",)),
     ToolDeclaration("sessions_history", ("sessions",)),
     ToolDeclaration("sessions_send", ("sessions",)),
-    ToolDeclaration("sessions_spawn", ("sessions",)),
     ToolDeclaration("subagents", ("sessions",)),
     ToolDeclaration("canvas", ("ui",)),
     ToolDeclaration("cron", ("automation",), ("cron_create",), is_owner_only=True),

@@ -98,6 +98,7 @@ def inbound_taint(inbound: Inbound) -> Iterator[TaintSource]:
         yield TaintSource("quote", metadata.reply_to)
     if inbound.group_history:
         yield TaintSource("group", metadata.title or address.chat)
+    yield from (TaintSource(*source) for source in inbound.options.taint)
     if inbound.authority == "stranger":
         yield TaintSource("sender", f"{address.channel}:{inbound.sender}")
 

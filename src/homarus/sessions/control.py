@@ -11,10 +11,15 @@ Agents, runs and commands belong to a higher layer: `SessionServices` brings the
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from functools import partial
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
 from homarus.config.paths import Paths
@@ -23,7 +28,7 @@ from homarus.core.clock import Clock
 from homarus.core.errors import StoreError, UnavailableError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
-from homarus.core.message import Inbound, Message, StoppedBy, Text
+from homarus.core.message import Inbound, Message, StoppedBy, Text, redirect_reply
 from homarus.core.session_keys import DEFAULT_MAIN, agent_id_of, canonical_key, global_key
 from homarus.core.tasks import run_contained
 from homarus.plugins.hook_runner import Hooks
@@ -35,7 +40,7 @@ from homarus.sessions.recovery import recover, resume_or_park
 from homarus.sessions.run_queue import RunQueue, StartRun, copy_result, make_result_future
 from homarus.sessions.send_policy import is_muted
 from homarus.sessions.session import Session, SessionRepository
-from homarus.store.base import Store
+from homarus.store.base import Store, Transaction
 from homarus.store.journal import (
     UNSETTLED,
     Acceptance,
@@ -93,6 +98,19 @@ class SessionAgent(Protocol):
     def fallbacks(self) -> tuple[str, ...]: ...
 
 
+# (session key, ids of messages, reason) → entered around the transaction that settles them
+OnUnanswered: TypeAlias = Callable[
+    [str, Sequence[str], str], AbstractAsyncContextManager[Callable[[Transaction], None]]
+]
+
+
+def ignore_unanswered(
+    _key: str, _ids: Sequence[str], _reason: str
+) -> AbstractAsyncContextManager[Callable[[Transaction], None]]:
+    """Add nothing to the transaction."""
+    return nullcontext(lambda _transaction: None)
+
+
 @dataclass(frozen=True, slots=True)
 class SessionServices(Generic[OutcomeT]):
     """What `SessionControl` is given from outside.
@@ -101,7 +119,8 @@ class SessionServices(Generic[OutcomeT]):
     called before it. `build_reply` turns a text for a message's sender into outbox records, and
     `on_enqueued` is called once they are saved. `is_suspended` says whether the outcome of a run is
     that it waits for an approval. `on_suspended` gets that outcome as soon as the run can be
-    resumed, `on_suspended_stopped` the suspended runs that a person stopped.
+    resumed, `on_suspended_stopped` the suspended runs that a person stopped. `on_unanswered` adds
+    writes to the transaction that settles messages of a session without a run.
     """
 
     repository: SessionRepository
@@ -124,6 +143,7 @@ class SessionServices(Generic[OutcomeT]):
     is_suspended: Callable[[OutcomeT], bool] = lambda _outcome: False
     on_suspended: Callable[[OutcomeT], None] = lambda _outcome: None
     on_suspended_stopped: Callable[[str, Sequence[str]], None] = lambda _key, _runs: None
+    on_unanswered: OnUnanswered = ignore_unanswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +236,10 @@ class SessionControl(Generic[OutcomeT]):
         if message.execute:
             return self._execute(key, message.execute)
         return self._enqueue(key, message)
+
+    def submit_next(self, key: str, record: InboxRecord) -> asyncio.Future[OutcomeT]:
+        """Have an accepted message answered by a run of its own, whatever the queue mode is."""
+        return self._track(key, record.id, self._queue.start_run(key, [record]))
 
     async def ask(self, key: str, inbound: Inbound) -> OutcomeT:
         """Accept and submit a message, and wait for the outcome of its run."""
@@ -498,15 +522,20 @@ class SessionControl(Generic[OutcomeT]):
 
     async def _settle_unanswered(self, records: Sequence[InboxRecord], reason: str) -> None:
         """Settle messages that get no run of their own, and report the reason to their senders."""
+        if not records:
+            return
+        ids = [record.id for record in records]
         # No run works on these: there is no need to wait until the session's run has ended.
         async with (
+            self._services.on_unanswered(records[0].session, ids, reason) as write_end,
             self._journal.lease("inbox") as lease,
-            self._journal.transaction() as transaction,
+            self._services.store.transaction() as transaction,
         ):
             # These may have been started under an earlier lease.
             for record in (record for record in records if record.was_started):
                 transaction.mark_running([record.id], lease, run=record.run or record.id)
             self._report(transaction, records, lease, reason)
+            write_end(transaction)
             runs = [record.run for record in records if record.state == "suspended"]
             if runs:
                 transaction.cancel_approvals(runs, at_ms=self._clock.now_ms())
@@ -524,9 +553,10 @@ class SessionControl(Generic[OutcomeT]):
         if reason == ABORTED:
             return  # the sender stopped it
         for record in records:
-            if record.inbound and not self._is_muted(record.session, record.inbound):
+            inbound = record.inbound and redirect_reply(record.inbound)
+            if inbound and not self._is_muted(record.session, inbound):
                 text = f"I did not get to your message “{record.preview}”: {reason}."
-                transaction.enqueue(*self._services.build_reply(record.inbound, record.id, text))
+                transaction.enqueue(*self._services.build_reply(inbound, record.id, text))
 
     def _build_parked_notice(
         self, record: InboxRecord, name: str, reason: str
@@ -537,7 +567,7 @@ class SessionControl(Generic[OutcomeT]):
 
     def build_notice(self, record: InboxRecord, name: str, text: str) -> Sequence[OutboxRecord]:
         """Return a message to the sender of an inbox record; `name` is unique to the notice."""
-        inbound = record.inbound
+        inbound = record.inbound and redirect_reply(record.inbound)
         if inbound is None or self._is_muted(record.session, inbound):
             return ()
         return self._services.build_reply(inbound, name, text)

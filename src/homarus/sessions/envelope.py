@@ -94,7 +94,7 @@ def format_envelope(
     before the text of a chat service's message; it is the owner's and not escaped.
     """
     address = inbound.address
-    if address.channel == "cli":
+    if address.channel == "cli" or inbound.is_internal:
         return inbound.text
     if address.channel == HOOK_CHANNEL:
         return with_timestamp(

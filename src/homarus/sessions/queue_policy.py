@@ -207,7 +207,7 @@ def inbound_debounce_ms(rules: InboundDebounceConfig, record: InboxRecord) -> in
 
     The images of an album arrive one by one: the wait is never shorter than theirs.
     """
-    if record.channel in NO_OUTBOX_CHANNELS:
+    if record.channel in NO_OUTBOX_CHANNELS or (record.inbound and record.inbound.is_internal):
         return 0
     is_of_album = record.inbound is not None and bool(record.inbound.metadata.album)
     debounce_ms = rules.by_channel.get(record.channel, rules.debounce_ms)

@@ -15,6 +15,8 @@ happens to a message, by the rules of `queue_policy`:
 - messages dropped by the cap (`old`, `new`), or superseded by a newer one of the same chat
   (`interrupt`), are settled as reported. With `summarize` a line of each goes into the next
   question of its chat, and it is settled with that;
+- a message that no person wrote (the result of a sub-agent, a message of another session) steers or
+  waits, is never merged with others, and neither the cap nor a newer message drops it;
 - `steer-backlog` is given to the active run and answered by its own run, which alone settles it;
 - a run that ends suspended leaves its messages with `hold`: the session goes on with others, and
   their futures get the outcome of the run that `resume` starts for them.
@@ -28,7 +30,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import takewhile
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from homarus.core.clock import Clock
 from homarus.core.fast_dataclass import dataclass
@@ -52,6 +54,7 @@ OutcomeT = TypeVar("OutcomeT")
 # question when that is not the first record's own. The images are those of all records.
 StartRun: TypeAlias = Callable[[str, Sequence[InboxRecord], str], Awaitable[OutcomeT]]
 
+_STEERING: Final = ("steer", "steer-backlog")
 QUEUE_FULL = "too many messages were waiting (queue cap {cap}, drop {drop})"
 SUPERSEDED = "a newer message took its place (queue mode interrupt)"
 
@@ -78,6 +81,10 @@ class _QueuedMessages(Generic[OutcomeT]):
     @property
     def chat(self) -> Address:
         return self.inbound.address
+
+    @property
+    def is_internal(self) -> bool:
+        return self.inbound.is_internal
 
     def can_steer(self, answered: "_QueuedMessages[OutcomeT]") -> bool:
         """Return whether a run for the other message can answer this one: as it has to be sent.
@@ -199,6 +206,8 @@ class RunQueue(Generic[OutcomeT]):
             queue.waiting.append(item)
             return item.future
         item.settings = inline or self._settings(session, record)
+        if item.is_internal and item.settings.mode not in _STEERING:
+            item.settings = replace(item.settings, mode="followup")
         if item.settings.mode == "interrupt":
             self._supersede(session, queue, item)
         else:
@@ -315,7 +324,12 @@ class RunQueue(Generic[OutcomeT]):
     def _add(self, queue: _SessionQueue[OutcomeT], item: _QueuedMessages[OutcomeT]) -> None:
         """Queue a message, if the cap allows it."""
         rule = item.settings
-        others = [one for one in queue.items_of(item.chat) if not one.is_resumed]
+        others = [
+            one for one in queue.items_of(item.chat) if not (one.is_resumed or one.is_internal)
+        ]
+        if item.is_internal:
+            queue.waiting.append(item)
+            return
         decision = apply_cap(others, rule.cap, rule.drop)
         reason = QUEUE_FULL.format(cap=rule.cap, drop=rule.drop)
         if not decision.is_accepted:
@@ -333,10 +347,11 @@ class RunQueue(Generic[OutcomeT]):
         self, session: str, queue: _SessionQueue[OutcomeT], item: _QueuedMessages[OutcomeT]
     ) -> None:
         """Put a message first, in place of earlier ones of the same chat."""
-        older = [*queue.overflow.get(item.chat, ()), *queue.items_of(item.chat)]
+        waiting = [one for one in queue.items_of(item.chat) if not one.is_internal]
+        older = [*queue.overflow.get(item.chat, ()), *waiting]
         self._remove(queue, older)
         queue.waiting.insert(0, item)
-        if queue.active and queue.active.is_startable:
+        if queue.active and queue.active.is_startable and not queue.active.items[0].is_internal:
             queue.active.is_dropped = True
             older = [*queue.active.items, *older]
         elif queue.active and queue.active.has_started:

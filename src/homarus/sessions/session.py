@@ -477,7 +477,14 @@ class SessionRepository:
         session = self._in_use.get(key)
         return session.last_ms if session and session.has_context else None
 
-    async def delete(self, key: str, at_ms: int, *, keep_transcript: bool = False) -> bool:
+    async def delete(
+        self,
+        key: str,
+        at_ms: int,
+        *,
+        keep_transcript: bool = False,
+        extra_writes: Callable[[Transaction], None] = lambda _transaction: None,
+    ) -> bool:
         """Delete a session; return whether there was one. Its transcript is archived, or kept."""
         record = await self._store.session(key)
         self._loaded.pop(key, None)
@@ -488,6 +495,7 @@ class SessionRepository:
             transaction.delete_session(key)
             if record.session_id and not keep_transcript:
                 transaction.archive(record.session_id, "deleted", at_ms)
+            extra_writes(transaction)
         return True
 
 

@@ -151,6 +151,13 @@ class JournalTransaction(Protocol):
     Raises LeaseLostError when a lease does not cover one.
     """
 
+    def accept(self, session: str, inbound: Inbound, *, at_ms: int) -> None:
+        """Store a message as `Journal.accept` does, together with the rest of the transaction.
+
+        Raises ConflictError when the message or its run id was accepted before.
+        """
+        ...
+
     def mark_running(
         self,
         ids: Sequence[str],

@@ -47,6 +47,7 @@ _OPTION_KEYS: Final = {
     "exec_security": "exec_security",
     "exec_ask": "exec_ask",
     "elevated": "elevated",
+    "taint": "taint",
 }
 _PROVENANCE_KEYS: Final = {
     "kind": "kind",
@@ -232,6 +233,8 @@ def _encode_options(options: RunOptions) -> dict[str, Json]:
 def _decode_options(data: Mapping[str, Json]) -> RunOptions:
     if "deliver_to" in data:
         data = {**data, "deliver_to": tuple(data["deliver_to"])}
+    if "taint" in data:
+        data = {**data, "taint": tuple((kind, origin) for kind, origin in data["taint"])}
     if "provenance" in data:
         source = InputProvenance(**_decode_fields(data["provenance"], _PROVENANCE_KEYS))
         data = {**data, "provenance": source}

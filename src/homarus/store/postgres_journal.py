@@ -195,6 +195,10 @@ class _PostgresTransaction:
         self.steps.append(step)
         self.leases += leases
 
+    def accept(self, session: str, inbound: Inbound, *, at_ms: int) -> None:
+        new_record = new_inbox_record(session, inbound, at_ms)
+        self._add(lambda db: postgres_sql.accept_new(db, self._principal, new_record))
+
     def mark_running(
         self,
         ids: Sequence[str],

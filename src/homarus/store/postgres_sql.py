@@ -156,6 +156,12 @@ async def accept(db: Db, principal: Principal, new_record: NewInboxRecord) -> Ac
     raise ConflictError(f"there is no room beside message {new_record.record.message_id}")
 
 
+async def accept_new(db: Db, principal: Principal, new_record: NewInboxRecord) -> None:
+    """Store a message that must be new. Raises ConflictError."""
+    if not await _insert(db, principal, new_record):
+        raise ConflictError(f"message {new_record.record.message_id} was accepted before")
+
+
 async def _insert(db: Db, principal: Principal, new_record: NewInboxRecord) -> int:
     cursor = await db.execute(
         "INSERT INTO accepted (team, member, id, session, channel, account, message_id, sender,"

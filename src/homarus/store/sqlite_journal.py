@@ -68,6 +68,10 @@ class SqliteJournalTransaction:
     principal: Principal
     steps: list[WriteStep]
 
+    def accept(self, session: str, inbound: Inbound, *, at_ms: int) -> None:
+        new_record = new_inbox_record(session, inbound, at_ms)
+        self.steps.append(lambda db: sqlite_journal_sql.accept_new(db, self.principal, new_record))
+
     def mark_running(
         self,
         ids: Sequence[str],

@@ -53,6 +53,12 @@ def accept(db: apsw.Connection, principal: Principal, new_record: NewInboxRecord
     raise ConflictError(f"there is no room beside message {new_record.record.message_id}")
 
 
+def accept_new(db: apsw.Connection, principal: Principal, new_record: NewInboxRecord) -> None:
+    """Store a message that must be new. Raises ConflictError."""
+    if not _insert(db, principal, new_record):
+        raise ConflictError(f"message {new_record.record.message_id} was accepted before")
+
+
 def _insert(db: apsw.Connection, principal: Principal, new_record: NewInboxRecord) -> int:
     inserted = select(
         db,

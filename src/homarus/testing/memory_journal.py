@@ -91,6 +91,10 @@ class MemoryJournalRows:
                 return Acceptance("conflict", inserted)
         raise ConflictError(f"there is no room beside message {new_record.record.message_id}")
 
+    def accept_new(self, new_record: NewInboxRecord) -> None:
+        if not self._insert(new_record):
+            raise ConflictError(f"message {new_record.record.message_id} was accepted before")
+
     def _insert(self, new_record: NewInboxRecord) -> InboxRecord | None:
         stored = replace(
             new_record.record, inbound=decode_body(new_record.body), place=self.last_place + 1
@@ -239,6 +243,10 @@ class MemoryJournalTransaction:
 
     def __init__(self, add: Callable[[Callable[[MemoryJournalRows], None]], None]) -> None:
         self._add = add
+
+    def accept(self, session: str, inbound: Inbound, *, at_ms: int) -> None:
+        new_record = new_inbox_record(session, inbound, at_ms)
+        self._add(lambda rows: rows.accept_new(new_record))
 
     def mark_running(
         self,

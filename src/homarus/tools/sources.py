@@ -52,7 +52,8 @@ class ToolSourceContext:
     `get_commands` returns the chat commands, whose functions `homarus.agent.tools` shares; None
     without sessions. `get_gateway` returns what `homarus.gateway.tools` calls; None without config
     files. `env` has the variables of the environment and the config, for the keys of services.
-    `has_image_model` returns whether a model can be asked about pictures.
+    `has_image_model` returns whether a model can be asked about pictures. `get_subagents` returns
+    what starts sub-agents; None without sessions.
     """
 
     agent_id: str
@@ -69,6 +70,7 @@ class ToolSourceContext:
     has_tool: Callable[[str], bool] = lambda _name: True
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     has_image_model: Callable[[], bool] = lambda: True
+    get_subagents: Callable[[], Any] | None = None
 
 
 class ToolSource(Protocol):

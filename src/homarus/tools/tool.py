@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from homarus.config.redaction import mask_known_secrets
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Address, Extras, Image, Json, Media, Poll, Text
+from homarus.core.message import Address, Extras, Image, Inbound, Json, Media, Poll, Text
 from homarus.policy.approvals import ApprovalAnswer, ApprovalQuestion, Approvals
 from homarus.policy.decision import decide_tool_call
 from homarus.policy.tool_call import (
@@ -154,7 +154,8 @@ class ToolContext:
     workspace; without it, the session key decides. `docs` is the folder of the program's
     documentation, None where it may not be read. `session_name` is for headings. `sandbox` is that
     of the session, None for one without: file tools work on its files. `describe_images` has a
-    model describe pictures; None where no model can be reached.
+    model describe pictures; None where no model can be reached. `inbound` is the message that is
+    answered, several as one; `get_taint` returns the untrusted content that the run has read.
     """
 
     session_key: str
@@ -175,6 +176,8 @@ class ToolContext:
     get_caller: Callable[[], CallerFacts] | None = None
     sandbox: "SessionSandbox | None" = None
     describe_images: "DescribeImages | None" = None
+    inbound: Inbound | None = None
+    get_taint: Callable[[], tuple[TaintSource, ...]] = tuple
 
     @property
     def caller(self) -> CallerFacts:

@@ -77,7 +77,7 @@ class CommandDispatcher:
         inbound = record.inbound
         if inbound and inbound.metadata.approval:
             return self._interpret_answer(key, record, inbound)
-        if inbound is None or not inbound.authority or self._is_text_only(inbound):
+        if inbound is None or self._is_text_only(inbound):
             return InterpretedMessage(record)
         parsed = self._parse(inbound.text) or self._parse_bang(inbound)
         if inbound.authority not in {"owner", "authorised"}:
@@ -124,8 +124,11 @@ class CommandDispatcher:
     def _is_text_only(self, inbound: Inbound) -> bool:
         """Return whether commands are off: `commands.text`, in a chat that lists no commands.
 
-        As in OpenClaw, services without a list of commands have text commands in any case.
+        As in OpenClaw, services without a list of commands have text commands in any case. What
+        nobody typed gives no commands anywhere.
         """
+        if not inbound.authority or inbound.is_internal:
+            return True
         config, channel = self._services.get_config(), inbound.address.channel
         if config.commands.text or channel not in _LISTS_COMMANDS:
             return False

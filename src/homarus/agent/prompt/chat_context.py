@@ -13,7 +13,13 @@ from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
 from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.message import Address, Inbound
-from homarus.core.session_keys import agent_id_of, chat_type_of, is_subagent, subagent_depth
+from homarus.core.session_keys import (
+    agent_id_of,
+    chat_type_of,
+    is_subagent,
+    spawn_depth,
+    subagent_depth,
+)
 from homarus.policy.access import EVERYONE, is_named
 from homarus.policy.decision import decide_tool_call, is_tool_offered
 from homarus.policy.sandbox_settings import is_sandboxed, resolve_sandbox
@@ -191,7 +197,12 @@ def session_chat_context(
     address = last_address(session.record.data)
     chat = key_chat_context(config, session.key, address, inbounds, find_traits=find_traits)
     get_media = partial(_session_media, session, tuple(inbounds))
-    return replace(chat, access=replace(chat.access, get_media=get_media))
+    depth = spawn_depth(session.key, session.record.data.get("spawnDepth"))
+    return replace(
+        chat,
+        access=replace(chat.access, get_media=get_media),
+        caller=replace(chat.caller, depth=depth),
+    )
 
 
 def key_chat_context(

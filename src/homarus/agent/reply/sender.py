@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from homarus.core.message import Address, Extras, Inbound, Media, Message, Outbound
+from homarus.core.message import Extras, Inbound, Media, Message, Outbound, redirect_reply
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import Refusal
 from homarus.store.journal import BuildReply, InboxRecord, Lease, OutboxRecord
@@ -26,14 +26,6 @@ ResolveAttachments: TypeAlias = Callable[[Sequence[str]], Awaitable[tuple[Media,
 
 # How many part numbers each attempt of a run has for itself.
 _NUMBERS_PER_ATTEMPT: Final = 10_000
-
-
-def redirect_reply(inbound: Inbound) -> Inbound:
-    """Return the message as one of the chat that gets its reply; such a reply quotes nothing."""
-    if not (to := inbound.options.deliver_to):
-        return inbound
-    channel, chat, account, thread = to
-    return replace(inbound, id="", address=Address(channel, chat, account, thread or None))
 
 
 class LiveReplyHandle(Protocol):

@@ -1,0 +1,1 @@
+"""Sub-agents: sessions that work on a task for another session, and report to it."""
