@@ -237,6 +237,7 @@ class App:
             open_questions=self._approval_loader.open_questions,
             open_sandbox=self.sandboxes.open,
             find_sandbox_report=self.sandboxes.find_report,
+            subagents=self.subagents,
         )
 
     def _config(self) -> Config:
@@ -385,6 +386,7 @@ class App:
             set_config_watcher=self._set_config_watcher,
             find_sandbox_report=self.sandboxes.find_report,
             get_browsers=self.browsers,
+            subagents=self.subagents,
         )
 
     def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
+from homarus.agent.subagents.control_tool import make_subagents_tool
 from homarus.config.change_log import changes_by
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Address, Inbound, Json, Text
@@ -30,8 +31,13 @@ _CURRENT: Final = frozenset({"", "current", "self"})
 
 
 def tools(context: ToolSourceContext) -> Sequence[Tool]:
-    """Return the tool for an agent that has sessions."""
-    return [_session_status_tool(context, context.get_commands)] if context.get_commands else []
+    """Return the tools for an agent that has sessions."""
+    found = list[Tool]()
+    if context.get_commands:
+        found.append(_session_status_tool(context, context.get_commands))
+    if context.get_subagents:
+        found.append(make_subagents_tool(context.get_subagents))
+    return found
 
 
 def _session_status_tool(

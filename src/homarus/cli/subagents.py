@@ -17,6 +17,7 @@ from homarus.cli.gateway_options import (
     open_gateway,
 )
 from homarus.cli.options import limit_option, timeout_option
+from homarus.cli.text_layout import printable
 from homarus.core.errors import UserError
 from homarus.core.message import Json
 from homarus.core.text import escape_invisible, one_line
@@ -140,19 +141,96 @@ def steer(
 @click.argument("target")
 @click.argument("message")
 @_session_option
-@timeout_option("How long to wait for the answer.", default=30)
+@timeout_option("How long to wait for the answer.", default_s=30)
 @as_json_option
 @gateway_options
 def send(
     target: str,
     message: str,
     session_key: str | None,
-    timeout: float,
+    timeout_s: float,
     gateway: GatewayOptions,
     *,
     as_json: bool,
 ) -> None:
     """Send the sub-agent TARGET a MESSAGE, also one that has ended, and wait for its answer."""
     params = {"target": target, "message": message, "sessionKey": session_key}
-    found = _call(gateway, "subagents.send", {**params, "timeoutSeconds": timeout})
+    found = _call(gateway, "subagents.send", {**params, "timeoutSeconds": timeout_s})
     _show(found, found["text"], as_json=as_json)
+
+
+def _show(found: Mapping[str, Json], text: str, *, as_json: bool) -> None:
+    shown = json.dumps(found, ensure_ascii=False) if as_json else printable(text)
+    click.echo(shown)
+
+
+def _line(row: Mapping[str, Json]) -> str:
+    name = escape_invisible(one_line(str(row.get("label") or row["task"]), _MAX_NAME_CHARS))
+    status = str(row["status"]).replace("_", " ")
+    key = escape_invisible(str(row["sessionKey"]))
+    return f"{row['index']:>3}  {status:<11}  {str(row['runId'])[:8]}  {name}\n     {key}"
+
+
+def _call(gateway: GatewayOptions, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+    """Call a method of a running gateway; without one, do the same on the stored state."""
+    given = {name: value for name, value in params.items() if value is not None}
+    return asyncio.run(_call_gateway(gateway, method, given))
+
+
+async def _call_gateway(
+    gateway: GatewayOptions, method: str, params: Mapping[str, Json]
+) -> dict[str, Json]:
+    if not is_gateway_running(gateway):
+        return await _call_here(method, params)
+    async with open_gateway(gateway) as client:
+        found = await client.call(method, params)
+    return found if isinstance(found, dict) else {}
+
+
+async def _call_here(method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+    """Read what is stored; stop or message a sub-agent in a program that ends afterwards."""
+    action, requester = method.removeprefix("subagents."), params.get("sessionKey")
+    if action in {"list", "info", "log"}:
+        return await _read_here(action, requester, params)
+    if action == "steer":
+        raise UserError(
+            "no sub-agent works: the gateway does not run",
+            fix="homarus gateway run; it goes on with those that were interrupted",
+        )
+    from homarus.process import open_app
+
+    async with open_app(os.environ) as app:
+        control, target = app.subagents.control(), params["target"]
+        if action == "kill":
+            result = await control.kill(requester, target)
+        else:
+            result = await control.send(
+                requester, target, params["message"], timeout_s=params["timeoutSeconds"]
+            )
+        return {**result.details, "text": result.text}
+
+
+async def _read_here(
+    action: str, requester: str | None, params: Mapping[str, Json]
+) -> dict[str, Json]:
+    from homarus.agent.subagents.log import format_log
+    from homarus.agent.subagents.reader import SubagentReader
+    from homarus.agent.subagents.rows import subagent_row
+    from homarus.config.paths import Paths
+    from homarus.config.session_store import find_session_store
+    from homarus.core.clock import SystemClock
+    from homarus.store.sqlite import open_store
+
+    paths, clock = find_session_store(Paths.find(os.environ), os.environ), SystemClock()
+    async with open_store(paths.state, read_only=True, sessions=paths.session_store) as store:
+        reader = SubagentReader(store, clock)
+        if action == "list":
+            rows = await reader.list_rows(requester, params["recentMinutes"])
+            return {"ts": clock.now_ms(), **rows}
+        record = await reader.find(requester, params["target"])
+        if action == "info":
+            row = subagent_row(record, clock.now_ms())
+            return {"subagent": row, "text": await reader.describe(record)}
+        lines = await reader.read_log(record, params["limit"], has_tools=params["tools"])
+        shown = [line.to_json() for line in lines]
+        return {"sessionKey": record.child_key, "messages": shown, "text": format_log(lines)}

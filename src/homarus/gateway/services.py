@@ -30,6 +30,7 @@ from homarus.tools.tool import Messenger
 
 if TYPE_CHECKING:
     from homarus.agent.approval_service import ApprovalService
+    from homarus.agent.subagents.loader import SubagentLoader
     from homarus.channels.controller import AccountStatus
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.memory.agent_memory import AgentMemory
@@ -109,6 +110,7 @@ class GatewayServices:
     set_config_watcher: "Callable[[ConfigWatcher], None]" = lambda _watcher: None
     find_sandbox_report: FindReport = no_report
     get_browsers: "Callable[[], BrowserControl] | None" = None
+    subagents: "SubagentLoader | None" = None
 
     @property
     def loaded(self) -> LoadedConfig:

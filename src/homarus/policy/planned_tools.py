@@ -20,7 +20,6 @@ PLANNED_TOOLS: Final = (
     ToolDeclaration("sessions_list", ("sessions",)),
     ToolDeclaration("sessions_history", ("sessions",)),
     ToolDeclaration("sessions_send", ("sessions",)),
-    ToolDeclaration("subagents", ("sessions",)),
     ToolDeclaration("canvas", ("ui",)),
     ToolDeclaration("cron", ("automation",), ("cron_create",), is_owner_only=True),
     ToolDeclaration("nodes", ("nodes",), ("node_list", "node_command")),

@@ -57,7 +57,9 @@ class FileMirror:
         self._damage: Exception | None = None
         self._indexes, self._transcripts = _make_views(paths, db, writer)
         # OpenClaw 2026.9 has no such file: then none is written next to its databases.
-        self._runs_path = "" if is_sqlite_home(paths.state) else f"{paths.state}/subagents/runs.json"
+        self._runs_path = (
+            "" if is_sqlite_home(paths.state) else f"{paths.state}/subagents/runs.json"
+        )
         self._subagents: SubagentsFile | None = None
         self._runs_stamp: FileStamp | None = None  # of the file as it was read or written last
         self._wake = threading.Condition()

@@ -31,6 +31,7 @@ def builtin_tools() -> ToolRegistry:
             memory=_no_memory,
             get_commands=_no_memory,
             get_gateway=_no_memory,
+            get_subagents=_no_memory,
         )
     )
 

@@ -65,9 +65,7 @@ def test_target_that_names_none_is_refused(word: str, listed: SubagentList) -> N
 
 
 @pytest.mark.parametrize("word", ["boat", "agent:main:subagent"])
-def test_target_that_names_several_is_refused_with_run_ids(
-    word: str, listed: SubagentList
-) -> None:
+def test_target_that_names_several_is_refused_with_run_ids(word: str, listed: SubagentList) -> None:
     with pytest.raises(UserError) as refused:
         find_target(listed, word)
     assert "runcccc" in refused.value.fix and "rundddd" in refused.value.fix

@@ -203,9 +203,9 @@ async def test_runs_file_that_cannot_be_written_fails_no_commit(tmp_path: Path) 
 async def test_runs_file_is_behind_after_a_crash_and_written_at_start(tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         await save(store, record())
-    async with open_store(tmp_path, mirror=False) as store:  # a commit whose file was not written
-        async with store.transaction() as transaction:
-            put_subagent(transaction, record(status="done", ended_ms=9_000))
+    # A commit whose file was not written.
+    async with open_store(tmp_path, mirror=False) as store, store.transaction() as transaction:
+        put_subagent(transaction, record(status="done", ended_ms=9_000))
     async with open_store(tmp_path) as store:
         await store.flush()
     assert read(tmp_path)["run-2222"]["outcome"] == {"status": "ok"}

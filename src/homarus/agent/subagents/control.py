@@ -13,6 +13,7 @@ from homarus.agent.subagents.messages import derive_id, make_steering
 from homarus.agent.subagents.reader import SubagentReader
 from homarus.agent.subagents.rows import shown_name, shown_status
 from homarus.agent.subagents.targets import ALL
+from homarus.agent.subagents.texts import context_text
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
@@ -124,7 +125,8 @@ class SubagentControl(SubagentReader):
                 f"the session of {shown_name(record)} is archived", fix="start another sub-agent"
             )
         message_id = _message_id(seed) or derive_id(f"{key}:{self._clock.now_ms()}:{text}")
-        prompt = self._service.prompt_of(record)
+        limit = self._services.get_config().agents.defaults.subagents.max_spawn_depth
+        prompt = context_text(record, may_spawn=record.depth < limit)
         inbound = make_steering(record, message_id, text, prompt, self._clock.now_ms())
         accepted = await control.accept(key, inbound)
         details = {**_identity(record), "messageId": accepted.record.id}

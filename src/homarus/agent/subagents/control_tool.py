@@ -12,11 +12,12 @@ from homarus.tools.tool import Tool, ToolContext, ToolOutput, tool
 
 if TYPE_CHECKING:  # imported by the first call
     from homarus.agent.subagents.control import SubagentControl
+    from homarus.agent.subagents.service import SubagentService
 
 _MAX_RECENT_MINUTES: Final = 1440
 
 
-def make_subagents_tool(get_control: "Callable[[], SubagentControl]") -> Tool:
+def make_subagents_tool(get_subagents: "Callable[[], SubagentService]") -> Tool:
     """Return the tool."""
 
     @tool(group="sessions", serial=True)
@@ -25,12 +26,10 @@ def make_subagents_tool(get_control: "Callable[[], SubagentControl]") -> Tool:
         action: Literal["list", "kill", "steer"] = "list",
         target: str | None = None,
         message: str | None = None,
-        recent_minutes: Annotated[
-            int, Field(validation_alias="recentMinutes", ge=1, le=_MAX_RECENT_MINUTES)
-        ] = 30,
+        recent_minutes: Annotated[int, Field(validation_alias="recentMinutes")] = 30,
     ) -> ToolOutput:
         """Your sub-agents. Target: number, label or run id; kill: or all."""
-        control = get_control()
+        control = get_subagents().control
         try:
             if action == "list":
                 return await _list(ctx, control, recent_minutes)
@@ -51,7 +50,8 @@ def make_subagents_tool(get_control: "Callable[[], SubagentControl]") -> Tool:
 
 
 async def _list(ctx: ToolContext, control: "SubagentControl", recent_minutes: int) -> ToolOutput:
-    rows = await control.list_rows(ctx.session_key, recent_minutes)
+    minutes = min(max(recent_minutes, 1), _MAX_RECENT_MINUTES)
+    rows = await control.list_rows(ctx.session_key, minutes)
     return _output({"status": "ok", "action": "list", **rows})
 
 

@@ -4,7 +4,7 @@ It needs the store alone, so that the command line can use it without a gateway.
 """
 
 from homarus.agent.subagents.log import LogLine, read_log
-from homarus.agent.subagents.rows import format_info
+from homarus.agent.subagents.rows import format_info, list_rows
 from homarus.agent.subagents.targets import (
     DEFAULT_RECENT_MINUTES,
     SubagentList,
@@ -12,6 +12,7 @@ from homarus.agent.subagents.targets import (
     find_target,
 )
 from homarus.core.clock import Clock
+from homarus.core.message import Json
 from homarus.store.base import Store
 from homarus.store.subagents import SubagentRecord, find_subagent, list_subagents
 
@@ -28,6 +29,11 @@ class SubagentReader:
         """Return the sub-agents that a session started, or all, as they are numbered."""
         records = await list_subagents(self._store, requester=requester)
         return arrange_subagents(records, self._clock.now_ms(), recent_minutes)
+
+    async def list_rows(self, requester: str | None, recent_minutes: int) -> dict[str, Json]:
+        """Return the rows of a list: how many, `active` and `recent`."""
+        found = await self.find_all(requester, recent_minutes)
+        return list_rows(found, self._clock.now_ms())
 
     async def find(
         self, requester: str | None, word: str, recent_minutes: int = DEFAULT_RECENT_MINUTES
