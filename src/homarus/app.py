@@ -272,6 +272,7 @@ class App:
             ),
             on_suspended_stopped=self._approval_loader.on_runs_cancelled,
             on_unanswered=self.subagents.settling_unanswered,
+            stop_children=self.subagents.stop_children,
         )
 
     def _subagent_services(self) -> "SubagentServices":

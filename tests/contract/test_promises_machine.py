@@ -1,9 +1,10 @@
 """A state machine: any sequence of events in a session; no message is lost or answered twice.
 
 People write, steer, and stop runs; the model answers at any time, tools are slow; approvals are
-answered by one person or two at once, or expire; the program is restarted, or dies. Everything is
-real (session control, run queue, run, approvals, journal, transcript), except for the model and the
-tools, which wait for the test. The model answers every nonce that it was not seen to answer before,
+answered by one person or two at once, or expire; sub-agents are started, steered and stopped; the
+program is restarted, or dies. Everything is real (session control, run queue, run, approvals,
+sub-agents, journal, transcript), except for the model and the tools, which wait for the test. The
+model answers every nonce that it was not seen to answer before,
 once, so that the outbox shows what was answered, and how often.
 """
 
@@ -29,6 +30,8 @@ from homarus.agent.run import RunOutcome
 from homarus.agent.run_registry import RunRegistry
 from homarus.agent.services import RunServices
 from homarus.agent.spend_limit import SpendLimiter
+from homarus.agent.subagents.loader import SubagentLoader
+from homarus.agent.subagents.service import SubagentServices
 from homarus.channels.registry import find_traits
 from homarus.config import schema
 from homarus.config.paths import Paths
@@ -36,6 +39,7 @@ from homarus.core.bus import Bus
 from homarus.core.errors import ApprovalError, StoreError
 from homarus.core.lanes import Lanes
 from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Message, ToolCall, ToolResult
+from homarus.core.session_keys import announce_key
 from homarus.core.watchdog import Watchdog
 from homarus.plugins.hook_runner import Hooks
 from homarus.policy.approvals import ApprovalDecision
@@ -49,16 +53,20 @@ from homarus.store.approvals import ApprovalRecord
 from homarus.store.base import Store, Transaction
 from homarus.store.journal import UNSETTLED, InboxRecord, OutboxRecord
 from homarus.store.sqlite import open_store
+from homarus.store.subagents import SubagentRecord, list_subagents
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import assistant_message
 from homarus.testing.memory_store import MemoryStore
+from homarus.tools.builtin import sessions_spawn
 from homarus.tools.registry import ToolRegistry
+from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import Tool, ToolContext, tool
 from tests.approval_harness import make_approval_service, reachable_ports
 
 NONCE = re.compile(r"#\d+#")
 SETTLED = {"answered", "silent", "reported"}
 TURNS = 60  # of the loop, after each step
+USES = ["", "", "use:slow", "use:ask", "use:spawn", "use:spawn"]
 MODES = st.sampled_from(["collect", "followup", "steer", "interrupt", "steer-backlog"])
 
 
@@ -114,15 +122,26 @@ class Echo:
         if last.role == "assistant" or unpaired_calls(request.messages):
             self._calls["invalid"] += 1
         is_question = last.role == "user" and not last.text.startswith("[A tool call that waited")
-        wanted = re.search(r"use:(slow|ask)", last.text) if is_question else None
+        wanted = re.search(r"use:(slow|ask|spawn)", last.text) if is_question else None
         if wanted:
             self._calls["made"] += 1
-            yield assistant_message(ToolCall(f"call-{self._calls['made']}", wanted[1], {}))
+            yield assistant_message(self._call(wanted[1], self._calls["made"]))
             return
         said = "".join(m.text for m in request.messages if m.role == "assistant")
         asked = [n for m in request.messages if m.role == "user" for n in NONCE.findall(m.text)]
         new = [nonce for nonce in dict.fromkeys(asked) if nonce not in said]
         yield assistant_message(f"re {' '.join(new)}" if new else "nothing new")
+
+    def _call(self, name: str, number: int) -> ToolCall:
+        if name != "spawn":
+            return ToolCall(f"call-{number}", name, {})
+        use = ("", "use:slow", "use:ask")[number % 3]
+        args = {
+            "task": f"job {use}",
+            "label": f"job {number}",
+            "cleanup": ("keep", "delete")[number % 2],
+        }
+        return ToolCall(f"call-{number}", "sessions_spawn", args)
 
     async def close(self) -> None:
         """Do nothing: no connection is open."""
@@ -136,7 +155,9 @@ class Life:
         self.models, self.tools = Gate(), Gate()
         clock = FakeClock(patient=False)
         sessions, lanes, hooks = SessionRepository(store, clock), Lanes(), Hooks()
-        registry = ToolRegistry([self._slow(), self._ask()])
+        source = ToolSourceContext("main", schema.Config(), lambda _key: schema.Config().tools)
+        spawning = replace(source, get_subagents=lambda: self.subagents())
+        registry = ToolRegistry([self._slow(), self._ask(), *sessions_spawn.tools(spawning)])
         asks = PolicyRules(lists=(ToolRules(ask=("ask",)),))
         agent = Agent("main", "Ada", world.folder, model="p/m", rules=asks)
         self.approvals = make_approval_service(
@@ -170,6 +191,7 @@ class Life:
             on_enqueued=lambda: None,
             on_unsettled=lambda ids: self.control.retry_unsettled(ids),
             start_task=group.create_task,
+            on_run_end=lambda end: self.subagents.settling(end),
         )
         runs = RunRegistry(services)
         queue = {"mode": world.mode, "debounceMs": 0}
@@ -199,8 +221,23 @@ class Life:
                     outcome.session_key, outcome.run_id, outcome.approvals
                 ),
                 on_suspended_stopped=lambda _key, runs: self.approvals.on_cancelled(runs),
+                on_unanswered=lambda *given: self.subagents.settling_unanswered(*given),
+                stop_children=lambda key: self.subagents.stop_children(key),
             )
         )
+        child_services = SubagentServices(
+            store=store,
+            repository=sessions,
+            control=self.control,
+            clock=world.clock,
+            lanes=lanes,
+            paths=paths,
+            get_config=lambda: config,
+            check_model=str,
+            spawn=lambda work, name: group.create_task(work, name=name),
+            on_runs_cancelled=lambda _key, runs: self.approvals.on_cancelled(runs),
+        )
+        self.subagents = SubagentLoader(store, lambda: child_services)
 
     async def _connect(self, _wish: ModelSelection) -> tuple[Provider, ModelInfo]:
         return Echo(self.models, self.world.calls), ModelInfo("p", "m")
@@ -284,6 +321,7 @@ class Promises(RuleBasedStateMachine):
         self.loop = asyncio.Runner()
         self.known: dict[str, InboxRecord] = {}
         self.resolved: dict[str, ApprovalRecord] = {}
+        self.ended: dict[str, SubagentRecord] = {}
         self.run(self._begin())
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
@@ -306,17 +344,19 @@ class Promises(RuleBasedStateMachine):
         self.store = store
         await self.life.approvals.start()
         await self.life.control.recover()
+        await self.life.subagents.recover()
 
     async def _end(self, *, dies: bool) -> None:
         self.cut.dead = dies
         self.life.control.close()
         self.life.approvals.close()
+        self.life.subagents.stop()
         for task in list(self.group._tasks):
             task.cancel()
         await self.group.__aexit__(None, None, None)
         await self.stack.aclose()
 
-    @rule(chat=st.integers(0, 1), use=st.sampled_from(["", "", "use:slow", "use:ask"]))
+    @rule(chat=st.integers(0, 1), use=st.sampled_from(USES))
     def write(self, chat: int, use: str) -> None:
         """A person writes."""
 
@@ -376,6 +416,33 @@ class Promises(RuleBasedStateMachine):
         """A person stops the run of a chat."""
         self._call(lambda: self.life.control.stop_now(f"agent:main:{chat}"))
 
+    @rule(chat=st.integers(0, 1))
+    def stop_with_children(self, chat: int) -> None:
+        """A person stops a chat and its sub-agents."""
+
+        async def each() -> None:
+            key = f"agent:main:{chat}"
+            self.life.control.stop_now(key, by="stop-command")
+            await self.life.control.stop_children(key)
+
+        self.run(each())
+
+    @rule(act=st.sampled_from(["steer", "kill", "stop"]))
+    def change_child(self, act: str) -> None:
+        """A person steers or kills the oldest sub-agent, or stops its run."""
+
+        async def each() -> None:
+            service = self.life.subagents()
+            for child in (await service.find_all(active_only=True))[:1]:
+                if act == "steer":
+                    await service.steer(child.child_key, "do this instead")
+                elif act == "kill":
+                    assert await service.kill(child.child_key) == 1
+                else:
+                    self.life.control.stop_now(child.child_key)
+
+        self.run(each())
+
     @rule(again=st.booleans())
     def decide(self, *, again: bool) -> None:
         """A person retries or discards what is parked."""
@@ -419,6 +486,11 @@ class Promises(RuleBasedStateMachine):
                         before.state, before.reply, before.why,
                     )  # fmt: skip
                 self.known[row.id] = row
+            for child in await list_subagents(self.store):
+                ended = self.ended.get(child.child_key)
+                assert ended is None or ended == child, "it ends once"
+                if not child.is_active:
+                    self.ended[child.child_key] = child
             for approval in await self.store.journal.approvals():
                 if resolved := self.resolved.get(approval.id):
                     assert replace(approval, used_ms=0) == replace(resolved, used_ms=0)
@@ -455,6 +527,8 @@ class Promises(RuleBasedStateMachine):
         rows = await self.store.journal.inbox_records()
         parcels = await self.store.journal.outbox_records()
         answers = Counter(n for parcel in parcels for n in NONCE.findall(parcel.text))
+        self._judge_children(rows, await list_subagents(self.store))
+        rows = [row for row in rows if row.id.startswith("m")]
         assert len(rows) == self.world.sent, "none is lost"
         for row in rows:
             nonce = f"#{row.id.removeprefix('m')}#"
@@ -474,6 +548,18 @@ class Promises(RuleBasedStateMachine):
         for call_id, count in self.world.runs.items():
             assert count == 1, "no approved call ran twice"
             assert by_call[call_id].state == "allowed" and by_call[call_id].used_ms
+
+    def _judge_children(self, rows: Sequence[InboxRecord], left: Sequence[SubagentRecord]) -> None:
+        """Check that every sub-agent has ended, and that its end was announced once, or not."""
+        news = Counter(row.message_id for row in rows if row.message_id.startswith("announce:"))
+        self.ended |= {one.child_key: one for one in left}
+        for child in self.ended.values():
+            assert not child.is_active, child
+            name = announce_key(child.child_key, child.run_id)
+            assert news.pop(name, 0) == int(not child.unannounced), child
+        assert all(count == 1 for count in news.values())
+        started = {row.session for row in rows if row.message_id.startswith("spawn:")}
+        assert started >= self.ended.keys(), "every record has its task"
 
 
 class OnDisk(Promises):

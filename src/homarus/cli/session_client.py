@@ -152,6 +152,7 @@ async def open_session_client(
                     yield session
                     with suppress(UnavailableError):  # it is stopped with the process
                         await app.control.stop_and_wait(session_key)
+                        await app.control.stop_children(session_key)
                     events.close()
         return
     caps = ("tool-events", APPROVER_CAPABILITY) if prompt else ("tool-events",)

@@ -1,5 +1,6 @@
 """Recognise the tokens with which a model declines to reply: `NO_REPLY` and `HEARTBEAT_OK`.
 
+`ANNOUNCE_SKIP` does the same for the result of a sub-agent or of another session.
 A token counts at the edge of a reply, with a little markup around it. Linear in the text.
 """
 
@@ -11,6 +12,7 @@ from homarus.core.text import utf16_len
 
 SILENT_WORD = "NO_REPLY"
 ACK_WORD = "HEARTBEAT_OK"
+SKIP_WORD = "ANNOUNCE_SKIP"
 ACK_MAX_CHARS = 30
 
 DECORATION = " \t\r\n*_`~\"'.!"
@@ -41,7 +43,7 @@ def is_silent_text(text: str, word: str = SILENT_WORD) -> bool:
 def may_be_silent(text: str, word: str = SILENT_WORD) -> bool:
     """Return whether a partly streamed text could become one of the tokens alone."""
     bare = text.strip(DECORATION)
-    return word.startswith(bare) or ACK_WORD.startswith(bare)
+    return any(each.startswith(bare) for each in (word, ACK_WORD, SKIP_WORD))
 
 
 def strip_heartbeat_ack(

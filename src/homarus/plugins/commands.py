@@ -21,18 +21,24 @@ from homarus.core.message import Inbound, Json
 from homarus.plugins.values import HookContext
 
 
+async def _stop_no_children(_key: str) -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class CommandPorts:
     """What a command may do outside of its own code, as functions.
 
     `stop_runs` returns the ids of the runs it stopped. `call_hooks` returns the lines that plugins
     add to the reply. `get_restart` returns None where no gateway process can be restarted.
+    `stop_children` stops the sub-agents of a session, and returns how many.
     """
 
     load_entry: Callable[[str], Awaitable[Mapping[str, Json]]]
     stop_runs: Callable[[str], Awaitable[tuple[str, ...]]]
     call_hooks: Callable[[HookContext, str, str], Awaitable[tuple[str, ...]]]
     get_restart: Callable[[], Callable[[], None] | None]
+    stop_children: Callable[[str], Awaitable[int]] = _stop_no_children
 
 
 @dataclass(frozen=True, slots=True)

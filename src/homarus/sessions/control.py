@@ -111,6 +111,11 @@ def ignore_unanswered(
     return nullcontext(lambda _transaction: None)
 
 
+async def stop_no_children(_key: str) -> int:
+    """Return that a session has no sub-agents."""
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class SessionServices(Generic[OutcomeT]):
     """What `SessionControl` is given from outside.
@@ -120,7 +125,8 @@ class SessionServices(Generic[OutcomeT]):
     `on_enqueued` is called once they are saved. `is_suspended` says whether the outcome of a run is
     that it waits for an approval. `on_suspended` gets that outcome as soon as the run can be
     resumed, `on_suspended_stopped` the suspended runs that a person stopped. `on_unanswered` adds
-    writes to the transaction that settles messages of a session without a run.
+    writes to the transaction that settles messages of a session without a run. `stop_children`
+    stops the sub-agents of a session, and returns how many it stopped.
     """
 
     repository: SessionRepository
@@ -144,6 +150,7 @@ class SessionServices(Generic[OutcomeT]):
     on_suspended: Callable[[OutcomeT], None] = lambda _outcome: None
     on_suspended_stopped: Callable[[str, Sequence[str]], None] = lambda _key, _runs: None
     on_unanswered: OnUnanswered = ignore_unanswered
+    stop_children: Callable[[str], Awaitable[int]] = stop_no_children
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +320,10 @@ class SessionControl(Generic[OutcomeT]):
         for active in self.active_runs(key):
             stopped |= dict.fromkeys(self.stop_now(key, active, by=by))
         return tuple(stopped)
+
+    async def stop_children(self, key: str) -> int:
+        """Stop the sub-agents of a session, and theirs; return how many were stopped."""
+        return await self._services.stop_children(key)
 
     async def stop_and_wait(self, key: str, *, by: StoppedBy | None = None) -> tuple[str, ...]:
         """Stop a session's runs and wait for their outcomes; return their ids.

@@ -2,15 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from homarus.app import App
-from homarus.core.message import Address, Inbound, Message, Origin, ToolCall, Usage
+from homarus.channels.base import Channel
+from homarus.core.clock import Clock
+from homarus.core.message import Address, Inbound, Message, Origin, StopReason, ToolCall, Usage
 from homarus.process import open_app
 from homarus.providers.base import Delta, ModelRequest, Provider, TextDelta
 from homarus.providers.catalog import ModelInfo
@@ -51,7 +55,9 @@ class PlayedModel:
             yield TextDelta("progress, and no result")
             await asyncio.Event().wait()
         message = given if isinstance(given, Message) else assistant_message(given or "")
-        stop = "toolUse" if message.calls else "stop"
+        stop: StopReason = "toolUse" if message.calls else "stop"
+        if message.origin and message.origin.stop == "length":
+            stop = "length"
         origin = replace(message.origin or Origin("p", "p", "m"), stop=stop, usage=USAGE)
         yield replace(message, origin=origin)
 
@@ -70,7 +76,9 @@ def last_text(request: ModelRequest) -> str:
 
 async def wait_for(check: Callable[[], Awaitable[bool]]) -> None:
     """Wait until a condition holds; the timeout of the test ends a wait in vain."""
-    while not await check():
+    while True:
+        if await check():
+            return
         await asyncio.sleep(0.002)
 
 
@@ -145,19 +153,30 @@ class Stage:
 
 @asynccontextmanager
 async def open_stage(
-    home: Path, answer: Answer, changes: Mapping[str, Any] | None = None
+    home: Path,
+    answer: Answer,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    clock: Clock | None = None,
+    channels: Sequence[Channel] = (),
 ) -> AsyncIterator[Stage]:
     """Open the program in a home; the same home again is a restart."""
     write_config(home, changes)
     env = {"HOME": str(home), "OPENCLAW_STATE_DIR": str(home / "state")}
     model = PlayedModel(answer)
-    async with open_app(env) as app:
+    with pytest.MonkeyPatch.context() as monkeypatch, suppress(_ProgramEndError):
+        async with open_app(env, clock=clock, channels=channels) as app:
 
-        async def connect(wish: ModelSelection) -> tuple[Provider, ModelInfo]:
-            model.selections.append(wish)
-            info = app.models.check(wish.ref or "bench/mock")
-            return model, info
+            async def connect(wish: ModelSelection) -> tuple[Provider, ModelInfo]:
+                model.selections.append(wish)
+                return model, app.models.check(wish.ref or "bench/mock")
 
-        app.models.connect = connect  # type: ignore[method-assign] - the model is a test's
-        await app.recover()
-        yield Stage(app, model)
+            monkeypatch.setattr(app.models, "connect", connect)
+            await app.recover()
+            yield Stage(app, model)
+            if app.control.active_runs():
+                raise _ProgramEndError  # as a gateway ends: its runs are cancelled
+
+
+class _ProgramEndError(Exception):
+    """Ends the program while runs are active."""

@@ -1,238 +1,317 @@
-"""Control of sub-agents in the complete program: the tool, and the chat commands."""
+"""Sub-agents that are stopped, steered, nested, limited, resumed and archived."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from homarus.agent.run import RunOutcome
+from homarus.core.errors import UserError
 from homarus.core.message import Message, ToolCall
 from homarus.providers.base import ModelRequest
-from homarus.store.subagents import SubagentRecord
+from homarus.store.subagents import SubagentRecord, find_subagent, put_subagent
+from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import assistant_message
-from tests.unit.agent import subagent_harness
-from tests.unit.agent.subagent_harness import PARENT, Stage, last_text, spawn_call
+from tests.unit.agent.subagent_harness import (
+    PARENT,
+    Stage,
+    last_text,
+    open_stage,
+    spawn_call,
+    wait_for,
+)
+from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(60)
-OTHER = "agent:main:other"
+TASK, NEWS = "[Subagent Task]", "[System Message]"
 
 
-def answer(text: str, _request: ModelRequest) -> str | Message | None:
-    """A parent that starts sub-agents named by its messages; `wait` in a task never ends."""
-    if text.startswith("call "):
-        _, name, args = text.split(" ", 2)
-        return assistant_message(ToolCall("c9", name, json.loads(args)))
-    if text.startswith("go "):
-        return spawn_call(text, label=text.split()[1])
-    if text == "Never end.":
+def held(text: str, _request: ModelRequest) -> str | Message | None:
+    """A parent whose sub-agents never answer, unless they are steered."""
+    if TASK in text:
         return None
-    if "[Subagent Task]" in text:
-        return None if "wait" in text else "There are 42 files."
-    return f"Answer to: {text[:40]}"
+    if "go" in text:
+        return spawn_call("work", label="work")
+    return f"said: {text[-20:]}"
 
 
-@asynccontextmanager
-async def open_stage(
-    home: Path, played: Any = answer, changes: Mapping[str, Any] | None = None
-) -> AsyncIterator[Stage]:
-    """Open the program, and stop what never ends before it closes."""
-    async with subagent_harness.open_stage(home, played, changes) as stage:
-        yield stage
-        await stage.app.subagents.control().kill(None, "all")
+async def start_child(stage: Stage) -> SubagentRecord:
+    """Have the parent start a sub-agent; return it when its model was asked."""
+    await (await stage.say("go"))
+    await until(lambda: stage.model.asked(TASK))
+    return (await stage.records())[-1]
 
 
-async def command(stage: Stage, text: str, key: str = PARENT, **given: Any) -> str:
-    outcome: RunOutcome = await (await stage.say(text, key, authority="owner", **given))
-    if outcome.error:
-        return f"{outcome.error.message} | {outcome.error.fix}"
-    return outcome.text
+# Stop and steer
 
 
-async def spawn(stage: Stage, name: str, rest: str = "wait", key: str = PARENT) -> SubagentRecord:
-    """Have a parent start a sub-agent, and wait until its model is asked, or it has ended."""
-    requests = stage.model.requests
-    before = len(requests)
-    await (await stage.say(f"go {name} {rest}", key))
-    [found] = [one for one in await stage.records() if one.label == name]
-    if rest == "wait":
-        while not any("[Subagent Task]" in last_text(one) for one in requests[before:]):
-            await asyncio.sleep(0.001)
-    else:
-        await stage.ended()
-    return found
-
-
-async def tool(stage: Stage, key: str = PARENT, **args: Any) -> dict[str, Any]:
-    """Have a session's model call the `subagents` tool; return the result that it reads."""
-    await (await stage.say(f"call subagents {json.dumps(args)}", key))
-    session = await stage.app.control.load(key)
-    result = [one for one in session.messages if one.role == "tool"][-1].parts[0]
-    text = getattr(result, "text", "")
-    found: dict[str, Any] = json.loads(text) if text.startswith("{") else {"error": text}
-    return found
-
-
-async def status(stage: Stage, name: str) -> str:
-    [found] = [one for one in await stage.records() if one.label == name]
-    return found.status
-
-
-async def test_subagents_command_lists_describes_and_shows_log(tmp_path: Path) -> None:
-    async with open_stage(tmp_path) as stage:
-        assert "(none)" in await command(stage, "/subagents")
-        done = await spawn(stage, "files", "count")
+async def test_stop_of_the_parent_stops_its_children(tmp_path: Path) -> None:
+    async with open_stage(tmp_path, held) as stage:
+        child = await start_child(stage)
+        outcome = await (await stage.say("/stop", authority="owner"))
+        assert outcome.text == "Stopped. 1 sub-agent stopped."
+        [record] = await stage.ended()
+        await stage.idle(child.child_key)
+        assert (record.status, record.unannounced) == ("killed", "killed")
         await stage.idle()
-        running = await spawn(stage, "lamps")
-        listed = await command(stage, "/subagents list")
-        active, ended = listed.split("Ended in the last 30 min:")
-        assert "1. lamps (" in active and f"running · run {running.run_id[:8]}" in active
-        assert "2. files (" in ended and "1.2k tokens (in 1.0k / out 200)) done" in ended
-        info = await command(stage, "/subagents info files")
-        assert f"Session: {done.child_key}" in info and "Status: done" in info
-        assert f"Started by: {PARENT}" in info and ".jsonl" in info
-        log = await command(stage, "/subagents log 2")
-        assert log.endswith("Sub-agent: There are 42 files.") and "go files count" in log
-        assert "Sub-agents: 1 active" in await command(stage, "/status")
-        assert "(none)" in await command(stage, "/subagents", OTHER)
-        assert "has no sub-agents" in await command(stage, "/subagents info files", OTHER)
-        assert "does not understand" in await command(stage, "/subagents log 2 many")
-        assert "/subagents list · info" in await command(stage, "/subagents shout")
+        assert not await stage.announcements()
+        [row] = await stage.app.store.journal.inbox_records(session=child.child_key)
+        assert (row.state, row.why) == ("reported", "aborted")
 
 
-async def test_info_in_a_group_shows_no_path_of_the_machine(tmp_path: Path) -> None:
-    group = "agent:main:telegram:group:-100"
-    async with open_stage(tmp_path) as stage:
-        await spawn(stage, "lamps", key=group)
-        info = await command(stage, "/subagents info lamps", group)
-        assert "Status: running" in info and str(tmp_path) not in info
-
-
-@pytest.mark.parametrize("text", ["/kill lamps", "/subagents kill 1", "/kill all", "/kill *"])
-async def test_kill_command_stops_subagents_without_announcement(text: str, tmp_path: Path) -> None:
-    async with open_stage(tmp_path) as stage:
-        await spawn(stage, "lamps")
-        assert (await command(stage, text)).startswith("Stopped ")
-        assert await status(stage, "lamps") == "killed"
+async def test_stop_of_the_child_session_is_announced_as_stopped(tmp_path: Path) -> None:
+    async with open_stage(tmp_path, held) as stage:
+        child = await start_child(stage)
+        await stage.app.control.stop(child.child_key, by="rpc")
+        [record] = await stage.ended()
         await stage.idle()
-        assert await stage.announcements() == []
-        assert await command(stage, "/kill lamps") == "lamps has ended already: killed."
-        assert await command(stage, "/kill all") == "No sub-agent is active."
-        assert "which sub-agent?" in await command(stage, "/kill")
+        assert record.status == "killed"
+        [text] = await stage.announcements()
+        assert "was stopped by a person before it finished" in text
 
 
-async def test_kill_command_stops_no_subagents_of_other_sessions(tmp_path: Path) -> None:
-    async with open_stage(tmp_path) as stage:
-        record = await spawn(stage, "lamps")
-        for word in ("all", "lamps", "1", record.run_id, record.child_key):
-            await command(stage, f"/kill {word}", OTHER)
-        assert await status(stage, "lamps") == "running"
+async def test_killed_child_ends_once_and_is_not_announced(tmp_path: Path) -> None:
+    async with open_stage(tmp_path, held) as stage:
+        child = await start_child(stage)
+        service = stage.app.subagents()
+        assert await service.kill(child.child_key) == 1
+        assert await service.kill(child.child_key) == 0
+        await stage.idle(child.child_key)
+        await stage.idle()
+        assert [one.status for one in await stage.records()] == ["killed"]
+        assert not await stage.announcements()
 
 
-async def test_kill_command_stops_the_children_of_a_child(tmp_path: Path) -> None:
+async def test_steered_child_answers_the_new_message_alone(tmp_path: Path) -> None:
+    async with open_stage(tmp_path, held) as stage:
+        child = await start_child(stage)
+        await stage.app.subagents().steer(child.child_key, "count the folders instead")
+        [record] = await stage.ended()
+        await stage.idle()
+        assert record.status == "done" and record.result.endswith("the folders instead")
+        assert record.run_id == child.run_id
+        rows = await stage.app.store.journal.inbox_records(session=child.child_key)
+        assert [(row.state, row.why) for row in rows] == [("reported", "steered"), ("answered", "")]
+        [text] = await stage.announcements()
+        assert "“work” finished" in text
+        with pytest.raises(UserError, match="has ended"):
+            await stage.app.subagents().steer(child.child_key, "more")
+
+
+# Limits
+
+
+async def test_session_has_at_most_five_active_children(tmp_path: Path) -> None:
+    def six(text: str, request: ModelRequest) -> str | Message | None:
+        if TASK in text:
+            return None
+        if text == "go":
+            calls = [ToolCall(f"c{n}", "sessions_spawn", {"task": f"t{n}"}) for n in range(6)]
+            return assistant_message(*calls)
+        return "Started."
+
+    async with open_stage(tmp_path, six) as stage:
+        await (await stage.say("go"))
+        session = await stage.app.control.load(PARENT)
+        results = [
+            json.loads(part.text)  # type: ignore[union-attr]  # each has one result
+            for one in session.messages
+            if one.role == "tool"
+            for part in one.parts
+        ]
+        assert [one["status"] for one in results] == ["accepted"] * 5 + ["forbidden"]
+        assert "5 active sub-agents" in results[-1]["error"]
+        assert len(await stage.records()) == 5
+        assert await stage.app.control.stop_children(PARENT) == 5
+
+
+async def test_leaf_cannot_start_subagents_even_if_it_calls(tmp_path: Path) -> None:
     def nested(text: str, request: ModelRequest) -> str | Message | None:
-        if "[Subagent Task] go outer" in text:
-            return spawn_call("inner wait", label="inner")
-        return answer(text, request)
+        if TASK in text:
+            return spawn_call("deeper")
+        return "no" if "go" not in text else spawn_call("work")
+
+    async with open_stage(tmp_path, nested) as stage:
+        await (await stage.say("go"))
+        await stage.ended()
+        assert len(await stage.records()) == 1
+
+
+async def test_nested_children_report_before_their_parent(tmp_path: Path) -> None:
+    def nested(text: str, request: ModelRequest) -> str | Message | None:
+        if TASK in text and text.endswith("outer"):
+            return spawn_call("inner", label="inner")
+        if TASK in text:
+            return "the inner result"
+        if NEWS in text and "“inner”" in text:
+            return "outer knows: the inner result"
+        if NEWS in text:
+            return "told"
+        return spawn_call("outer", label="outer") if text == "go" else "waiting"
 
     changes = {"agents.defaults.subagents.maxSpawnDepth": 2}
     async with open_stage(tmp_path, nested, changes) as stage:
-        await (await stage.say("go outer"))
-        while len(await stage.records()) < 2:
-            await asyncio.sleep(0)
-        assert await command(stage, "/kill outer") == "Stopped outer, and 1 that it started."
-        assert [one.status for one in await stage.records()] == ["killed", "killed"]
+        inner_done = stage.model.hold(f"{TASK} inner")
+        await (await stage.say("go"))
+
+        async def waits() -> bool:
+            return any(one.is_active and not one.awaits for one in await stage.records())
+
+        await wait_for(waits)
+        outer, inner = sorted(await stage.records(), key=lambda one: one.depth)
+        assert (inner.depth, inner.requester_key) == (2, outer.child_key)
+        inner_done.set()
+        await stage.ended(2)
+        await stage.idle()
+        outer, inner = sorted(await stage.records(), key=lambda one: one.depth)
+        assert outer.result == "outer knows: the inner result" and outer.status == "done"
+        assert inner.ended_ms <= outer.ended_ms
+        [text] = await stage.announcements()
+        assert "“outer” finished" in text and "outer knows" in text
+        [inner_text] = await stage.announcements(outer.child_key)
+        assert "“inner” finished" in inner_text
 
 
-@pytest.mark.parametrize("text", ["/steer lamps", "/tell 1", "/subagents steer #1"])
-async def test_steer_command_has_a_subagent_go_on_with_the_message(
-    text: str, tmp_path: Path
-) -> None:
-    async with open_stage(tmp_path) as stage:
-        await spawn(stage, "lamps")
-        assert "goes on with your message" in await command(stage, f"{text} Only the north wing.")
+async def test_kill_of_a_nested_parent_stops_the_tree(tmp_path: Path) -> None:
+    def nested(text: str, request: ModelRequest) -> str | Message | None:
+        if TASK in text and text.endswith("outer"):
+            return spawn_call("inner")
+        if TASK in text:
+            return None
+        return spawn_call("outer") if text == "go" else "waiting"
+
+    changes = {"agents.defaults.subagents.maxSpawnDepth": 2}
+    async with open_stage(tmp_path, nested, changes) as stage:
+        await (await stage.say("go"))
+        await until(lambda: stage.model.asked(f"{TASK} inner"))
+        outer = next(one for one in await stage.records() if one.depth == 1)
+        assert await stage.app.subagents().kill(outer.child_key) == 2
+        await stage.idle()
+        assert {one.status for one in await stage.records()} == {"killed"}
+        assert not await stage.announcements()
+
+
+# A busy, reset or restarted parent
+
+
+async def test_announcements_wait_for_a_busy_parent_in_order(tmp_path: Path) -> None:
+    def two(text: str, request: ModelRequest) -> str | Message | None:
+        if TASK in text:
+            return f"result of {text[-1]}"
+        if text == "go":
+            calls = [ToolCall(f"c{n}", "sessions_spawn", {"task": f"t{n}"}) for n in (1, 2)]
+            return assistant_message(*calls)
+        return f"said {len(request.messages)}"
+
+    async with open_stage(tmp_path, two) as stage:
+        await (await stage.say("go"))
+        first, second = stage.model.hold(f"{TASK} t1"), stage.model.hold(f"{TASK} t2")
+        busy = stage.model.hold("talk")
+        talk = await stage.say("talk")
+        await until(lambda: stage.model.asked("talk"))
+        second.set()
+        await stage.ended(1)
+        first.set()
+        await stage.ended(2)
+        busy.set()
+        await talk
+        await stage.idle()
+        told = await stage.announcements()
+        assert ["result of 2" in told[0], "result of 1" in told[1], len(told)] == [True, True, 2]
+
+
+async def test_announcement_reaches_the_new_session_after_a_reset(tmp_path: Path) -> None:
+    def answer(text: str, request: ModelRequest) -> str | Message | None:
+        return "the result" if TASK in text else held(text, request)
+
+    async with open_stage(tmp_path, answer) as stage:
+        event = stage.model.hold(TASK)
+        child = await start_child(stage)
+        await stage.say("/new", authority="owner")
+        await stage.idle()
+        event.set()
+        await stage.ended()
+        await stage.idle()
+        session = await stage.app.control.load(PARENT)
+        assert len(await stage.announcements()) == 1
+        assert all(one.text != "go" for one in session.messages)
+        assert child.run_id
+
+
+async def test_running_child_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async with open_stage(tmp_path, held) as stage:
+        child = await start_child(stage)
+
+    def answering(text: str, request: ModelRequest) -> str | Message | None:
+        return "the result" if TASK in text else held(text, request)
+
+    async with open_stage(tmp_path, answering) as stage:
         [record] = await stage.ended()
-        assert (record.status, record.result) == ("done", "Answer to: Only the north wing.")
         await stage.idle()
-        assert len(await stage.announcements()) == 1
-        assert "has ended: done" in await command(stage, "/steer lamps More.")
-
-
-async def test_steer_command_is_refused_without_target_or_message(tmp_path: Path) -> None:
-    async with open_stage(tmp_path) as stage:
-        await spawn(stage, "lamps")
-        assert "/steer TARGET MESSAGE" in await command(stage, "/steer lamps")
-        assert "there is no sub-agent 'boats'" in await command(stage, "/steer boats hurry")
-        assert "1 to 4000 characters" in await command(stage, f"/steer lamps {'x' * 4001}")
-
-
-async def test_send_command_asks_a_subagent_that_has_ended(tmp_path: Path) -> None:
-    async with open_stage(tmp_path) as stage:
-        await spawn(stage, "files", "count")
-        await stage.idle()
-        assert await command(stage, "/subagents send files Which?") == "Answer to: Which?"
-        [record] = await stage.records()
-        assert record.result == "There are 42 files."
+        assert (record.run_id, record.status) == (child.run_id, "done")
         assert len(await stage.announcements()) == 1
 
 
-async def test_spawn_command_starts_a_subagent_of_the_conversation(tmp_path: Path) -> None:
-    async with open_stage(tmp_path) as stage:
-        text = "/subagents spawn main Count the files --model other --thinking off"
-        reply = await command(stage, text)
-        assert reply.startswith("Started a sub-agent of main (run ")
+async def test_record_without_its_message_is_interrupted_once(tmp_path: Path) -> None:
+    async with open_stage(tmp_path, held) as stage:
+        child = await start_child(stage)
+        await stage.app.subagents().kill(child.child_key)
+        await stage.idle(child.child_key)
+        lost = SubagentRecord("agent:main:subagent:x", "r9", PARENT, "lost", 1, awaits="r9")
+        async with stage.app.store.transaction() as transaction:
+            put_subagent(transaction, lost)
+    for _ in range(2):
+        async with open_stage(tmp_path, held) as stage:
+            await stage.idle()
+            found = await find_subagent(stage.app.store, "agent:main:subagent:x")
+            assert found is not None and found.status == "interrupted"
+            [text] = await stage.announcements()
+            assert "was interrupted before it finished" in text and "“lost”" in text
+
+
+# Archive
+
+
+async def test_ended_child_is_archived_after_its_time(tmp_path: Path) -> None:
+    def answer(text: str, request: ModelRequest) -> str | Message | None:
+        return "the result" if TASK in text else held(text, request)
+
+    clock = FakeClock()
+    async with open_stage(tmp_path, answer, clock=clock) as stage:
+        await (await stage.say("go"))
         [record] = await stage.ended()
-        assert (record.task, record.requester_key) == ("Count the files", PARENT)
-        assert (record.model, record.thinking) == ("bench/other", "off")
+        await stage.idle()
+        folder = tmp_path / "state" / "agents" / "main" / "sessions"
+        await until(lambda: clock.sleepers)
+        assert record.archive_ms - record.ended_ms == 3_600_000
+        assert await stage.app.store.session(record.child_key)
+        await until((folder / f"{record.session_id}.jsonl").exists)
+        await clock.advance(3_500)
+        assert await stage.records()
+        await clock.advance(101)
+
+        async def is_gone() -> bool:
+            return not await stage.records()
+
+        await wait_for(is_gone)
+        assert await stage.app.store.session(record.child_key) is None
+        await until(lambda: list(folder.glob(f"{record.session_id}.jsonl.deleted.*")))
+
+
+async def test_cleanup_delete_archives_the_session_at_once(tmp_path: Path) -> None:
+    def answer(text: str, request: ModelRequest) -> str | Message | None:
+        if text == "go":
+            return spawn_call("work", cleanup="delete")
+        return "the result" if TASK in text else held(text, request)
+
+    async with open_stage(tmp_path, answer) as stage:
+        await (await stage.say("go"))
+        [record] = await stage.ended()
+
+        async def is_gone() -> bool:
+            return await stage.app.store.session(record.child_key) is None
+
+        await wait_for(is_gone)
+        assert [one.status for one in await stage.records()] == ["done"]
         await stage.idle()
         assert len(await stage.announcements()) == 1
-        assert "which agent" in await command(stage, "/subagents spawn main")
-        assert "not allowed" in await command(stage, "/subagents spawn work Count")
-
-
-async def test_spawn_command_obeys_a_denied_tool(tmp_path: Path) -> None:
-    async with open_stage(tmp_path, answer, {"tools.deny": ["sessions_spawn"]}) as stage:
-        reply = await command(stage, "/subagents spawn main Count")
-        assert "sessions_spawn" in reply and "policy explain" in reply
-        assert await stage.records() == []
-
-
-async def test_subagents_tool_lists_steers_and_kills_own_children(tmp_path: Path) -> None:
-    async with open_stage(tmp_path) as stage:
-        record = await spawn(stage, "lamps")
-        await spawn(stage, "boats")
-        found = await tool(stage)
-        assert found["status"] == "ok" and found["total"] == 2 and found["recent"] == []
-        assert [row["label"] for row in found["active"]] == ["boats", "lamps"]
-        assert found["active"][1]["sessionKey"] == record.child_key
-        steered = await tool(stage, action="steer", target="lamps", message="Never end.")
-        assert (steered["status"], steered["runId"]) == ("accepted", record.run_id)
-        again = await tool(stage, action="steer", target="2", message="And the south.")
-        assert "less than 2 s ago" in again["error"]
-        killed = await tool(stage, action="kill", target="boats")
-        assert (killed["status"], killed["killed"]) == ("ok", 1)
-        assert "needs a target" in (await tool(stage, action="kill"))["error"]
-        assert "1 to 4000" in (await tool(stage, action="steer", target="1"))["error"]
-
-
-async def test_subagents_tool_sees_no_children_of_other_sessions(tmp_path: Path) -> None:
-    async with open_stage(tmp_path) as stage:
-        record = await spawn(stage, "lamps")
-        assert (await tool(stage, OTHER))["total"] == 0
-        for word in ("all", "1", "lamps", record.child_key):
-            await tool(stage, OTHER, action="kill", target=word)
-            await tool(stage, OTHER, action="steer", target=word, message="Stop it.")
-        assert await status(stage, "lamps") == "running"
-        assert "Stop it." not in str(stage.model.requests[-1].messages[-1])
-
-
-async def test_subagents_tool_list_ends_at_recent_minutes(tmp_path: Path) -> None:
-    async with open_stage(tmp_path) as stage:
-        await spawn(stage, "files", "count")
-        await stage.idle()
-        for given in (30, 1440, 99_999, -5):
-            found = await tool(stage, recentMinutes=given)
-            assert [row["label"] for row in found["recent"]] == ["files"]
+        assert last_text(stage.model.requests[-1])

@@ -70,6 +70,7 @@ class CommandDispatcher:
             stop_runs=partial(services.control.stop, by="stop-command"),
             call_hooks=services.hooks.command,
             get_restart=services.get_restart,
+            stop_children=services.control.stop_children,
         )
 
     def interpret(self, key: str, record: InboxRecord) -> InterpretedMessage[RunOutcome]:

@@ -15,6 +15,7 @@ from homarus.plugins.commands import CommandContext, CommandReply, command
 from homarus.policy.workspace_access import FULL_ACCESS, session_access
 from homarus.sessions.export import FORMS, ExportHeader, export_messages, render_export
 from homarus.sessions.session import Session
+from homarus.sessions.stop_text import describe_stop
 from homarus.sessions.transcript import EntryTree
 from homarus.tools.rooted_fs import RootedFs
 
@@ -142,7 +143,8 @@ async def stop(context: CommandContext) -> CommandReply:
     """`/stop`."""
     lines = await context.ports.call_hooks(context.where, "stop", "")
     stopped = await context.ports.stop_runs(context.key)
-    return CommandReply("\n".join(["Stopped." if stopped else "Nothing is running.", *lines]))
+    children = await context.ports.stop_children(context.key)
+    return CommandReply("\n".join([describe_stop(len(stopped), children), *lines]))
 
 
 async def reset_session(context: AgentCommandContext) -> Session:

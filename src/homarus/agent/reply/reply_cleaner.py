@@ -20,7 +20,7 @@ from homarus.agent.reply.directive_filter import DirectiveFilter
 from homarus.agent.reply.reply_parser import REASONING_WORDS, ParsedReply, uses_final_tag
 from homarus.agent.reply.stream_filters import ReasoningFilter
 from homarus.core.message import Message
-from homarus.core.silent_reply import DECORATION, SILENT_WORD, may_be_silent
+from homarus.core.silent_reply import DECORATION, SILENT_WORD, SKIP_WORD, may_be_silent
 
 _MAX_SILENT_CHARS: Final = 200  # a longer text is not the silent word with some markup around it
 _MARKUP = re.compile(r"[`<\[\n]")
@@ -73,7 +73,7 @@ class ReplyCleaner:
         shown += self._release(self._directives.finish())
         if not self._is_released:
             bare = self._held.strip(DECORATION)
-            is_word = bool(bare) and bare == self._silent_word
+            is_word = bool(bare) and bare in {self._silent_word, SKIP_WORD}
             self._is_silent = is_word or (self._directives.has_silent_line and not bare)
             shown = "" if self._is_silent else self._held
         return CleanedText(shown, reasoning, self._new_media())
@@ -118,7 +118,12 @@ def make_reply_cleaner(provider: str) -> ReplyCleaner:
 
 def has_markup(text: str) -> bool:
     """Return whether a complete reply may contain something that is removed."""
-    found = SILENT_WORD in text or _DIRECTIVES.search(text) or _REASONING.search(text)
+    found = (
+        SILENT_WORD in text
+        or SKIP_WORD in text
+        or _DIRECTIVES.search(text)
+        or _REASONING.search(text)
+    )
     return bool(found)
 
 

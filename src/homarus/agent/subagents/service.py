@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import uuid4
@@ -129,6 +130,7 @@ class SubagentService:
         self._lock = asyncio.Lock()  # held around every change of a record, before any lease
         self._announcing = asyncio.Lock()  # keeps the order of announcements
         self._sweeper: asyncio.Task[None] | None = None
+        self._is_closed = False
         self._control: SubagentControl | None = None
 
     @property
@@ -351,9 +353,11 @@ class SubagentService:
         fault_point("subagent.ended")
         self._services.on_changed(ended)
         if not ended.unannounced:
-            self._start(self._announce(ended), f"announce {ended.child_key}")
+            self._start(partial(self._announce, ended), f"announce {ended.child_key}")
         if has_children:
-            self._start(self._kill_children(ended.child_key), f"stop children {ended.child_key}")
+            self._start(
+                partial(self._kill_children, ended.child_key), f"stop children {ended.child_key}"
+            )
         self._start_sweeper()
 
     async def _announce(self, ended: SubagentRecord) -> None:
@@ -406,10 +410,9 @@ class SubagentService:
         return await self._kill_children(requester, reason)
 
     async def _kill_children(self, key: str, reason: str = KILLED) -> int:
-        count = 0
-        for child in await self.descendants(key, active_only=True):
-            count += await self._kill(child, reason)
-        return count
+        async with self._lock:  # one that is being started now is stopped too
+            children = await self.descendants(key, active_only=True)
+        return sum([await self._kill(child, reason) for child in children])
 
     async def _kill(self, found: SubagentRecord, reason: str) -> bool:
         async with self._lock:
@@ -496,9 +499,6 @@ class SubagentService:
                 await self._kill(record, "the session that started it has ended")
             elif (reason := await self._find_interruption(record, active)) is not None:
                 await self._interrupt(record, reason)
-        for record in records:
-            if not record.is_active and record.cleanup == "delete":
-                self._start_sweeper()
         if any(not one.is_active for one in records):
             self._start_sweeper()
 
@@ -527,8 +527,8 @@ class SubagentService:
         self._after_end(ended)
 
     def _start_sweeper(self) -> None:
-        if self._sweeper is None or self._sweeper.done():
-            self._sweeper = self._start(self._sweep(), "archive sub-agents")
+        if not self._is_closed and (self._sweeper is None or self._sweeper.done()):
+            self._sweeper = self._start(self._sweep, "archive sub-agents")
 
     async def _sweep(self) -> None:
         """Archive ended sub-agents when they are due, until none is left."""
@@ -567,12 +567,13 @@ class SubagentService:
 
     def stop(self) -> None:
         """Stop waiting for sub-agents to be archived: the program ends."""
+        self._is_closed = True
         if self._sweeper:
             self._sweeper.cancel()
 
-    def _start(self, work: Awaitable[object], name: str) -> asyncio.Task[None] | None:
+    def _start(self, work: Callable[[], Awaitable[object]], name: str) -> asyncio.Task[None] | None:
         async def run() -> None:
-            await work
+            await work()
 
         def failed(exc: Exception) -> None:
             log.warning("%s: %s", name, exc)

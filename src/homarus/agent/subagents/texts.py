@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from homarus.core.silent_reply import SILENT_WORD, SKIP_WORD
 from homarus.core.text import clip_middle, one_line
 from homarus.core.untrusted import wrap_untrusted
 from homarus.policy.tool_call import TaintSource
 from homarus.store.subagents import KIND, SubagentRecord, SubagentStatus
 
-ANNOUNCE_SKIP: Final = "ANNOUNCE_SKIP"
 MAX_RESULT_CHARS: Final = 24_000
 NO_OUTPUT: Final = "(no output)"
 _MAX_NAME_CHARS: Final = 120
@@ -72,7 +72,7 @@ def announcement_text(
     parts.append(
         "If your person waits for this, tell them what matters of it in your own words, without"
         " these details. If there is nothing to tell, or you told it already, your whole answer is"
-        f" NO_REPLY (or {ANNOUNCE_SKIP})."
+        f" {SILENT_WORD} (or {SKIP_WORD})."
     )
     return "\n\n".join(parts)
 

@@ -268,6 +268,7 @@ async def reset(call: MethodCall, params: SessionResetParams) -> Json:
     """Stop what a session does and begin a new transcript; the old one is put aside."""
     key = call.services.control.resolve_key(params.key)
     session = await call.services.control.reset(key, hook_context(call, key), by="rpc")
+    await call.services.control.stop_children(key)
     await session.update(inputTokens=0, outputTokens=0, totalTokens=0, totalTokensFresh=True)
     await call.gateway.sessions.send_change(key, reason=params.reason)
     return {"ok": True, "key": key, "entry": await _entry(call, key)}
@@ -286,6 +287,7 @@ async def delete(call: MethodCall, params: SessionDeleteParams) -> Json:
     key = call.services.control.resolve_key(params.key)
     if any(is_main(key, agent) for agent in agent_ids(call.services.loaded.config)):
         raise InvalidRequestError(f"Cannot delete the main session ({key}).")
+    await call.services.control.stop_children(key)
     async with call.services.control.exclusive(key, by="rpc"):
         now_ms, record = call.services.clock.now_ms(), await call.services.store.session(key)
         archived: list[Json] = []
