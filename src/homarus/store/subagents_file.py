@@ -2,8 +2,8 @@
 
 The file is written in the background from the records in the database, as a new file that replaces
 the old one. It is read when its stamp differs from the one we left. Runs that only the file has are
-imported; one that it says is running becomes a record without a message to wait for, which the
-start of the program ends as interrupted. Of a run that both have, ours counts, except for a new
+imported; one that it says is running awaits a message that the journal does not have, so that the
+start of the program reports it as interrupted. Of a run that both have, ours counts, except for a new
 label, and at a start for an end that we do not know of. One that is missing in the file is deleted
 here when it has ended.
 """
@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -170,7 +171,7 @@ class _MergeRuns:
 
     def _merge(self, ours: SubagentRecord | None, theirs: SubagentRecord) -> SubagentRecord:
         if ours is None:
-            return theirs
+            return theirs if self.is_start or not theirs.is_active else _interrupted(theirs)
         if ours.label != theirs.label and theirs.label:
             ours = replace(ours, label=theirs.label)
         if not self.is_start or not ours.is_active or theirs.is_active:
@@ -178,6 +179,13 @@ class _MergeRuns:
         # OpenClaw ran with this folder after us: it ended the run, and announced that.
         ended = ("status", "error", "ended_ms", "archive_ms", "unannounced")
         return replace(ours, **{name: getattr(theirs, name) for name in ended})
+
+
+def _interrupted(record: SubagentRecord) -> SubagentRecord:
+    """Return a run that was written to the file while we run: no program works on it."""
+    now_ms = time.time_ns() // 1_000_000
+    reason = "interrupted: no program works on it"
+    return replace(record, status=INTERRUPTED, error=reason, ended_ms=now_ms, awaits="")
 
 
 def encode_run(record: SubagentRecord) -> dict[str, Json]:
@@ -224,6 +232,7 @@ def decode_run(entry: Mapping[str, Json]) -> SubagentRecord | None:
         requester_key=requester,
         task=_text(entry, "task"),
         created_ms=parse_ms(entry.get("createdAt")),
+        awaits=run_id if status == "running" else "",
         origin=_decode_origin(entry),
         display_key=_text(entry, "requesterDisplayKey"),
         cleanup="delete" if entry.get("cleanup") == "delete" else "keep",

@@ -128,7 +128,7 @@ async def test_runs_file_of_openclaw_is_imported_once(tmp_path: Path) -> None:
     write(tmp_path, entry(CHILD, label="lamps"), entry(OTHER, **ENDED, descendants=3))
     async with open_store(tmp_path) as store:
         running, ended = await list_subagents(store)
-        assert (running.child_key, running.label, running.awaits) == (CHILD, "lamps", "")
+        assert (running.child_key, running.label) == (CHILD, "lamps")
         assert running.is_active, "the start of the program ends it as interrupted"
         assert (ended.child_key, ended.status, ended.ended_ms) == (OTHER, "done", 2_500)
         async with store.transaction() as transaction:
@@ -165,9 +165,11 @@ async def test_runs_file_changed_by_hand_is_noticed_by_the_next_list(tmp_path: P
         changed = read(tmp_path)
         del changed["run-4444"]
         changed["run-2222"] |= {"label": "renamed", "endedAt": 5, "outcome": {"status": "ok"}}
-        write(tmp_path, *changed.values())
-        [found] = await list_subagents(store)
+        third = OTHER.replace("4444", "5555")
+        write(tmp_path, *changed.values(), entry(third))
+        found, added = await list_subagents(store)
         assert found.label == "renamed" and found.is_active, "it runs here: that counts"
+        assert (added.child_key, added.status) == (third, "interrupted"), "it runs nowhere"
         await store.flush()
     assert "outcome" not in read(tmp_path)["run-2222"]
 
