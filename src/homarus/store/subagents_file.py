@@ -3,9 +3,9 @@
 The file is written in the background from the records in the database, as a new file that replaces
 the old one. It is read when its stamp differs from the one we left. Runs that only the file has are
 imported; one that it says is running awaits a message that the journal does not have, so that the
-start of the program reports it as interrupted. Of a run that both have, ours counts, except for a new
-label, and at a start for an end that we do not know of. One that is missing in the file is deleted
-here when it has ended.
+start of the program reports it as interrupted. Of a run that both have, ours counts, except for a
+new label, and at a start for an end that we do not know of. One that is missing in the file is
+deleted here when it has ended.
 """
 
 import contextlib
