@@ -67,7 +67,7 @@ from homarus.tools.sources import ToolSources
 
 if TYPE_CHECKING:
     from homarus.agent.reply.builder import ReplyBuilder
-    from homarus.agent.subagents.service import SubagentServices
+    from homarus.agent.subagents.subagent_service import SubagentServices
     from homarus.channels.pairing import PairingStore
     from homarus.gateway.chat_changes import ChatConfigEdits
     from homarus.gateway.config_watch import ConfigWatcher
@@ -273,10 +273,13 @@ class App:
             on_suspended_stopped=self._approval_loader.on_runs_cancelled,
             on_unanswered=self.subagents.settling_unanswered,
             stop_children=self.subagents.stop_children,
+            on_parked=self.subagents.recover,
         )
 
     def _subagent_services(self) -> "SubagentServices":
-        from homarus.agent.subagents.service import SubagentServices  # with the first sub-agent
+        from homarus.agent.subagents.subagent_service import (
+            SubagentServices,
+        )  # with the first sub-agent
 
         return SubagentServices(
             store=self.store,

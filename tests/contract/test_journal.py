@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from homarus.core.errors import LeaseLostError
+from homarus.core.errors import ConflictError, LeaseLostError
 from homarus.core.message import Address, Button, Extras, Image, Inbound, Media
 from homarus.core.principal import Principal
 from homarus.store.journal import (
@@ -353,6 +353,31 @@ async def test_settle_accepted_message_is_allowed(run_journal: Run) -> None:
         await settle(journal, row, await lease(journal), "silent")
         done = await reread(journal, row)
         assert (done.state, done.attempts, done.inbound) == ("silent", 0, None)
+
+
+async def test_transaction_accepts_a_message_with_its_other_writes(run_journal: Run) -> None:
+    async with run_journal() as journal:
+        first, news = await accept(journal), replace(says("news", "m2"), run_id="k2")
+        held = await start(journal, first)
+        async with journal.transaction() as transaction:
+            transaction.settle([first.id], held, "answered", at_ms=9)
+            transaction.accept("agent:main:other", news, at_ms=9)
+        row = await journal.inbox_record("k2")
+        assert row is not None and row.inbound == news and row.place > first.place
+        assert (row.session, row.state, row.at_ms) == ("agent:main:other", "accepted", 9)
+        later = await accept(journal, says("later", "m3"))
+        held = await start(journal, later)
+
+        async def accept_again(again: Inbound) -> None:
+            async with journal.transaction() as transaction:
+                transaction.settle([later.id], held, "answered", at_ms=9)
+                transaction.accept("agent:main:other", again, at_ms=10)
+
+        for again in (news, replace(news, run_id="k3"), replace(news, id="m4")):
+            with pytest.raises(ConflictError):  # it was accepted before: nothing is changed
+                await accept_again(again)
+        assert (await reread(journal, later)).state == "running"
+        assert len(await journal.inbox_records()) == 3
 
 
 async def test_settle_messages_of_one_run_together(run_journal: Run) -> None:

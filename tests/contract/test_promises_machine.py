@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -31,7 +32,7 @@ from homarus.agent.run_registry import RunRegistry
 from homarus.agent.services import RunServices
 from homarus.agent.spend_limit import SpendLimiter
 from homarus.agent.subagents.loader import SubagentLoader
-from homarus.agent.subagents.service import SubagentServices
+from homarus.agent.subagents.subagent_service import SubagentServices
 from homarus.channels.registry import find_traits
 from homarus.config import schema
 from homarus.config.paths import Paths
@@ -225,11 +226,23 @@ class Life:
                 stop_children=lambda key: self.subagents.stop_children(key),
             )
         )
-        child_services = SubagentServices(
+        get_children = partial(self._child_services, store, group, sessions, lanes, paths, config)
+        self.subagents = SubagentLoader(store, get_children)
+
+    def _child_services(  # noqa: PLR0917 - the parts of this process
+        self,
+        store: Store,
+        group: asyncio.TaskGroup,
+        sessions: SessionRepository,
+        lanes: Lanes,
+        paths: Paths,
+        config: schema.Config,
+    ) -> SubagentServices:
+        return SubagentServices(
             store=store,
             repository=sessions,
             control=self.control,
-            clock=world.clock,
+            clock=self.world.clock,
             lanes=lanes,
             paths=paths,
             get_config=lambda: config,
@@ -237,7 +250,6 @@ class Life:
             spawn=lambda work, name: group.create_task(work, name=name),
             on_runs_cancelled=lambda _key, runs: self.approvals.on_cancelled(runs),
         )
-        self.subagents = SubagentLoader(store, lambda: child_services)
 
     async def _connect(self, _wish: ModelSelection) -> tuple[Provider, ModelInfo]:
         return Echo(self.models, self.world.calls), ModelInfo("p", "m")

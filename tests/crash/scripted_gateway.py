@@ -4,7 +4,8 @@
 
 It is `homarus gateway` in every other respect: state directory, config, signals and output. A
 person allows every approval at once, unless the file `approver` of the home has another decision,
-or `wait` until it has one. A question gets the first choice, or the answer in that file.
+or `wait` until it has one. A question gets the first choice, or the answer in that file. If there
+is a file `steer`, its text steers the first sub-agent, once, and the file is removed.
 """
 
 import argparse
@@ -48,8 +49,23 @@ class _ScriptedApprover:
         return file.read_text(encoding="utf-8").strip() if file.exists() else "allow-once"
 
 
-def _add_approver(app: App) -> None:
+async def _steer(app: App, file: Path) -> None:
+    """Steer the first sub-agent whose model was asked."""
+    while True:
+        if found := await app.subagents().find_all(active_only=True):
+            rows = await app.store.journal.inbox_records("running", session=found[0].child_key)
+            if any(row.entry for row in rows):
+                break
+        await asyncio.sleep(APPROVER_POLL_S)
+    text = file.read_text(encoding="utf-8")
+    file.unlink()
+    await app.subagents().steer(found[0].child_key, text)
+
+
+def _add_people(app: App) -> None:
     app.approval_ports.register_approver(_ScriptedApprover())
+    if (file := Path.home() / "steer").exists():
+        app._spawn(_steer(app, file), "steer")
 
 
 def main() -> None:
@@ -72,7 +88,7 @@ def main() -> None:
                 ready=ready,
                 warn=warn,
                 channels=lambda: (channel,),
-                on_open=_add_approver,
+                on_open=_add_people,
             )
         )
     except HomarusError as exc:

@@ -120,7 +120,7 @@ class RunApprovals:
             digest=question.digest,
             extra={
                 "address": encode_address(inbound.address),
-                "messageId": inbound.id,
+                "messageId": "" if inbound.is_internal else inbound.id,
                 "isOwner": self._is_owner,
                 **({"holder": inbound.metadata.holder} if inbound.metadata.holder else {}),
             },

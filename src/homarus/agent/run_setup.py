@@ -53,16 +53,18 @@ def merge_messages(records: Sequence[InboxRecord], text: str) -> Inbound:
 def resolve_model(agent: Agent, session: Session, requested: str | None = None) -> ModelSelection:
     """Return the model to connect: the requested one, else the session's, else the agent's.
 
-    The first two were chosen by a person: no other model answers in their place.
+    The first two were chosen by a person: no other model answers in their place. The settings for
+    sub-agents choose a model with fallbacks of its own.
     """
     chosen = requested or session.model
+    own = session.model_fallbacks if session.model and not requested else ()
     return ModelSelection(
         agent.id,
         chosen or agent.model,
-        agent.fallbacks,
+        own or agent.fallbacks,
         session.profile,
         locked=session.profile_locked,
-        exact=bool(chosen),
+        exact=bool(chosen) and not own,
     )
 
 

@@ -10,6 +10,7 @@ HomarusError
 │   │   ├── ApprovalResolvedError
 │   │   ├── ApprovalExpiredError
 │   │   └── ForeignApprovalError
+│   ├── SpawnRefusedError        a sub-agent may not be started
 │   └── MissingExtraError        names the pip command
 ├── ProviderError                a model call failed
 │   ├── AuthError                → next credential
@@ -112,6 +113,12 @@ class UnknownNameError(UserError):
         hint = f"did you mean {' or '.join(nearest)}?" if nearest else ""
         super().__init__(f"unknown {kind} {name!r}", fix=fix or hint)
         self.kind, self.name, self.nearest = kind, name, nearest
+
+
+class SpawnRefusedError(UserError):
+    """A sub-agent may not be started: what OpenClaw calls forbidden."""
+
+    code = "user.spawn_refused"
 
 
 class MissingExtraError(UserError):

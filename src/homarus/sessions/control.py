@@ -116,6 +116,10 @@ async def stop_no_children(_key: str) -> int:
     return 0
 
 
+async def ignore_parked() -> None:
+    """Do nothing more about parked messages."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionServices(Generic[OutcomeT]):
     """What `SessionControl` is given from outside.
@@ -126,7 +130,8 @@ class SessionServices(Generic[OutcomeT]):
     that it waits for an approval. `on_suspended` gets that outcome as soon as the run can be
     resumed, `on_suspended_stopped` the suspended runs that a person stopped. `on_unanswered` adds
     writes to the transaction that settles messages of a session without a run. `stop_children`
-    stops the sub-agents of a session, and returns how many it stopped.
+    stops the sub-agents of a session, and returns how many it stopped. `on_parked` is called after
+    messages may have been parked while the program runs.
     """
 
     repository: SessionRepository
@@ -151,6 +156,7 @@ class SessionServices(Generic[OutcomeT]):
     on_suspended_stopped: Callable[[str, Sequence[str]], None] = lambda _key, _runs: None
     on_unanswered: OnUnanswered = ignore_unanswered
     stop_children: Callable[[str], Awaitable[int]] = stop_no_children
+    on_parked: Callable[[], Awaitable[None]] = ignore_parked
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,6 +468,7 @@ class SessionControl(Generic[OutcomeT]):
         self._services.on_enqueued()
         if summary:
             log.warning("after a failure of the disk: %s", summary)
+            await self._services.on_parked()
 
     def _enqueue(self, key: str, message: InterpretedMessage[OutcomeT]) -> asyncio.Future[OutcomeT]:
         record, inbound = message.record, self._services.get_config().messages.inbound

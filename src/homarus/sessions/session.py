@@ -46,6 +46,8 @@ from homarus.store.base import (
 ExtraWrites: TypeAlias = Callable[[Transaction, Sequence[TranscriptEntry]], None]
 
 MAX_LABEL_CHARS: Final = 64
+# The models that may answer in place of the session's own, which a setting chose.
+FALLBACKS_FIELD: Final = "modelFallbacks"
 _DEFAULT_CACHED = 32  # sessions
 _MAX_ATTEMPTS = 3
 # Fields that are removed when a session gets a new transcript.
@@ -130,6 +132,12 @@ class Session:
         """The model chosen for this session: `provider/model`."""
         provider, model = self._field("providerOverride"), self._field("modelOverride")
         return f"{provider}/{model}" if provider and model else model
+
+    @property
+    def model_fallbacks(self) -> tuple[str, ...]:
+        """The models that may answer in place of that one; none for one that a person chose."""
+        listed = self.record.data.get(FALLBACKS_FIELD)
+        return tuple(map(str, listed)) if isinstance(listed, list) else ()
 
     @property
     def thinking(self) -> str | None:
@@ -286,7 +294,7 @@ class Session:
 
     async def set_model(self, provider: str | None, model: str | None) -> None:
         """Set the model of the session; None means the agent's."""
-        await self.update(providerOverride=provider, modelOverride=model)
+        await self.update(providerOverride=provider, modelOverride=model, modelFallbacks=None)
 
     async def set_label(self, label: str) -> None:
         await self.update(label=parse_session_label(label))

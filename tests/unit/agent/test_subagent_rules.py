@@ -1,14 +1,20 @@
 """What a sub-agent may do: never more than the session that starts it."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from homarus.agent.approval_ports import ApproverIdentity, requester_address
+from homarus.agent.prompt.chat_context import key_chat_context
 from homarus.agent.subagents.messages import NOWHERE, announcement_id, make_announcement, make_task
 from homarus.agent.subagents.spawn_rules import inherited_fields, make_origin
 from homarus.agent.subagents.texts import announcement_text, format_runtime, stats_line
+from homarus.channels.registry import find_traits
+from homarus.config.schema import Config
+from homarus.core.fast_dataclass import replace
 from homarus.core.message import Address, Inbound, InboundMetadata, Message, RunOptions, ToolCall
 from homarus.core.session_keys import run_lane, spawn_depth
 from homarus.core.untrusted import untrusted_sources
@@ -18,7 +24,7 @@ from homarus.providers.base import ModelRequest
 from homarus.store.journal_codec import decode_inbound, encode_inbound
 from homarus.store.subagents import SubagentRecord, decode_subagent, encode_subagent
 from homarus.testing.fakes import assistant_message
-from tests.unit.agent.subagent_harness import PARENT, Stage, open_stage, spawn_call
+from tests.unit.agent.subagent_harness import PARENT, Stage, open_stage, spawn_call, wait_for
 
 pytestmark = pytest.mark.timeout(60)
 TASK, NEWS = "[Subagent Task]", "[System Message]"
@@ -104,6 +110,16 @@ async def test_model_is_of_the_call_the_settings_or_the_parent(
         assert ("warning" in result) == (expected[1] is False)
         child = await stage.app.control.load(record.child_key)
         assert child.model == expected[0]
+
+
+async def test_fallbacks_of_the_settings_may_answer_for_a_child(tmp_path: Path) -> None:
+    choice = {"primary": "bench/other", "fallbacks": ["bench/mock"]}
+    changes = {"agents.defaults.subagents.model": choice}
+    async with open_stage(tmp_path, asking(), changes) as stage:
+        await spawn_result(stage)
+        await stage.ended()
+        wish = next(one for one in stage.model.selections if one.ref == "bench/other")
+        assert wish.fallbacks == ("bench/mock",) and not wish.exact
 
 
 async def test_thinking_is_inherited_and_a_wrong_level_is_refused(tmp_path: Path) -> None:
@@ -198,6 +214,51 @@ def test_result_of_a_tainted_child_is_wrapped_as_untrusted() -> None:
     assert "2 more of your sub-agents still work" in text
     assert stats_line(ended) == "Stats: runtime 1m5s"
     assert [format_runtime(ms) for ms in (900, 120_000, 7_380_000)] == ["1s", "2m", "2h3m"]
+
+
+def test_rules_of_the_group_and_the_sender_hold_for_the_child() -> None:
+    groups = {"-100": {"tools": {"deny": ["write"]}, "toolsBySender": {"7": {"deny": ["exec"]}}}}
+    config = Config.model_validate({"channels": {"telegram": {"groups": groups}}})
+    parent = Inbound(
+        "m1", Address("telegram", "-100"), "7", "go", authority="authorised",
+        metadata=InboundMetadata(kind="group"),
+    )  # fmt: skip
+    chat = partial(key_chat_context, config, find_traits=find_traits)
+    before = chat("agent:main:telegram:group:-100", parent.address, [parent])
+    record = replace(RECORD, origin=make_origin(parent, before.caller))
+    task = make_task(record, "text", "", ())
+    after = chat(record.child_key, Address("", ""), [task])
+    assert before.rules and set(before.rules) <= set(after.rules)
+    assert (after.caller.sender, after.caller.is_owner) == ("7", False)
+    assert not after.access.is_owner and not after.access.can_write_prompts
+
+
+async def test_approval_of_a_child_is_asked_in_the_chat_of_its_parent(tmp_path: Path) -> None:
+    def answer(text: str, _request: ModelRequest) -> str | Message | None:
+        if TASK in text:
+            return assistant_message(ToolCall("c9", "exec", {"command": "echo child-ran"}))
+        if "child-ran" in text and NEWS not in text:
+            return "it ran"
+        return spawn_call("run it") if text.endswith("go") else "ok"
+
+    changes = {"tools.exec": {"ask": "always"}, "approvals": {"waitSeconds": 0}}
+    async with open_stage(tmp_path, answer, changes) as stage:
+        stage.app.approval_ports.reach.append(lambda _record: True)
+        chat = Address("test", "g1", thread="7")
+        await (await stage.say("go", address=chat, authority="owner"))
+        journal = stage.app.store.journal
+
+        async def is_suspended() -> bool:
+            return bool(await journal.inbox_records("suspended"))
+
+        await wait_for(is_suspended)
+        [approval], [record] = await journal.approvals("pending"), await stage.records()
+        assert approval.session == record.child_key and record.is_active
+        assert requester_address(approval) == chat and approval.extra["isOwner"] is True
+        assert approval.extra["messageId"] == ""
+        await stage.app.approvals().resolve(approval.id, "allow-once", ApproverIdentity("ann"))
+        [record] = await stage.ended()
+        assert (record.status, record.result) == ("done", "it ran")
 
 
 async def test_taint_of_the_child_reaches_the_parent(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from homarus.core.errors import BadRequestError
-from homarus.core.message import Address, Message
+from homarus.core.message import Address, InboundMetadata, Message
 from homarus.providers.base import ModelRequest
-from homarus.testing.fakes import assistant_message
+from homarus.testing.fakes import ListChannel, assistant_message
 from tests.unit.agent.subagent_harness import (
     PARENT,
     Answer,
@@ -20,6 +21,8 @@ from tests.unit.agent.subagent_harness import (
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(60)
+LIST_CHANNEL = {"channels.list": {"dmPolicy": "open", "allowFrom": ["*"]}}
+GROUP = InboundMetadata(kind="group", title="Team")
 TASK, NEWS = "[Subagent Task]", "[System Message]"
 
 
@@ -34,7 +37,7 @@ def plain(text: str, _request: ModelRequest) -> str | Message | None:
     return "Started."
 
 
-def spawning(**args: object) -> Answer:
+def spawning(**args: Any) -> Answer:
     """Return a model like `plain` whose call has these arguments."""
 
     def answer(text: str, request: ModelRequest) -> str | Message | None:
@@ -171,3 +174,50 @@ async def test_legacy_timeout_name_sets_the_deadline(tmp_path: Path) -> None:
         await (await stage.say("go"))
         [record] = await stage.ended()
         assert record.timeout_s == 30
+
+
+# Chats
+
+
+async def test_announcement_is_answered_in_the_chat_of_the_parent_once(tmp_path: Path) -> None:
+    channel = ListChannel()
+    async with open_stage(tmp_path, plain, LIST_CHANNEL, channels=(channel,)) as stage:
+        key, chat = "agent:main:list:group:g1", Address("list", "g1", thread="7")
+        await (await stage.say("go", key, address=chat, authority="owner", metadata=GROUP))
+        await stage.ended()
+        await stage.idle(key)
+        await until(lambda: len(channel.sent) >= 2)
+        assert [one.text for one in channel.sent] == ["Started.", "You have 42 files."]
+        assert {one.address for one in channel.sent} == {chat}
+        assert not any(one.extras.reply_to for one in channel.sent)
+
+
+async def test_agents_of_one_chat_each_hear_of_their_own_children(tmp_path: Path) -> None:
+    agents = [{"id": "main", "default": True}, {"id": "helper", "workspace": str(tmp_path / "h")}]
+    channel, chat = ListChannel(), Address("list", "g1")
+    changes = {"agents.list": agents, **LIST_CHANNEL}
+
+    def answer(text: str, request: ModelRequest) -> str | Message | None:
+        name = "helper" if "agent=helper" in request.system else "main"
+        if NEWS in text:
+            return f"{name} tells: {'result of ' + name in text}"
+        if TASK in text:
+            return f"result of {name}"
+        return spawn_call("work") if text.endswith("go") else f"{name} started"
+
+    async with open_stage(tmp_path, answer, changes, channels=(channel,)) as stage:
+        keys = [f"agent:{name}:list:group:g1" for name in ("main", "helper")]
+        for key, name in zip(keys, ("main", "helper"), strict=True):
+            await (
+                await stage.say(
+                    "go", key, address=chat, authority="owner", metadata=GROUP, copy_for=name
+                )
+            )
+        await stage.ended(2)
+        for key in keys:
+            await stage.idle(key)
+            assert len(await stage.announcements(key)) == 1
+        await until(lambda: len(channel.sent) >= 4)
+        told = sorted(one.text for one in channel.sent if "tells" in one.text)
+        assert told == ["helper tells: True", "main tells: True"]
+        assert {one.agent for one in await stage.records()} == {"main", "helper"}

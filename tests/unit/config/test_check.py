@@ -127,7 +127,7 @@ def test_unimplemented_keys_are_accepted_and_named_once() -> None:
             "canvasHost": {"enabled": True, "port": 1},
             "agents": {
                 "defaults": {"heartbeat": {"every": "5m"}, "workspace": "w"},
-                "list": [{"id": "a", "subagents": {}}, {"id": "b", "subagents": {}}],
+                "list": [{"id": "a", "heartbeat": {}}, {"id": "b", "heartbeat": {}}],
             },
             "env": {"shellEnv": {"enabled": True}, "FOO": "x"},
         }
@@ -137,7 +137,7 @@ def test_unimplemented_keys_are_accepted_and_named_once() -> None:
     assert checked.config.env.model_extra == {"FOO": "x"}
     assert checked.unbuilt == (
         "agents.defaults.heartbeat",
-        "agents.list[].subagents",
+        "agents.list[].heartbeat",
         "canvasHost",
         "channels.slack",
     )

@@ -68,6 +68,7 @@ def test_error_exit_status_is_two_only_for_user_mistakes() -> None:
         "ApprovalResolvedError",
         "ApprovalExpiredError",
         "ForeignApprovalError",
+        "SpawnRefusedError",
     }
     assert StateInUseError("held").exit_status == 2
 

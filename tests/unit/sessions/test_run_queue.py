@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.core.message import Address, Image, Inbound, InboundMetadata, Media, RunOptions
+from homarus.core.message import (
+    Address,
+    Image,
+    Inbound,
+    InboundMetadata,
+    InputProvenance,
+    Media,
+    RunOptions,
+)
 from homarus.sessions.levels import QueueDrop, QueueMode
 from homarus.sessions.queue_policy import COLLECTED, QueueSettings
 from homarus.sessions.run_queue import QUEUE_FULL, SUPERSEDED, RunQueue
@@ -723,3 +731,51 @@ async def test_debounce_can_be_cancelled_or_ended_by_close() -> None:
         harness.queue.close()
         await harness.clock.advance(2)
         assert left.cancelled() and not harness.runs
+
+
+# Messages that no person wrote
+
+
+def news(text: str) -> InboxRecord:
+    """Return the announcement of a sub-agent in the chat of a person."""
+    source = InputProvenance("inter_session", f"child of {text}")
+    return record(text, options=RunOptions(provenance=source))
+
+
+@pytest.mark.parametrize("mode", ["collect", "followup", "interrupt"])
+async def test_internal_message_waits_alone_and_interrupts_nothing(mode: QueueMode) -> None:
+    async with open_harness(replace(AT_ONCE, mode=mode)) as harness:
+        harness.submit_text("one")
+        await settle()
+        for text in ("news 1", "news 2"):
+            harness.queue.submit("s", news(text))
+        await settle()
+        assert not harness.runs[0].aborted
+        await harness.finish_all()
+        assert [run.answers for run in harness.runs] == [["one"], ["news 1"], ["news 2"]]
+
+
+async def test_internal_message_steers_where_people_steer() -> None:
+    async with open_harness(replace(AT_ONCE, mode="steer")) as harness:
+        harness.submit_text("one")
+        await settle()
+        harness.queue.submit("s", news("news"))
+        assert ids(harness.pop_steering()) == ["news"]
+        await harness.finish_all()
+        assert [run.answers for run in harness.runs] == [["one", "news"]]
+
+
+async def test_internal_message_is_dropped_by_no_cap_and_no_interrupt() -> None:
+    async with open_harness(
+        QueueSettings(mode="followup", debounce_ms=0, cap=1, drop="old")
+    ) as one:
+        one.submit_text("first")
+        await settle()
+        one.queue.submit("s", news("news"))
+        for text in ("second", "third"):
+            one.submit_text(text)
+        one.submit_text("urgent", "interrupt")
+        await one.finish_all()
+        reason = QUEUE_FULL.format(cap=1, drop="old")
+        assert one.settled == [("second", reason), ("third", SUPERSEDED)]
+        assert [run.name for run in one.runs] == ["first", "urgent", "news"]

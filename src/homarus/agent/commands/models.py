@@ -10,7 +10,7 @@ from homarus.core.text import closest_names, one_line
 from homarus.plugins.commands import CommandReply, command
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.resolution import provider_names
-from homarus.sessions.session import Session
+from homarus.sessions.session import FALLBACKS_FIELD, Session
 
 MAX_LISTED = 60
 _RESET_WORDS = frozenset({"default", "reset", "clear"})
@@ -100,7 +100,7 @@ async def choose_model(
 
 def _cleared_fields() -> dict[str, Json]:
     names = "providerOverride", "modelOverride", "authProfileOverride", "authProfileOverrideSource"
-    return dict.fromkeys(names)
+    return dict.fromkeys((*names, FALLBACKS_FIELD))
 
 
 async def _status(context: AgentCommandContext) -> str:

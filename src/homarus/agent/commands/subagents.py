@@ -118,7 +118,7 @@ async def _kill(context: AgentCommandContext, target: str) -> CommandReply:
 async def _spawn(context: AgentCommandContext, agent_id: str, text: str) -> str:
     """Start a sub-agent as the agent itself would: the same rules hold."""
     from homarus.agent.prompt.chat_context import session_chat_context
-    from homarus.agent.subagents.service import SpawnSource
+    from homarus.agent.subagents.subagent_service import SpawnSource
     from homarus.policy.decision import decide_tool_call
     from homarus.policy.tool_call import ToolCallFacts
     from homarus.tools.subagent_port import SpawnRequest

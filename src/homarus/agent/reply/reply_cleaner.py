@@ -118,13 +118,9 @@ def make_reply_cleaner(provider: str) -> ReplyCleaner:
 
 def has_markup(text: str) -> bool:
     """Return whether a complete reply may contain something that is removed."""
-    found = (
-        SILENT_WORD in text
-        or SKIP_WORD in text
-        or _DIRECTIVES.search(text)
-        or _REASONING.search(text)
-    )
-    return bool(found)
+    if SILENT_WORD in text or SKIP_WORD in text:
+        return True
+    return bool(_DIRECTIVES.search(text) or _REASONING.search(text))
 
 
 def clean_reply(

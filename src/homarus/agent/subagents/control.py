@@ -20,7 +20,7 @@ from homarus.core.message import Json
 from homarus.store.subagents import SubagentRecord
 
 if TYPE_CHECKING:
-    from homarus.agent.subagents.service import SubagentService, SubagentServices
+    from homarus.agent.subagents.subagent_service import SubagentService, SubagentServices
 
 MAX_MESSAGE_CHARS: Final = 4_000
 STEER_INTERVAL_S: Final = 2.0

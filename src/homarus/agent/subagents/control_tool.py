@@ -12,7 +12,7 @@ from homarus.tools.tool import Tool, ToolContext, ToolOutput, tool
 
 if TYPE_CHECKING:  # imported by the first call
     from homarus.agent.subagents.control import SubagentControl
-    from homarus.agent.subagents.service import SubagentService
+    from homarus.agent.subagents.subagent_service import SubagentService
 
 _MAX_RECENT_MINUTES: Final = 1440
 

@@ -10,7 +10,7 @@ from homarus.store.base import Store
 
 if TYPE_CHECKING:
     from homarus.agent.subagents.control import SubagentControl
-    from homarus.agent.subagents.service import SubagentService, SubagentServices
+    from homarus.agent.subagents.subagent_service import SubagentService, SubagentServices
 
 
 class SubagentLoader:
@@ -23,7 +23,7 @@ class SubagentLoader:
     def __call__(self) -> "SubagentService":
         """Return the service of sub-agents."""
         if self._service is None:
-            from homarus.agent.subagents.service import SubagentService
+            from homarus.agent.subagents.subagent_service import SubagentService
 
             self._service = SubagentService(self._get_services())
         return self._service

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from homarus.config.agent_settings import agent_entry, agent_ids
 from homarus.config.schema import Config
-from homarus.core.errors import UserError
+from homarus.core.errors import SpawnRefusedError, UserError
 from homarus.core.fast_dataclass import replace
 from homarus.core.message import Inbound, InboundMetadata, Json, RunOptions
 from homarus.core.session_keys import agent_id_of, normalize_agent_id
@@ -26,18 +26,16 @@ _INHERITED: Final = ("execHost", "execSecurity", "execAsk", "execNode")
 _KEPT_METADATA: Final = ("kind", "title", "parent", "guild", "team", "roles", "holder")
 
 
-class SpawnRefusedError(UserError):
-    """A sub-agent may not be started: what OpenClaw calls forbidden."""
-
-    code = "user.spawn_refused"
-
-
 class ChildModel(NamedTuple):
-    """The model of a child as `provider/model`, "" for its agent's own; and what is wrong."""
+    """The model of a child as `provider/model`, "" for its agent's own; and what is wrong.
+
+    `is_applied`: it is the call's own choice, or that of the settings, which may have `fallbacks`.
+    """
 
     ref: str = ""
-    is_applied: bool = False  # the call's own choice, or that of the settings
+    is_applied: bool = False
     warning: str = ""
+    fallbacks: tuple[str, ...] = ()
 
 
 def check_depth(config: Config, depth: int) -> None:
@@ -112,12 +110,13 @@ def choose_model(
     then the next one is taken, with a warning.
     """
     own, common = agent_entry(config, target).subagents, config.agents.defaults.subagents
-    warning = ""
-    for name in (wanted, own.model.primary, common.model.primary, inherited):
+    warning, choices = "", [(one.model.primary, one.model.fallbacks) for one in (own, common)]
+    for name, fallbacks in ((wanted, ()), *choices, (inherited, ())):
         if not name:
             continue
+        is_applied = name != inherited and not warning
         try:
-            return ChildModel(check(name), name != inherited and not warning, warning)
+            return ChildModel(check(name), is_applied, warning, fallbacks)
         except UserError as exc:
             warning = warning or f"the model {one_line(name, 80)} is not used: {exc}"
     return ChildModel("", is_applied=False, warning=warning)

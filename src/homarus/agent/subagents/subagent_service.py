@@ -26,12 +26,12 @@ from homarus.agent.subagents.messages import (
     make_steering,
     make_task,
 )
-from homarus.agent.subagents.spawn_rules import ChildModel, SpawnRefusedError
+from homarus.agent.subagents.spawn_rules import ChildModel
 from homarus.agent.subagents.texts import announcement_text, context_text, task_text
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
-from homarus.core.errors import ProviderTimeoutError, UserError
+from homarus.core.errors import ProviderTimeoutError, SpawnRefusedError, UserError
 from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.faults import fault_point
 from homarus.core.lanes import Lanes
@@ -47,7 +47,7 @@ from homarus.core.tasks import run_contained
 from homarus.core.text import one_line
 from homarus.policy.tool_call import CallerFacts, TaintSource
 from homarus.sessions.control import ABORTED, SessionControl
-from homarus.sessions.session import MAX_LABEL_CHARS, SessionRepository
+from homarus.sessions.session import FALLBACKS_FIELD, MAX_LABEL_CHARS, SessionRepository
 from homarus.store.base import SessionRecord, Store, Transaction, UsageRecord
 from homarus.store.journal import UNSETTLED
 from homarus.store.subagents import (
@@ -169,7 +169,7 @@ class SubagentService:
             if await self._journal.inbox_record(run_id):  # by the same call, before a crash
                 return StartedSubagent(child_key, run_id)
             record, model = await self._make_record(source, request, child_key, run_id)
-            await self._save_start(record, source.taint)
+            await self._save_start(record, model, source.taint)
         fault_point("subagent.spawned")
         self._services.on_changed(record)
         await self._submit(child_key, run_id)
@@ -221,14 +221,16 @@ class SubagentService:
         )
         return record, model
 
-    async def _save_start(self, record: SubagentRecord, taint: Sequence[TaintSource]) -> None:
+    async def _save_start(
+        self, record: SubagentRecord, model: ChildModel, taint: Sequence[TaintSource]
+    ) -> None:
         """Save the record, the child's session and its task, in one transaction."""
         session = SessionRecord(
             record.child_key,
             record.agent,
             record.session_id,
             record.created_ms,
-            await self._child_entry(record),
+            await self._child_entry(record, model.fallbacks),
         )
         limit = self._services.get_config().agents.defaults.subagents.max_spawn_depth
         text, prompt = task_text(record, limit), self._prompt(record)
@@ -238,7 +240,9 @@ class SubagentService:
             task = make_task(record, text, prompt, taint)
             transaction.accept(record.child_key, task, at_ms=record.created_ms)
 
-    async def _child_entry(self, record: SubagentRecord) -> dict[str, Json]:
+    async def _child_entry(
+        self, record: SubagentRecord, fallbacks: Sequence[str]
+    ) -> dict[str, Json]:
         fields: dict[str, Json] = {
             "chatType": "direct",
             "spawnedBy": record.requester_key,
@@ -250,6 +254,8 @@ class SubagentService:
         if record.model:
             provider, _, name = record.model.partition("/")
             fields |= {"providerOverride": provider, "modelOverride": name}
+            if fallbacks:
+                fields[FALLBACKS_FIELD] = list(fallbacks)
         if record.thinking:
             fields["thinkingLevel"] = record.thinking
         return fields
