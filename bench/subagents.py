@@ -77,5 +77,5 @@ async def _spawn(app: App, parent: str, label: str, task: str) -> None:
 
 async def _wait_until_idle(app: App) -> None:
     """Wait until every sub-agent has ended, and its parent was told."""
-    while await app.store.journal.inbox_records("accepted", "running"):
+    while await app.store.journal.inbox_records("accepted", "running"):  # noqa: ASYNC110 - polled
         await asyncio.sleep(_POLL_S)
