@@ -33,11 +33,11 @@ async def run_hour(stage: Stage, clock: FakeClock, name: str, count: int) -> Non
         key = f"agent:main:{name}-{number}"  # the history of one conversation would grow
         await (await stage.say("go", key))
 
-        async def has_ended() -> bool:
-            return not any(one.is_active for one in await stage.records())
+        async def has_told() -> bool:
+            await clock.advance(1)  # what waits in a queue waits by this clock
+            return not await stage.app.store.journal.inbox_records("accepted", "running")
 
-        await wait_for(has_ended)
-        await stage.idle(key)
+        await wait_for(has_told)
         stage.model.requests.clear()
         stage.model.selections.clear()
         clock.slept.clear()

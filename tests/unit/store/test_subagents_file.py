@@ -46,7 +46,7 @@ def entry(child: str = OTHER, **fields: Any) -> dict[str, Any]:
     return {**run, **fields}
 
 
-ENDED = {
+ENDED: dict[str, Any] = {
     "endedAt": 2_500,
     "outcome": {"status": "ok"},
     "cleanupHandled": True,
