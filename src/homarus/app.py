@@ -252,6 +252,7 @@ class App:
             open_sandbox=self.sandboxes.open,
             find_sandbox_report=self.sandboxes.find_report,
             skills=self.skill_ports,
+            subagents=self.subagents,
         )
 
     def _config(self) -> Config:
@@ -407,6 +408,7 @@ class App:
             get_browsers=self.browsers,
             get_skills=self.skills,
             skill_ports=self.skill_ports,
+            subagents=self.subagents,
         )
 
     def _set_config_watcher(self, watcher: "ConfigWatcher") -> None:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from homarus.agent.session_lookup import check_reached, reach_of
 from homarus.agent.session_tools import session_tools
+from homarus.agent.subagents.control_tool import make_subagents_tool
 from homarus.config.change_log import changes_by
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Address, Inbound, Json, Text
@@ -29,8 +30,12 @@ _CURRENT: Final = frozenset({"", "current", "self"})
 
 def tools(context: ToolSourceContext) -> Sequence[Tool]:
     """Return the tools for an agent that has sessions."""
-    get = context.get_commands
-    return [*([_session_status_tool(context, get)] if get else ()), *session_tools(context)]
+    found = [*session_tools(context)]
+    if context.get_commands:
+        found.append(_session_status_tool(context, context.get_commands))
+    if context.get_subagents:
+        found.append(make_subagents_tool(context.get_subagents))
+    return found
 
 
 def _session_status_tool(

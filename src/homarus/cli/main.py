@@ -27,6 +27,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "chat": ("chat", "Chat with an agent in this terminal."),
         "agent": ("agent", "Send one message to an agent and print its answer."),
         "sessions": ("sessions", "List the sessions of all agents."),
+        "subagents": ("subagents", "List, inspect, message and stop sub-agents."),
     },
     "Agents and models": {
         "agents": ("agents", "Manage agents; without a subcommand, list them."),

@@ -53,6 +53,7 @@ from homarus.process import open_app
 from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl, SessionStatus
 from homarus.sessions.levels import think_level, usage_display
+from homarus.sessions.stop_text import describe_stop
 from homarus.sessions.transcript import decode_usage
 
 if TYPE_CHECKING:
@@ -418,7 +419,8 @@ class GatewaySessionClient:
             params = {"sessionKey": self._key, "message": text, "idempotencyKey": run_id}
             status = await client.call("chat.send", params)
             if isinstance(status, dict) and "aborted" in status:  # a stop request gets no run
-                reply = "Stopped." if status["aborted"] else "Nothing is running."
+                killed = int(status.get("subagentsStopped") or 0)
+                reply = describe_stop(int(bool(status["aborted"])), killed)
                 self._show_reply(run_id, reply)
                 return ChatAnswer(reply)
             return await run.answer

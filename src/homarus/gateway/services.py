@@ -31,6 +31,7 @@ from homarus.tools.tool import Messenger
 
 if TYPE_CHECKING:
     from homarus.agent.approval_service import ApprovalService
+    from homarus.agent.subagents.loader import SubagentLoader
     from homarus.channels.controller import AccountStatus
     from homarus.gateway.config_watch import ConfigWatcher
     from homarus.memory.agent_memory import AgentMemory
@@ -113,6 +114,7 @@ class GatewayServices:
     get_browsers: "Callable[[], BrowserControl] | None" = None
     get_skills: "Callable[[], SkillCatalog] | None" = None
     skill_ports: SkillPorts = field(default_factory=SkillPorts)
+    subagents: "SubagentLoader | None" = None
 
     @property
     def loaded(self) -> LoadedConfig:

@@ -1,12 +1,13 @@
 """Sessions as rows of lists, built from session records, never from transcripts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from homarus.config.agent_settings import default_agent_id, resolve_agent_settings
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.core.session_keys import GLOBAL_KEY, channel_of, global_key, main_key
+from homarus.core.session_keys import GLOBAL_KEY, channel_of, global_key, is_subagent, main_key
 from homarus.gateway.params import MAX_INT
 from homarus.gateway.services import GatewayServices
 from homarus.sessions.chat_fields import display_name
@@ -16,13 +17,15 @@ from homarus.store.base import SessionRecord
 _TEXTS = (
     "label", "displayName", "channel", "groupId", "subject", "groupChannel", "space", "chatType",
     "thinkingLevel", "verboseLevel", "reasoningLevel", "elevatedLevel", "sendPolicy",
-    "responseUsage", "lastChannel", "lastTo", "lastAccountId",
+    "responseUsage", "lastChannel", "lastTo", "lastAccountId", "spawnedBy",
 )  # fmt: skip
 _FLAGS = ("systemSent", "abortedLastRun")
 _COUNTS = ("inputTokens", "outputTokens")
 _OBJECTS = ("origin", "deliveryContext")
 _LEVELS = ("thinkingLevel", "verboseLevel", "reasoningLevel", "elevatedLevel")
 _MAX_CHARS = 500
+# How a sub-agent ended, in the words of the newest protocol; the others are the same.
+_STATUSES: Final = {"timed_out": "timeout", "interrupted": "failed", "unknown": "failed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ def session_row(record: SessionRecord, defaults: SessionDefaults) -> dict[str, J
     shown["updatedAt"] = record.updated_ms
     if record.session_id:
         shown["sessionId"] = record.session_id
+    if depth := _count(data, "spawnDepth"):
+        shown["spawnDepth"] = depth
     shown |= _figures(record, defaults)
     shown["modelProvider"] = (
         _text(data, "providerOverride") or _text(data, "modelProvider") or defaults.provider
@@ -85,7 +90,28 @@ def session_row(record: SessionRecord, defaults: SessionDefaults) -> dict[str, J
 async def newest_session_row(services: GatewayServices, record: SessionRecord) -> dict[str, Json]:
     """Return a row with the fields that clients of the newest protocol expect in addition."""
     defaults = await resolve_session_defaults(services, record.agent)
-    return session_row(record, defaults) | activity(services, record)
+    row = session_row(record, defaults) | activity(services, record)
+    return row | (await find_subagent_fields(services, [record])).get(record.key, {})
+
+
+async def find_subagent_fields(
+    services: GatewayServices, records: Sequence[SessionRecord]
+) -> dict[str, dict[str, Json]]:
+    """Return what rows of sub-agents' sessions have in addition: how and when they ended."""
+    keys = {record.key for record in records if is_subagent(record.key)}
+    if not keys:
+        return {}
+    from homarus.store.subagents import list_subagents  # with the first sub-agent
+
+    found = [one for one in await list_subagents(services.store) if one.child_key in keys]
+    return {
+        one.child_key: {
+            "status": _STATUSES.get(one.status, one.status),
+            "startedAt": one.started_ms or one.created_ms,
+            **({"endedAt": one.ended_ms, "runtimeMs": one.runtime_ms} if one.ended_ms else {}),
+        }
+        for one in found
+    }
 
 
 def activity(services: GatewayServices, record: SessionRecord) -> dict[str, Json]:

@@ -17,7 +17,6 @@ _WITHOUT_GROUP: Final = (
 )  # fmt: skip
 
 PLANNED_TOOLS: Final = (
-    ToolDeclaration("subagents", ("sessions",)),
     ToolDeclaration("canvas", ("ui",)),
     ToolDeclaration("cron", ("automation",), ("cron_create",), is_owner_only=True),
     ToolDeclaration("nodes", ("nodes",), ("node_list", "node_command")),

@@ -1,4 +1,4 @@
-"""Mirror sessions and transcripts to files on one thread, so that no turn waits for them.
+"""Mirror sessions, transcripts and sub-agents to files on one thread, so that no turn waits.
 
 A commit marks the files it made stale; a moment later they are written. Reading a session first
 checks whether its files changed (two calls of `stat`); only then is anything imported.
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import apsw
 
@@ -19,9 +19,13 @@ from homarus.config.paths import is_sqlite_home
 from homarus.config.sqlite_errors import TranslateErrors
 from homarus.core.errors import CorruptDataError, HomarusError, StoreError
 from homarus.store.database_writer import DatabaseWriter
+from homarus.store.query import select
 from homarus.store.sessions_file import SessionsFiles
-from homarus.store.state_paths import StatePaths
+from homarus.store.state_paths import FileStamp, StatePaths, stat_stamp
 from homarus.store.transcript_file import Repair, TranscriptFiles
+
+if TYPE_CHECKING:  # imported when there are sub-agents
+    from homarus.store.subagents_file import SubagentsFile
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +35,14 @@ INDEX_DELAY_S = 0.2
 INDEX_SHARE = 0.05
 RETRY_S = 5.0
 _NEVER = float("inf")
+_SUBAGENTS: Final = ("subagents", "runs.json")  # the one file of sub-agents, among what is due
 _EXPECTED = (OSError, HomarusError, ValueError)
 
 _Request: TypeAlias = tuple[Callable[[], Exception | None], "Future[Exception | None]"]
 
 
 class FileMirror:
-    """Writes `sessions.json` and the transcripts in the background; imports what others changed."""
+    """Writes the files of the store in the background; imports what others changed."""
 
     def __init__(
         self,
@@ -47,11 +52,19 @@ class FileMirror:
         on_damage: Callable[[Exception], object] = lambda _exc: None,
     ) -> None:
         self._paths, self._db, self._on_damage = paths, db, on_damage
+        self._writer = writer
         self._busy = threading.Lock()  # held while it uses the database
         self._damage: Exception | None = None
         self._indexes, self._transcripts = _make_views(paths, db, writer)
+        # OpenClaw 2026.9 has no such file: then none is written next to its databases.
+        self._runs_path = (
+            "" if is_sqlite_home(paths.state) else f"{paths.state}/subagents/runs.json"
+        )
+        self._subagents: SubagentsFile | None = None
+        self._runs_stamp: FileStamp | None = None  # of the file as it was read or written last
         self._wake = threading.Condition()
-        self._due: dict[tuple[str, str], float] = {}  # ("transcript" | "index", name) → when
+        # ("transcript" | "index" | "subagents", name) → when
+        self._due: dict[tuple[str, str], float] = {}
         self._requests: deque[_Request] = deque()
         self._failed: set[tuple[str, str]] = set()
         self._index_cost_s = 0.0
@@ -77,8 +90,12 @@ class FileMirror:
             finally:
                 self._transcripts.forget()
                 self._indexes.forget()
+                if self._subagents:
+                    self._subagents.forget()
 
-    def mark_dirty(self, transcripts: Iterable[str], agents: Iterable[str]) -> None:
+    def mark_dirty(
+        self, transcripts: Iterable[str], agents: Iterable[str], *, has_subagents: bool = False
+    ) -> None:
         """Schedule these files: a commit made them stale."""
         now = time.monotonic()
         index_delay_s = max(INDEX_DELAY_S, self._index_cost_s / INDEX_SHARE)
@@ -87,6 +104,8 @@ class FileMirror:
                 self._due.setdefault(("transcript", name), now + TRANSCRIPT_DELAY_S)
             for name in agents:
                 self._due.setdefault(("index", name), now + index_delay_s)
+            if has_subagents and self._runs_path:
+                self._due.setdefault(_SUBAGENTS, now + INDEX_DELAY_S)
             if self._due and min(self._due.values()) < self._asleep_until:
                 self._wake.notify()  # else its timeout wakes it in time
 
@@ -95,6 +114,14 @@ class FileMirror:
 
     def index_changed(self, agent: str) -> bool:
         return self._indexes.changed(agent)
+
+    def subagents_changed(self) -> bool:
+        """Return whether another program wrote the file of sub-agents. Cheap, on any thread."""
+        return bool(self._runs_path) and stat_stamp(self._runs_path) != self._runs_stamp
+
+    def import_subagents(self) -> Future[Exception | None]:
+        """Import the file of sub-agents that another program wrote."""
+        return self._ask(lambda: self._try(_SUBAGENTS))
 
     def import_transcript(self, session_id: str) -> Future[Exception | None]:
         """Import a transcript that another program wrote; the result is damage that was met."""
@@ -195,6 +222,8 @@ class FileMirror:
             with TranslateErrors(self._paths.database):
                 if kind == "transcript":
                     self._transcripts.sync(name)
+                elif what == _SUBAGENTS:
+                    self._sync_subagents()
                 else:
                     self._sync_index(name)
         except _EXPECTED as exc:
@@ -217,6 +246,23 @@ class FileMirror:
         self._indexes.sync(agent)
         self._index_cost_s = time.perf_counter() - started
 
+    def _sync_subagents(self) -> None:
+        if self._subagents is None:
+            from homarus.store.subagents_file import SubagentsFile
+
+            self._subagents = SubagentsFile(self._paths, self._db, self._writer)
+        try:
+            self._subagents.sync()
+        finally:  # one that cannot be read is not read again until it changes
+            self._runs_stamp = stat_stamp(self._runs_path)
+
+    def _has_subagents(self) -> bool:
+        """Return whether there is anything to mirror; else nothing is imported for it."""
+        if not self._runs_path:
+            return False
+        sql = "SELECT 1 FROM records WHERE kind = 'subagent' LIMIT 1"
+        return self._runs_stamp != stat_stamp(self._runs_path) or bool(select(self._db, sql, ()))
+
     def _take_in_index(self, agent: str) -> None:
         try:
             with TranslateErrors(self._paths.database):
@@ -232,6 +278,8 @@ class FileMirror:
 
     def _catch_up(self) -> None:
         self._take_in_indexes()
+        if self._has_subagents():
+            self._try(_SUBAGENTS)
         with TranslateErrors(self._paths.database):
             self.mark_dirty(self._transcripts.unwritten(), ())
 

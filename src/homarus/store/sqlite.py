@@ -81,6 +81,8 @@ log = logging.getLogger(__name__)
 # A read of more entries than this leaves the event loop.
 _QUICK_ENTRIES = 200
 _EPOCH_SIZE = 1 << 32
+_SUBAGENT = "subagent"  # the kind of records that have a file (subagents_file.py)
+_RUNS_FILE = "subagents/runs.json"
 _RECHECK_S = 60.0  # how long a check that found nothing holds
 
 _Read = TypeVar("_Read")
@@ -136,12 +138,18 @@ def _has_changed_files(paths: StatePaths) -> bool:
         from homarus.store.openclaw_import import database_stamps
 
         current |= database_stamps(paths.state)
-    if not current or lock_holder_pid(paths.state):
+    else:
+        current[_RUNS_FILE] = stat_stamp(paths.state / _RUNS_FILE)
+    if not any(current.values()) or lock_holder_pid(paths.state):
         return False
     with TranslateErrors(path), ExitStack() as opened:
         rows = select(_reader(path, opened), _STAMPS, (OWNER.team, OWNER.user))
     stamps = {agent: FileStamp(*stamp) if stamp[0] is not None else None for agent, *stamp in rows}
-    return any(stamp != stamps.get(paths.index_key(agent)) for agent, stamp in current.items())
+    runs_stamp = current.pop(_RUNS_FILE, None)
+    is_changed = runs_stamp is not None and runs_stamp != stamps.get(_RUNS_FILE)
+    return is_changed or any(
+        stamp != stamps.get(paths.index_key(agent)) for agent, stamp in current.items()
+    )
 
 
 def check_database(path: Path) -> None:
@@ -331,6 +339,7 @@ class _SqliteTransaction(SqliteJournalTransaction):
     steps: list[WriteStep] = field(default_factory=list)
     transcripts: set[str] = field(default_factory=set)
     agents: set[str] = field(default_factory=set)
+    has_subagents: bool = False
 
     def put_session(self, record: SessionRecord, *, if_version: int | None = None) -> None:
         _check_ids(record.session_id, record.agent)
@@ -389,9 +398,11 @@ class _SqliteTransaction(SqliteJournalTransaction):
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
         text = dump_json(data)
         self.steps.append(lambda db: sqlite_sql.put_record(db, self.principal, kind, id, text))
+        self.has_subagents |= kind == _SUBAGENT
 
     def delete_record(self, kind: str, id: str) -> None:  # noqa: A002 - the word for it
         self.steps.append(lambda db: sqlite_sql.delete_record(db, self.principal, kind, id))
+        self.has_subagents |= kind == _SUBAGENT
 
     def run(self, db: apsw.Connection) -> None:
         for step in self.steps:
@@ -457,7 +468,11 @@ class SqliteStore:
             await self._write(transaction.run)
         finally:  # a cancelled wait does not undo the commit
             if self._mirror:
-                self._mirror.mark_dirty(transaction.transcripts, transaction.agents)
+                self._mirror.mark_dirty(
+                    transaction.transcripts,
+                    transaction.agents,
+                    has_subagents=transaction.has_subagents,
+                )
 
     @asynccontextmanager
     async def lease(self, name: str) -> AsyncIterator[Lease]:
@@ -610,6 +625,8 @@ class SqliteStore:
 
     @repairing
     async def records(self, kind: str) -> Mapping[str, Mapping[str, Json]]:
+        if kind == _SUBAGENT and self._mirror and self._mirror.subagents_changed():
+            await asyncio.wrap_future(self._mirror.import_subagents())
         rows = self._read(
             "SELECT id, json FROM records WHERE team = ? AND user = ? AND kind = ? ORDER BY id",
             (*self._scope, kind),

@@ -29,7 +29,7 @@ def held(text: str, _request: ModelRequest) -> str | Message | None:
     """A parent whose sub-agents never answer, unless they are steered."""
     if TASK in text:
         return None
-    if "go" in text:
+    if text.startswith("go"):
         return spawn_call("work", label="work")
     return f"said: {text[-20:]}"
 
@@ -203,8 +203,8 @@ async def test_announcements_wait_for_a_busy_parent_in_order(tmp_path: Path) -> 
         return f"said {len(request.messages)}"
 
     async with open_stage(tmp_path, two) as stage:
-        await (await stage.say("go"))
         first, second = stage.model.hold(f"{TASK} t1"), stage.model.hold(f"{TASK} t2")
+        await (await stage.say("go"))
         busy = stage.model.hold("talk")
         talk = await stage.say("talk")
         await until(lambda: stage.model.asked("talk"))

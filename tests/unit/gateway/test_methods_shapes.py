@@ -120,7 +120,8 @@ def test_every_method_of_the_original_is_built_or_its_absence_is_explained() -> 
              "channels.pairing.list", "channels.pairing.approve",
              "channels.pairing.dismiss", "memory.get", "memory.index", "memory.search",
              "memory.status", "memory.write", "chat.message.get", "question.list",
-             "question.resolve"}  # fmt: skip
+             "question.resolve", "subagents.list", "subagents.info", "subagents.log",
+             "subagents.kill", "subagents.steer", "subagents.send"}  # fmt: skip
     newest = {"commands.list", "device.pair.remove", "exec.approval.list", "sessions.create",
               "sessions.describe",
               "sessions.subscribe",

@@ -29,9 +29,11 @@ SCOPES = {
     "agent.identity.get sessions.list sessions.preview system-presence last-heartbeat "
     "chat.history chat.message.get config.get inbox.list channels.status memory.status "
     "commands.list sessions.describe sessions.subscribe sessions.unsubscribe "
-    "sessions.messages.subscribe sessions.messages.unsubscribe skills.status",
+    "sessions.messages.subscribe sessions.messages.unsubscribe skills.status "
+    "subagents.list subagents.info subagents.log",
     "write": "agent agent.wait wake chat.send chat.abort inbox.retry send memory.search "
-    "memory.get memory.write sessions.create browser.request",
+    "memory.get memory.write sessions.create browser.request "
+    "subagents.kill subagents.steer subagents.send",
     "pairing": "device.pair.list device.pair.approve device.pair.reject device.token.rotate "
     "device.token.revoke device.pair.remove channels.pairing.list channels.pairing.approve "
     "channels.pairing.dismiss",
@@ -99,7 +101,9 @@ def test_method_params_match_the_protocol_names_and_required_keys(
                                "memory.status", "memory.search", "memory.get",
                                "memory.write", "memory.index", "chat.message.get",
                                "exec.approval.waitDecision", "browser.request",
-                               "question.list", "question.resolve"}  # fmt: skip
+                               "question.list", "question.resolve", "subagents.list",
+                               "subagents.info", "subagents.log", "subagents.kill",
+                               "subagents.steer", "subagents.send"}  # fmt: skip
         return
     ours = {
         str(field.alias) + ("" if field.is_required() else "?")

@@ -36,6 +36,7 @@ from homarus.tools.sandbox.sandbox_status import FindReport, no_report
 if TYPE_CHECKING:  # imported by the first command
     from homarus.agent.approval_prompts import ChatPrompts
     from homarus.agent.approval_service import ApprovalService
+    from homarus.agent.subagents.loader import SubagentLoader
     from homarus.store.approvals import ApprovalRecord
     from homarus.tools.exec.process_table import ProcessTable
 
@@ -127,6 +128,7 @@ class CommandServices:
     open_sandbox: OpenSandbox = no_sandbox
     find_sandbox_report: FindReport = no_report
     skills: SkillPorts = field(default_factory=SkillPorts)
+    subagents: "SubagentLoader | None" = None
 
 
 @dataclass(frozen=True, slots=True)

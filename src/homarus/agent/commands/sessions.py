@@ -15,6 +15,7 @@ from homarus.plugins.commands import CommandContext, CommandReply, command
 from homarus.policy.workspace_access import FULL_ACCESS, session_access
 from homarus.sessions.export import FORMS, ExportHeader, export_messages, render_export
 from homarus.sessions.session import Session
+from homarus.sessions.stop_text import describe_stop
 from homarus.sessions.transcript import EntryTree
 from homarus.tools.rooted_fs import RootedFs
 
@@ -143,10 +144,7 @@ async def stop(context: CommandContext) -> CommandReply:
     lines = await context.ports.call_hooks(context.where, "stop", "")
     stopped = await context.ports.stop_runs(context.key)
     children = await context.ports.stop_children(context.key)
-    said = "Stopped." if stopped or children else "Nothing is running."
-    if children:
-        said = f"{said} {children} sub-agent{'' if children == 1 else 's'} stopped."
-    return CommandReply("\n".join([said, *lines]))
+    return CommandReply("\n".join([describe_stop(len(stopped), children), *lines]))
 
 
 async def reset_session(context: AgentCommandContext) -> Session:

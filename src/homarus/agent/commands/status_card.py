@@ -54,6 +54,7 @@ async def status_card(context: AgentCommandContext) -> str:
         f"Sandbox: {_sandbox(context)}",
         *([f"Workspace: {context.agent.workspace}"] if context.is_for_owner_alone else []),
         *(["Running: an answer is being made"] if running else []),
+        *await _subagents(context),
         *(["Send: off, the gateway answers nothing here"] if answered == "deny" else []),
         *(_failures(context) if context.is_owner else []),
     ]
@@ -101,6 +102,17 @@ async def _spent(context: AgentCommandContext) -> list[str]:
         return []
     cost = f" · ${total.cost:.4f}" if total.cost else ""
     return [f"Session so far: {total.prompt:,} tokens in · {total.output:,} out{cost}"]
+
+
+async def _subagents(context: AgentCommandContext) -> list[str]:
+    """Return the line about the sub-agents that work for the session; none without any."""
+    if not await context.services.store.records("subagent"):
+        return []
+    from homarus.store.subagents import list_subagents
+
+    store = context.services.store
+    active = await list_subagents(store, requester=context.key, active_only=True)
+    return [f"Sub-agents: {len(active)} active"] if active else []
 
 
 def _failures(context: AgentCommandContext) -> list[str]:

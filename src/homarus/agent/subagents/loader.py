@@ -9,6 +9,7 @@ from homarus.core.session_keys import is_subagent
 from homarus.store.base import Store
 
 if TYPE_CHECKING:
+    from homarus.agent.subagents.control import SubagentControl
     from homarus.agent.subagents.subagent_service import SubagentService, SubagentServices
 
 
@@ -26,6 +27,10 @@ class SubagentLoader:
 
             self._service = SubagentService(self._get_services())
         return self._service
+
+    def control(self) -> "SubagentControl":
+        """Return what lists, messages and stops sub-agents for people, models and programs."""
+        return self().control
 
     def settling(self, end: RunEnd) -> AbstractAsyncContextManager[WriteEnd]:
         """Add the end of a sub-agent to the transaction that settles its message."""

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import uuid4
 
 from homarus.agent.run import RunOutcome
@@ -61,6 +61,9 @@ from homarus.store.subagents import (
 from homarus.store.transcript_codec import dump_json
 from homarus.tools.subagent_port import SpawnRequest
 from homarus.tools.tool import ToolContext
+
+if TYPE_CHECKING:  # imported by the first call
+    from homarus.agent.subagents.control import SubagentControl
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +131,16 @@ class SubagentService:
         self._announcing = asyncio.Lock()  # keeps the order of announcements
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._control: SubagentControl | None = None
+
+    @property
+    def control(self) -> "SubagentControl":
+        """What lists, messages and stops sub-agents for people, models and programs."""
+        if self._control is None:
+            from homarus.agent.subagents.control import SubagentControl
+
+            self._control = SubagentControl(self, self._services)
+        return self._control
 
     # Start
 
@@ -420,17 +433,20 @@ class SubagentService:
         await self._services.control.stop(record.child_key, by="stop-command")
         return True
 
-    async def steer(self, child_key: str, text: str) -> SubagentRecord:
+    async def steer(self, child_key: str, text: str, *, message_id: str = "") -> SubagentRecord:
         """Stop what a sub-agent does, and have it go on with this message.
 
-        The old message is settled, and the new one accepted, in one transaction. Raises UserError.
+        The old message is settled, and the new one accepted, in one transaction. The same
+        `message_id` steers once. Raises UserError.
         """
         text = text.strip()
         if not 1 <= len(text) <= _MAX_STEER_CHARS:
             raise UserError(f"a message has 1 to {_MAX_STEER_CHARS} characters", fix="shorten it")
-        message_id = str(uuid4())
+        message_id = message_id or str(uuid4())
         async with self._lock:
             record = await self.find(child_key)
+            if record is not None and record.awaits == message_id:  # before a crash
+                return record
             if record is None or not record.is_active:
                 raise UserError("this sub-agent has ended", fix="start another one")
             prompt, now_ms = self._prompt(record), self._clock.now_ms()

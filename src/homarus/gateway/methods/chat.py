@@ -3,7 +3,7 @@
 import asyncio
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -81,7 +81,7 @@ async def send(call: MethodCall, params: ChatSendParams) -> Json:
         await call.services.hooks.command(hook_context(call, key, run_id), "stop", "")
         stopped = await call.services.control.stop_and_wait(key, by="stop-command")
         children = await call.services.control.stop_children(key)
-        return {"ok": True, "aborted": bool(stopped or children), "runIds": list(stopped)}
+        return _stop_result(stopped, children)
     is_pending = runs.find_pending(run_id) or runs.is_claimed(run_id)
     if is_pending or run_id in call.services.control.active_runs():
         return {"runId": run_id, "status": "in_flight"}
@@ -261,9 +261,18 @@ async def abort(call: MethodCall, params: ChatAbortParams) -> Json:
     if pending and pending.session_key != key:
         raise InvalidRequestError("runId does not match sessionKey")
     await runs.prepared(key)
-    stopped = await call.services.control.stop(key, params.run_id, by="rpc")
-    children = 0 if params.run_id else await call.services.control.stop_children(key)
-    return {"ok": True, "aborted": bool(stopped or children), "runIds": list(stopped)}
+    control = call.services.control
+    # A message that only waits did not start the sub-agents.
+    is_for_session = params.run_id is None or params.run_id in control.active_runs(key)
+    stopped = await control.stop(key, params.run_id, by="rpc")
+    return _stop_result(stopped, await control.stop_children(key) if is_for_session else 0)
+
+
+def _stop_result(stopped: Sequence[str], children: int) -> dict[str, Json]:
+    """Return what was stopped: runs, and the sub-agents of the session if it had some."""
+    result: dict[str, Json] = {"ok": True, "aborted": bool(stopped or children)}
+    result["runIds"] = list(stopped)
+    return {**result, "subagentsStopped": children} if children else result
 
 
 class ChatInjectParams(Params):

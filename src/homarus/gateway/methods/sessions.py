@@ -17,6 +17,7 @@ from homarus.gateway.run_request import hook_context
 from homarus.gateway.session_patch import parse_patch
 from homarus.gateway.session_rows import (
     SessionDefaults,
+    find_subagent_fields,
     index_path,
     resolve_session_defaults,
     session_row,
@@ -74,7 +75,8 @@ async def list_(call: MethodCall, params: SessionListParams) -> Json:
     defaults = {
         agent: await resolve_session_defaults(services, agent) for agent in {r.agent for r in shown}
     }
-    rows = [session_row(record, defaults[record.agent]) for record in shown]
+    ends = await find_subagent_fields(services, shown)
+    rows = [session_row(r, defaults[r.agent]) | ends.get(r.key, {}) for r in shown]
     for record, each in list(zip(shown, rows, strict=True))[:_MAX_TITLED]:
         each.update(
             await load_row_texts(
@@ -266,6 +268,7 @@ async def reset(call: MethodCall, params: SessionResetParams) -> Json:
     """Stop what a session does and begin a new transcript; the old one is put aside."""
     key = call.services.control.resolve_key(params.key)
     session = await call.services.control.reset(key, hook_context(call, key), by="rpc")
+    await call.services.control.stop_children(key)
     await session.update(inputTokens=0, outputTokens=0, totalTokens=0, totalTokensFresh=True)
     await call.gateway.sessions.send_change(key, reason=params.reason)
     return {"ok": True, "key": key, "entry": await _entry(call, key)}
