@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # imported by the first session that has skills
 FIELD: Final = "skillsSnapshot"
 _START: Final = "<available_skills>\n"
 _END: Final = "\n</available_skills>"
+# OpenClaw's versions are times in milliseconds: a smaller one lets it take its own snapshot.
+_MAX_VERSION: Final = 1 << 31
 _BLOCK: Final = re.compile(r"  <skill>\n    <name>([^\n]*)</name>\n.*?\n  </skill>", re.DOTALL)
 
 
@@ -55,7 +57,7 @@ def make_snapshot(
         "prompt": f"{_START}{text}{_END}" if text else "",
         "skills": [_describe(skill) for skill in offered],
         **restrictions,
-        "version": version,
+        "version": version % _MAX_VERSION,
     }
 
 
