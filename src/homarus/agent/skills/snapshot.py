@@ -28,6 +28,8 @@ _BLOCK: Final = re.compile(
     r"|  <bundled>[^\n]*</bundled>",
     re.DOTALL,
 )
+# OpenClaw's versions are times in milliseconds: a smaller one lets it take its own snapshot.
+_MAX_VERSION: Final = 1 << 31
 
 
 def skill_restrictions(
@@ -60,7 +62,7 @@ def make_snapshot(
         "prompt": f"{_START}{text}{_END}" if text else "",
         "skills": [_describe(skill) for skill in offered],
         **restrictions,
-        "version": version,
+        "version": version % _MAX_VERSION,
     }
 
 
