@@ -94,8 +94,9 @@ def find_skills(
     problems, overridden = list[SkillProblem](), list[Skill]()
     for root in roots:
         for found in _read_root(root, limits, cache, problems):
-            if found.name in by_name:
-                overridden.append(by_name[found.name])
+            before = by_name.get(found.name)
+            if before is not None and before.file != found.file:  # one folder may be two roots
+                overridden.append(before)
             by_name[found.name] = found
     skills = tuple(by_name[name] for name in sorted(by_name))
     return FoundSkills(skills, tuple(problems), tuple(overridden))
@@ -220,21 +221,23 @@ def _load(root: SkillRoot, file: _SkillFile, max_bytes: int) -> Skill | SkillPro
     try:
         if file.stamp.size > max_bytes:
             raise FrontmatterError(f"it has {file.stamp.size} bytes; at most {max_bytes} are read")
-        return make_skill(read_frontmatter(_read_head(file.path)), root.tier, path, file.stamp)
+        return make_skill(read_frontmatter(_read_head(file)), root.tier, path, file.stamp)
     except FrontmatterError as exc:
         return SkillProblem(root.tier, path, str(exc), "correct the file, or remove its folder")
     except OSError as exc:
         return SkillProblem(root.tier, path, f"it cannot be read: {one_line(str(exc), 120)}")
 
 
-def _read_head(path: str) -> str:
+def _read_head(file: _SkillFile) -> str:
     """Return the text up to the end of the frontmatter; the instructions below are not decoded.
 
     Raises FrontmatterError for text that is not UTF-8.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    handle = os.open(os.path.realpath(path), flags)
+    handle = os.open(os.path.realpath(file.path), flags)
     try:
+        if os.fstat(handle).st_ino != file.stamp.inode:  # a link may lead elsewhere by now
+            raise FrontmatterError("it was replaced while it was read")
         data = os.read(handle, _MAX_HEAD_BYTES)
     finally:
         os.close(handle)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final, Literal, TypeAlias
 
 from homarus.config.skills_schema import SkillEntryConfig, SkillsConfig
-from homarus.config.tree_edit import get_path, parse_path
+from homarus.config.tree_edit import format_path, get_path, parse_path
 from homarus.core.errors import HomarusError
 from homarus.core.fast_dataclass import dataclass
 from homarus.skills.skill import Skill, SkillTier
@@ -157,11 +157,11 @@ def is_set(path: str, config_tree: Mapping[str, Any]) -> bool:
 
 def _explain(
     skill: Skill, missing: Requirements, *, is_disabled: bool, is_blocked: bool
-) -> "list[GateReason]":
+) -> list[GateReason]:
     """Say every reason; the fix names the setting or what to install."""
     reasons: list[GateReason] = []
     if is_disabled:
-        fix = f"homarus config set skills.entries.{skill.key}.enabled true"
+        fix = f"homarus config set {_entry_path(skill, 'enabled')} true"
         reasons.append(GateReason("disabled", "it is switched off in the config", fix))
     if is_blocked:
         message = "skills.allowBundled leaves it out"
@@ -178,13 +178,17 @@ def _explain(
         message = f"none of these programs is on the PATH: {', '.join(missing.any_bins)}"
         reasons.append(GateReason("anyBins", message, install))
     for name in missing.env:
-        value = "apiKey" if name == skill.metadata.primary_env else f"env.{name}"
-        fix = f"homarus config set skills.entries.{skill.key}.{value} VALUE, or set the variable"
+        steps = ("apiKey",) if name == skill.metadata.primary_env else ("env", name)
+        fix = f"homarus config set {_entry_path(skill, *steps)} VALUE, or set the variable"
         reasons.append(GateReason("env", f"the variable {name} has no value", fix))
     for path in missing.config:
         fix = f"homarus config set {path} VALUE"
         reasons.append(GateReason("config", f"the setting {path} is not set", fix))
     return reasons
+
+
+def _entry_path(skill: Skill, *steps: str) -> str:
+    return format_path(("skills", "entries", skill.key, *steps))
 
 
 def _install_fix(skill: Skill) -> str:

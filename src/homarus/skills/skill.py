@@ -24,6 +24,18 @@ MAX_NAME_CHARS: Final = 64
 _OWN_NAMES: Final = ("openclaw", "clawdbot", "moltbot")
 _TRUE: Final = frozenset({"true", "yes", "1", "on"})
 _FALSE: Final = frozenset({"false", "no", "0", "off"})
+_LIST: Final = ((list, str), "a list")
+_MAPPING: Final = ((dict,), "a mapping")
+_OWN_TYPES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    "always": ((bool,), "true or false"),
+    "os": _LIST,
+    "requires": _MAPPING,
+    "install": ((list,), "a list"),
+    "invocation": _MAPPING,
+    "skillKey": ((str,), "text"),
+    "primaryEnv": ((str,), "text"),
+}
+_REQUIRES_TYPES: Final = dict.fromkeys(("bins", "anyBins", "env", "config"), _LIST)
 _TOOL: Final = re.compile(r"[^\s,(]+(?:\([^)]*\))?")
 
 
@@ -171,6 +183,7 @@ def make_skill(
             "without < > / \\"
         )
     own = read_own_metadata(frontmatter) or {}
+    _check_types(frontmatter, own)
     metadata = _parse_metadata(own)
     return Skill(
         name=name,
@@ -190,6 +203,23 @@ def make_skill(
         own=own,
         frontmatter=frontmatter,
     )
+
+
+def _check_types(frontmatter: Mapping[str, Json], own: Mapping[str, Json]) -> None:
+    """Raise FrontmatterError for a value that would restrict the skill and cannot be read."""
+    text = frontmatter.get("metadata")
+    if not own and isinstance(text, str) and text.lstrip().startswith("{"):
+        if not _is_json5(text):
+            raise FrontmatterError("its metadata is not JSON")
+    elif isinstance(text, list):
+        raise FrontmatterError("its metadata is not a mapping")
+    for key in ("user-invocable", "disable-model-invocation"):
+        if isinstance(frontmatter.get(key), list | dict):
+            raise FrontmatterError(f"its {key} is not true or false")
+    for table, types in ((own, _OWN_TYPES), (_table(own, "requires") or {}, _REQUIRES_TYPES)):
+        for key, (expected, kind) in types.items():
+            if table.get(key) is not None and not isinstance(table[key], expected):
+                raise FrontmatterError(f"its {key} is not {kind}")
 
 
 def read_invocation(frontmatter: Mapping[str, Json]) -> Invocation:
@@ -257,6 +287,14 @@ def _parse_metadata(own: Mapping[str, Json]) -> Metadata:
             if (install := _read_install(entry))
         ),
     )
+
+
+def _is_json5(text: str) -> bool:
+    try:
+        json5_document.parse_json5(text)
+    except ConfigError:
+        return False
+    return True
 
 
 def _read_requires(table: Mapping[str, Json] | None) -> Requires | None:

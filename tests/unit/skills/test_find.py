@@ -44,6 +44,21 @@ def names(folder: Path) -> list[str]:
         (b"---\nname: [a, b]\ndescription: x\n---\n", "its name is not text"),
         (b"---\nname: a\ndescription: {b: c}\n---\n", "its description is not text"),
         (b"---\nname: a\n---\n", "it has no description"),
+        *(
+            (f"---\n{GOOD}metadata: {value}\n---\n".encode(), reason)
+            for value, reason in (
+                ("[a]", "its metadata is not a mapping"),
+                ("'{broken'", "its metadata is not JSON"),
+                ("{openclaw: {requires: [gh]}}", "its requires is not a mapping"),
+                ("{openclaw: {requires: {bins: {gh: 1}}}}", "its bins is not a list"),
+                ("{openclaw: {requires: {env: 3}}}", "its env is not a list"),
+                ("{openclaw: {os: {linux: 1}}}", "its os is not a list"),
+                ("{openclaw: {always: [true]}}", "its always is not true or false"),
+                ("{openclaw: {install: {kind: brew}}}", "its install is not a list"),
+                ("{openclaw: {skillKey: [k]}}", "its skillKey is not text"),
+            )
+        ),
+        (f"---\n{GOOD}disable-model-invocation: [yes]\n---\n".encode(), "not true or false"),
         (b"---\nname: a\ndescription:\n---\n", "it has no description"),
         (b"---\n- a\n- b\n---\n", "not a list of keys and values"),
         (b"---\njust text\n---\n", "not a list of keys and values"),
@@ -138,6 +153,26 @@ def test_link_out_of_the_root_is_refused(tmp_path: Path) -> None:
     assert all("skills.load.extraDirs" in problem.fix for problem in found.problems)
 
 
+def test_file_that_is_replaced_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, file = write_skill(tmp_path / "outside", "secret"), write_skill(tmp_path / "in", "a")
+    real = os.path.realpath
+    monkeypatch.setattr(
+        "os.path.realpath", lambda path: real(secret) if path == str(file) else real(path)
+    )
+    found = find_skills([root(tmp_path / "in")])
+    assert found.skills == () and "replaced" in found.problems[0].message
+
+
+def test_root_of_two_tiers_overrides_nothing(tmp_path: Path) -> None:
+    write_skill(tmp_path, "a")
+    tiers = (SkillTier.PERSONAL, SkillTier.PROJECT)
+    found = find_skills([root(tmp_path, tier) for tier in tiers])
+    assert [skill.tier for skill in found.skills] == [SkillTier.PROJECT]
+    assert found.overridden == ()
+
+
 def test_link_inside_of_the_root_is_followed(tmp_path: Path) -> None:
     write_skill(tmp_path / "root" / "store", "real", "name: linked\ndescription: x\n")
     (tmp_path / "root" / "alias").symlink_to("store/real")
@@ -198,9 +233,9 @@ def test_unchanged_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     read: list[str] = []
     original = find._read_head
 
-    def record(path: str) -> str:
-        read.append(path)
-        return original(path)
+    def record(file: find._SkillFile) -> str:
+        read.append(file.path)
+        return original(file)
 
     monkeypatch.setattr(find, "_read_head", record)
     file, cache = write_skill(tmp_path, "a"), SkillFileCache()
