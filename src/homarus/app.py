@@ -52,6 +52,7 @@ from homarus.sessions.maintenance import MaintenanceServices, SessionMaintenance
 from homarus.sessions.notices import Notices
 from homarus.sessions.reset import is_fresh
 from homarus.sessions.session import Session, SessionRepository
+from homarus.skills.action_loader import SkillActionLoader
 from homarus.skills.loader import SkillLoader
 from homarus.store.audit import AuditLog
 from homarus.store.audit_anchor import save_anchor
@@ -106,6 +107,7 @@ class App:
         self.mcp = McpLoader(group, self._config, lambda: self.loaded.env, paths.state)
         self.browsers = BrowserLoader(self._config, paths.state, self._spawn)
         self.skills = SkillLoader(lambda: self.loaded, paths)
+        self.skill_actions = SkillActionLoader(self.skills, paths.state)
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -161,7 +163,7 @@ class App:
             get_browsers=self.browsers,
             env=lambda: self.loaded.env,
             find_image_model=lambda ref: self.models.find_image_model(ref),
-            sources=ToolSources((self.mcp,)),
+            sources=ToolSources((self.mcp, self.skill_actions)),
             get_commands=lambda: self.commands,
             get_gateway=self._get_gateway_actions,
             has_polls=lambda: has_ability("poll", self._config().channels),
@@ -310,7 +312,7 @@ class App:
             find_image_model=lambda ref: self.models.find_image_model(ref),
             resolve_connection=lambda *given: self.models.resolve_connection(*given),
             audit=self.audit,
-            discover_tools=self.mcp.discover,
+            discover_tools=self._agents.sources.discover,
         )
 
     def _read_exec_rules(self) -> Sequence[Mapping[str, Json]]:

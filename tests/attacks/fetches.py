@@ -1,7 +1,8 @@
 """`ssrf`: URLs that a model is given, fetched with stubs of the resolver and of the servers.
 
-Each is also fetched by calls of `web_fetch` and `image`, and requested of two proxies: that of
-sandboxes, by a command whose settings allow its host, and that of the browser's connections.
+Each is also fetched by calls of `web_fetch` and `image` and by an action of a skill, and requested
+of two proxies: that of sandboxes, by a command whose settings allow its host, and that of the
+browser's connections.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ from homarus.net.host_allowlist import AllowedHost, HostAllowlist
 from homarus.net.http_client import HttpResponse
 from homarus.net.proxy_request import ProxyRefusalError, parse_proxy_target
 from homarus.net.special_addresses import find_special_range
+from homarus.skills.actions import http_request
+from homarus.skills.actions.action_files import load_actions
 from homarus.tools import web_file
 from homarus.tools.builtin import image
 from homarus.tools.builtin.web import make_fetch_tool
@@ -39,6 +42,7 @@ from homarus.tools.tool import ToolContext
 from homarus.tools.web.web_fetch import PageNetwork
 from homarus.tools.web.web_state import make_web_state
 from tests.attacks.cases import Case, Judge
+from tests.unit.skills.action_builders import ActionCaller, write_skill
 from tests.unit.tools.web_builders import call_tool
 
 PUBLIC = "93.184.216.34"
@@ -107,6 +111,8 @@ async def _judge(case: Case) -> str:
     if outcome not in case.get("acceptable", [expected]):
         return f"{outcome}: {result}"
     if seen := await _look(case, is_blocked=outcome == "block"):
+        return seen
+    if seen := await _call_action(case, is_blocked=outcome == "block"):
         return seen
     for name, make_proxy in (("sandboxes", _sandbox_proxy), ("the browser", _browser_proxy)):
         if outcome == "block" and (connected := await _connect_by_proxy(case, make_proxy)):
@@ -179,6 +185,26 @@ async def _look(case: Case, *, is_blocked: bool) -> str:
     # What it fetched is no picture.
     is_fetched = "is not a picture" in result or "no model" in result
     return f"the image tool says {result!r}" if is_fetched == is_blocked else ""
+
+
+async def _call_action(case: Case, *, is_blocked: bool) -> str:
+    """Have an action of a skill request the URL; return what is wrong with that, or ""."""
+    chain = case.get("redirect_chain", [case["url"]])
+    stub = StubInternet(chain, [list(each) for each in case.get("dns_answers", ())])
+    fetch = partial(guarded_fetch, resolve=stub.resolve)
+    action = {"name": "get", "description": "Get it.", "http": {"url": case["url"]}}
+    with tempfile.TemporaryDirectory() as folder:
+        skill = write_skill(Path(folder), [action])
+        if load_actions(skill).problems:
+            return ""  # it is not offered at all
+        with (
+            mock.patch.object(http_request, "guarded_fetch", fetch),
+            mock.patch.object(http_request, "make_client", stub.open_client),
+        ):
+            result = await ActionCaller(Path(folder)).call(skill, "get", {})
+    if private := [one for one in stub.connected if find_special_range(ip_address(one))]:
+        return f"the action connected to {private}"
+    return f"the action fetched it: {result.text}" if is_blocked and not result.is_error else ""
 
 
 class _AnyHost(HostAllowlist):

@@ -85,7 +85,8 @@ WRITES = {
     "exec.approval.waitDecision", "exec.approvals.set",
     "sessions.compact", "sessions.create", "sessions.delete", "sessions.patch", "sessions.reset",
     "set-heartbeats", "channels.logout", "send", "system-event", "wake",
-    "skills.update", "wizard.cancel", "wizard.next", "wizard.start", "wizard.status",
+    "skills.install", "skills.update", "wizard.cancel", "wizard.next", "wizard.start",
+    "wizard.status",
 }  # fmt: skip
 FOR_NODES = {"skills.bins"}
 

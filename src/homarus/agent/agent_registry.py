@@ -16,7 +16,7 @@ from homarus.config.schema import Config
 from homarus.core.session_keys import main_key, normalize_agent_id
 from homarus.policy.decision import is_tool_offered
 from homarus.policy.tool_call import CallerFacts
-from homarus.policy.tool_policy import make_policy_rules
+from homarus.policy.tool_policy import find_skill, make_policy_rules, source_keys
 from homarus.tools.registry import ToolRegistry
 from homarus.tools.sources import ToolSourceContext, ToolSources, load_tools
 
@@ -100,13 +100,16 @@ class AgentRegistry:
         return ToolRegistry((*builtin, *added)) if added else builtin
 
     def _plugin_names(self, agent_id: str) -> frozenset[str]:
-        """Return the names of tools from outside, and of their sources."""
+        """Return the names of tools of plugins and servers, and of their sources.
+
+        A list that allows actions of skills alone restricts the other tools.
+        """
         added = self.sources.load(self._tool_context(agent_id))
         return frozenset(
             name
             for tool in added
-            for source in (tool.declaration.source,)
-            for name in (tool.name, source, source.rpartition(":")[2])
+            if find_skill(tool.declaration) is None
+            for name in (tool.name, *source_keys(tool.declaration.source))
         )
 
     def _drop_outdated(self) -> None:

@@ -12,6 +12,7 @@ from homarus.cli.bindings import known_agent, load_own_config
 from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.gateway_options import as_json_option
 from homarus.cli.options import agent_option
+from homarus.cli.skill_dependencies import deps
 from homarus.cli.skills_hub import COMMANDS as REGISTRY_COMMANDS
 from homarus.cli.text_layout import clip, width
 from homarus.config.agent_settings import default_agent_id
@@ -23,6 +24,7 @@ from homarus.core.text import closest_names, escape_invisible
 if TYPE_CHECKING:
     from homarus.skills.catalog import AgentSkills, SkillCatalog
     from homarus.skills.find import SkillProblem
+    from homarus.skills.skill import Skill
     from homarus.skills.status import SkillStatus
 
 _agent_option = agent_option("The agent whose skills are shown.", default="the default agent")
@@ -39,7 +41,7 @@ def command(ctx: click.Context) -> None:
         ctx.invoke(list_)
 
 
-for _each in REGISTRY_COMMANDS:
+for _each in (*REGISTRY_COMMANDS, deps):
     command.add_command(_each)
 
 
@@ -113,10 +115,28 @@ def info(name: str, agent: str | None, *, as_json: bool) -> None:
     click.echo(escape_invisible(f"{title}: {status.state}\n\n{skill.description}\n"))
     for label, value in _details(found, status):
         click.echo(escape_invisible(f"{label + ':':<13}{value}"))
+    _print_actions(skill)
     if lines := _explain(status):
         click.echo("\nNot used, because:")
         for line in lines:
             click.echo(f"  {line}")
+
+
+def _print_actions(skill: "Skill") -> None:
+    """Print the actions of a skill: the tools that they become, and what each does."""
+    from homarus.skills.actions.action_files import load_actions
+    from homarus.skills.actions.definition import describe_action, make_action_name
+
+    loaded = load_actions(skill)
+    if loaded.actions or loaded.problems:
+        click.echo("\nActions:")
+    for action in loaded.actions:
+        tool = make_action_name(skill.name, action.name)
+        click.echo(escape_invisible(f"  {tool}: {action.description}"))
+        keys = f", with {', '.join(action.key_names)}" if action.key_names else ""
+        click.echo(escape_invisible(f"    {describe_action(action)}{keys}"))
+    for problem in loaded.problems:
+        click.echo(escape_invisible(f"  ✗ {problem}"))
 
 
 def _details(found: "AgentSkills", status: "SkillStatus") -> list[tuple[str, str]]:
@@ -161,6 +181,7 @@ def check(*, agent: str | None, as_json: bool) -> None:
         encode_installs,
         encode_problems,
         encode_requirements,
+        list_problems,
         list_statuses,
     )
 
@@ -180,7 +201,7 @@ def check(*, agent: str | None, as_json: bool) -> None:
                     "disabled": len(rows["disabled"]),
                     "blocked": len(rows["blocked"]),
                     "missingRequirements": len(rows["missing"]),
-                    "problems": len(found.problems),
+                    "problems": len(list_problems(found)),
                 },
                 "eligible": names["ready"],
                 "disabled": names["disabled"],
@@ -210,11 +231,17 @@ def check(*, agent: str | None, as_json: bool) -> None:
 
 
 def _print_problems(found: "AgentSkills") -> None:
-    if not found.problems:
-        return
-    click.echo("\nNot read as skills:")
-    for problem in found.problems:
-        click.echo(f"  {_format_problem(found, problem)}")
+    from homarus.skills.actions.action_files import find_action_problems
+
+    sections = {
+        "Not read as skills": found.problems,
+        "Actions that are not offered": find_action_problems(found.skills),
+    }
+    for title, problems in sections.items():
+        if problems:
+            click.echo(f"\n{title}:")
+        for problem in problems:
+            click.echo(f"  {_format_problem(found, problem)}")
 
 
 def _format_problem(found: "AgentSkills", problem: "SkillProblem") -> str:

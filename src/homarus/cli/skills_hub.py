@@ -260,10 +260,12 @@ def _print_file(prepared: "PreparedSkill", path: str) -> None:
     "homarus skills install calendar",
     "homarus skills install @ann/calendar --version 1.2.0",
     "homarus skills install ./my-skill.zip --managed",
+    "homarus skills install calendar --deps",
 )
 @click.argument("name", metavar="NAME|PATH")
 @click.option("--version", metavar="VERSION", show_default="the newest", help="This version.")
 @click.option("--force", is_flag=True, help="Replace what is installed, also if it was edited.")
+@click.option("--deps", is_flag=True, help="The programs of a skill that is there already.")
 @force_unsafe_option
 @registry_option
 @target_options
@@ -275,14 +277,21 @@ def install(
     target: HubTarget,
     *,
     force: bool,
+    deps: bool,
     force_unsafe: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
     """Install a skill of a registry, or of a folder or archive, after showing what it asks for.
 
-    A skill with the shape of malware is refused. Nothing of a skill is executed.
+    A skill with the shape of malware is refused. Nothing of a skill is executed. With --deps, the
+    programs that a skill requires are installed, each after your approval.
     """
+    if deps:
+        from homarus.cli.skill_dependencies import DependencyOptions, install_dependencies
+
+        install_dependencies(name, DependencyOptions(target.agent, as_json=as_json))
+        return
     from homarus.cli.skill_report import check_report, encode_report, print_report
 
     session = HubSession(target)

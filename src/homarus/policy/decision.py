@@ -24,6 +24,7 @@ from homarus.policy.tool_policy import (
     ToolRules,
     find_allow,
     find_match,
+    find_skill,
     subagent_deny,
 )
 
@@ -105,6 +106,10 @@ def _judge_deny(
     for rules in lists:
         if rules.deny and (entry := find_match(tool, rules.deny)):
             return LayerVerdict(layer, "deny", f"{tool.name} is denied by {entry!r}{_of(rules)}")
+        skill = find_skill(tool)
+        if skill is not None and rules.skills is not None and skill not in rules.skills:
+            reason = f"the skill {skill} is not one of the skills{_of(rules)}"
+            return LayerVerdict(layer, "deny", reason)
     return LayerVerdict(layer, None, "no deny list names it")
 
 

@@ -86,6 +86,15 @@ def tool_rules(
     return None
 
 
+def skill_rules(group: ResolvedGroup, channel: str) -> ToolRules | None:
+    """Return the rules of the list `skills` of a group or topic: the most specific one holds."""
+    allowed = next((each.skills for each in group.layers if each.skills is not None), None)
+    if allowed is None:
+        return None
+    place = f"group {group.name} on {channel}" if group.name else f"the groups on {channel}"
+    return ToolRules(skills=tuple(allowed), origin=place)
+
+
 def _rules(tools: "GroupToolSettings", origin: str) -> ToolRules:
     """Make rules of the settings; `alsoAllow` restricts nothing: next to `allow` it is an error."""
     return ToolRules(allow=tools.allow, deny=tools.deny, origin=origin)

@@ -26,6 +26,8 @@ from homarus.policy.tool_call import BUILTIN, ToolDeclaration
 GROUP_PREFIX: Final = "group:"
 ALL_PLUGINS: Final = "group:plugins"
 ALL_MCP: Final = "group:mcp"
+ALL_SKILLS: Final = "group:skills"  # the actions of skills
+_SKILL_PREFIX: Final = "skill:"
 _NATIVE: Final = "group:openclaw"
 # OpenClaw's runtime has these groups of tools of its own, and does not count them as native.
 _NOT_NATIVE: Final = frozenset({"fs", "runtime"})
@@ -65,12 +67,14 @@ SANDBOX_KEY: Final = "tools.sandbox.tools"
 class ToolRules:
     """Names, groups and globs of tools; deny wins over ask, ask over allow.
 
-    An empty allow list allows all. `origin` says where the rules are set.
+    An empty allow list allows all. `skills` are the skills whose actions are allowed; None: all.
+    `origin` says where the rules are set.
     """
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    skills: tuple[str, ...] | None = None
     origin: str = field(default="", compare=False)
 
 
@@ -123,18 +127,33 @@ def declaration_keys(tool: ToolDeclaration) -> tuple[str, ...]:
     names = map(normalize_tool_name, (tool.name, *tool.aliases))
     keys = [*names, *(f"{GROUP_PREFIX}{normalize_tool_name(each)}" for each in tool.groups)]
     if tool.source != BUILTIN:
-        # Of `mcp:files`, the server's own name stands for its tools.
-        source = normalize_tool_name(tool.source)
-        keys += [source, source.rpartition(":")[2], ALL_PLUGINS]
+        keys += [*map(normalize_tool_name, source_keys(tool.source)), ALL_PLUGINS]
     elif not _NOT_NATIVE.intersection(tool.groups):
         keys.append(_NATIVE)
     return tuple(dict.fromkeys(keys))
 
 
+def source_keys(source: str) -> tuple[str, ...]:
+    """Return the names of a tool's source in rules.
+
+    Of `mcp:files`, the server's own name stands for its tools. The name of a skill does not: its
+    author chose it, and could choose that of a tool or of a server.
+    """
+    return (source,) if source.startswith(_SKILL_PREFIX) else (source, source.rpartition(":")[2])
+
+
+def find_skill(tool: ToolDeclaration) -> str | None:
+    """Return the name of the skill that a tool is an action of, None for another tool."""
+    is_action = tool.source.startswith(_SKILL_PREFIX)
+    return tool.source.removeprefix(_SKILL_PREFIX) if is_action else None
+
+
 def declared_groups(tools: Iterable[ToolDeclaration]) -> frozenset[str]:
     """Return the groups that tools say they belong to, and those of all sources."""
     keys = (key for tool in tools for key in declaration_keys(tool))
-    return frozenset({ALL_PLUGINS, ALL_MCP, *(key for key in keys if key.startswith(GROUP_PREFIX))})
+    return frozenset(
+        {ALL_PLUGINS, ALL_MCP, ALL_SKILLS, *(key for key in keys if key.startswith(GROUP_PREFIX))}
+    )
 
 
 def refuse_unknown_groups(

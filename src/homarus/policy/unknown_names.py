@@ -14,6 +14,7 @@ from homarus.policy.tool_policy import (
     SANDBOX_KEY,
     declaration_keys,
     find_match,
+    find_skill,
     names_only_plugins,
     normalize_tool_name,
 )
@@ -67,7 +68,8 @@ def unknown_name_warnings(
 ) -> Iterator[str]:
     """Yield a warning for each entry that stands for no tool, and for lists of plugins alone."""
     keys = list(dict.fromkeys(key for tool in tools for key in declaration_keys(tool)))
-    plugins = frozenset(key for tool in tools if tool.source != BUILTIN for key in _names(tool))
+    added = (tool for tool in tools if tool.source != BUILTIN and find_skill(tool) is None)
+    plugins = frozenset(key for tool in added for key in _names(tool))
     for path, name, entries in lists:
         is_of_sandboxes = path.startswith(SANDBOX_KEY)
         for entry in dict.fromkeys(entries):

@@ -114,6 +114,7 @@ class Install:
     extract: bool | None = None
     strip_components: int | None = None
     target_dir: str = ""
+    sha256: str = ""  # our own: what a download must be
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +330,7 @@ def _read_install(entry: Json) -> Install | None:
         extract=_bool(entry, "extract"),
         strip_components=strip if type(strip) is int and strip >= 0 else None,
         target_dir=_text(entry, "targetDir"),
+        sha256=_text(entry, "sha256"),
     )
 
 

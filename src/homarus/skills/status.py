@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
+from homarus.skills.actions.action_files import find_action_problems, load_actions
+from homarus.skills.actions.definition import describe_action, make_action_name
 from homarus.skills.catalog import AgentSkills
+from homarus.skills.find import SkillProblem
 from homarus.skills.gates import Eligibility, Requirements, is_set
 from homarus.skills.skill import Install, Skill, SkillTier
 
@@ -88,6 +91,8 @@ def encode_skill(found: AgentSkills, status: SkillStatus) -> dict[str, Json]:
         payload["command"] = {"tool": skill.dispatch.tool, "argMode": skill.dispatch.arg_mode}
     texts = {"license": skill.license, "compatibility": skill.compatibility}
     payload |= {key: text for key, text in texts.items() if text}
+    if actions := encode_actions(skill):
+        payload["actions"] = actions
     if skill.allowed_tools:
         payload["allowedTools"] = list(skill.allowed_tools)
     return payload
@@ -137,6 +142,26 @@ def encode_installs(skill: Skill, platform: str) -> list[Json]:
     ]
 
 
+def list_problems(found: AgentSkills) -> list[SkillProblem]:
+    """Return the files that are not used as skills, and what is wrong with actions of others."""
+    return [*found.problems, *find_action_problems(found.skills)]
+
+
+def encode_actions(skill: Skill) -> list[Json]:
+    """Return the actions of a skill, with the names of their tools."""
+    return [
+        {
+            "name": each.name,
+            "tool": make_action_name(skill.name, each.name),
+            "description": each.description,
+            "parameters": dict(each.parameters),
+            "effects": sorted(each.effects),
+            "does": describe_action(each),
+        }
+        for each in load_actions(skill).actions
+    ]
+
+
 def encode_problems(found: AgentSkills) -> list[Json]:
     """Return the files and folders that are not used as skills, each with the reason."""
     return [
@@ -146,7 +171,7 @@ def encode_problems(found: AgentSkills) -> list[Json]:
             "message": problem.message,
             "fix": problem.fix,
         }
-        for problem in found.problems
+        for problem in list_problems(found)
     ]
 
 

@@ -54,7 +54,11 @@ def describe_list_problems(config: Config) -> tuple[str, ...]:
     lists = named_tool_lists(config)
     if not lists:
         return ()
-    known = (*known_declarations(), *_server_declarations(config, lists))
+    known = (
+        *known_declarations(),
+        *_server_declarations(config, lists),
+        *_skill_declarations(lists),
+    )
     return tuple(unknown_name_warnings(lists, known))
 
 
@@ -71,6 +75,19 @@ def _server_declarations(
         named = sorted(entry for entry in entries if entry.startswith(start))
         for name in named or [start]:
             yield ToolDeclaration(name, ("mcp",), source=f"mcp:{server}")
+
+
+def _skill_declarations(
+    lists: Iterable[tuple[str, str, Sequence[str]]],
+) -> Iterator[ToolDeclaration]:
+    """Yield a declaration for the actions of skills, and for each skill that an entry names.
+
+    Which skills there are is not known before files are read.
+    """
+    yield ToolDeclaration("skill:", ("skills",), source="skill:")
+    for entry in {normalize_tool_name(entry) for _, _, each in lists for entry in each}:
+        if entry.startswith("skill:"):
+            yield ToolDeclaration("skill:", ("skills",), source=entry)
 
 
 def log_list_problems(config: Config) -> None:

@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 import homarus
 from homarus.config.schema import Config
@@ -86,6 +86,15 @@ class ToolSource(Protocol):
     def revision(self) -> int: ...
 
     def tools(self, context: ToolSourceContext) -> Sequence[Tool]: ...
+
+
+@runtime_checkable
+class SupportsDiscovery(Protocol):
+    """A source that looks for the tools of an agent when a run of it starts."""
+
+    async def discover(self, agent_id: str) -> None:
+        """Find the tools, for a limited time: the run waits for it."""
+        ...
 
 
 class ToolModule(Protocol):
@@ -160,6 +169,12 @@ class ToolSources:
         """Remove a source with its tools; nothing happens when there is none of that name."""
         if self._sources.pop(normalize_tool_name(name), None):
             self._changes += 1
+
+    async def discover(self, agent_id: str) -> None:
+        """Have the sources look for the tools of an agent, whose run starts now."""
+        for source in list(self._sources.values()):
+            if isinstance(source, SupportsDiscovery):
+                await source.discover(agent_id)
 
     @property
     def revision(self) -> tuple[int, ...]:

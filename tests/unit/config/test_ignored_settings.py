@@ -215,13 +215,12 @@ def test_unread_key_with_the_value_that_holds_anyway_is_not_named(path: str) -> 
 
 
 def test_unread_keys_of_accounts_are_named_by_their_channel() -> None:
-    account = {"draftChunk": {}, "groups": {"-1": {"skills": [], "topics": {"2": {"skills": []}}}}}
+    account = {"draftChunk": {}, "actions": {"sticker": True}}
     tree = {"channels": {"telegram": {"accounts": {"a": account}}, "slack": {"x": {}}}}
     assert check_config(tree).unbuilt == (
         "channels.slack",
+        "channels.telegram.actions.sticker",
         "channels.telegram.draftChunk",
-        "channels.telegram.groups.<key>.skills",
-        "channels.telegram.groups.<key>.topics.<key>.skills",
     )
 
 

@@ -40,7 +40,7 @@ SCOPES = {
     "sessions.reset sessions.delete sessions.compact sessions.resolve sessions.usage chat.inject "
     "system-event inbox.discard models.status prompt.get channels.logout memory.index "
     "wizard.start wizard.next wizard.cancel wizard.status exec.approvals.get exec.approvals.set "
-    "skills.update",
+    "skills.install skills.update",
     "none": "skills.bins",  # for nodes, which have no scopes
     "approvals": "exec.approval.request exec.approval.waitDecision exec.approval.resolve "
     "exec.approval.list question.list question.resolve",
@@ -58,6 +58,7 @@ NAMED = {
 }
 # What ours takes beside: `model` and `details`, and additions of protocol 4.
 ADDED = {
+    "skills.install": {"agentId?"},
     "agent": {"model?"},
     "chat.abort": {"agentId?", "preserveSideRuns?"},
     "chat.history": {"agentId?", "before?", "maxChars?"},

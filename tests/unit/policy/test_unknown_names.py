@@ -45,6 +45,11 @@ def test_unknown_name_is_warned_about(tree: dict[str, Any], place: str, hint: st
     assert place in text and hint in text
 
 
+@pytest.mark.parametrize("entry", ["group:skills", "skill:notes", "skill:*", "Skill:My Notes"])
+def test_names_of_skills_are_known_and_restrict(entry: str) -> None:
+    assert warnings({"tools": {"deny": [entry]}}) == warnings({"tools": {"allow": [entry]}}) == ()
+
+
 def test_unknown_names_of_groups_and_senders_are_warned_about() -> None:
     channels = {"telegram": {"groups": GROUP, "accounts": {"b": {"groups": GROUP}}}}
     places = [text.partition(": '")[0] for text in warnings({"channels": channels})]

@@ -136,7 +136,7 @@ def resolve_chat_context(
     if address.channel not in config.channels:
         return NO_CHAT
     from homarus.config.channels import common_settings  # only for config files that name channels
-    from homarus.policy.group_policy import resolve_group, tool_rules
+    from homarus.policy.group_policy import resolve_group, skill_rules, tool_rules
 
     settings = common_settings(config, address.channel, address.account)
     level = (settings.model_extra or {}).get("reactionLevel")
@@ -149,6 +149,7 @@ def resolve_chat_context(
         tool_rules(group_settings, address.channel, sender, find_traits)
         for sender in senders or ("",)
     ]
+    rules.append(skill_rules(group_settings, address.channel))
     return ChatContext(
         "\n\n".join(text for text in prompts if text),
         chat.reactions,

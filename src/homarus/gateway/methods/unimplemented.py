@@ -10,7 +10,6 @@ _QR = "channels that are paired by a picture are not built"
 _CRON = "scheduled jobs are not built"
 _HEARTBEAT = "heartbeats are not built"
 _NODES = "nodes are not built"
-_SKILLS = "skills are not built"
 _SPEECH = "speech is not built"
 _UI = "the control UI's charts are not built; sessions.usage has the figures"
 
@@ -20,7 +19,6 @@ UNIMPLEMENTED: Final[Mapping[str, str]] = {
     "poll": "polls are not built",
     "web.login.start": _QR,
     "web.login.wait": _QR,
-    "skills.install": _SKILLS,
     "cron.list": _CRON,
     "cron.status": _CRON,
     "cron.add": _CRON,

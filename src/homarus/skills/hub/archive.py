@@ -17,6 +17,7 @@ import zlib
 from typing import Final
 
 from homarus.core.errors import UserError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.text import one_line
 from homarus.skills.hub.entry_names import check_entry_path, check_no_collisions
 from homarus.skills.hub.skill_files import (
@@ -41,21 +42,34 @@ _UTF8_NAME: Final = 0x800
 _ZIP64: Final = 0xFFFFFFFF
 
 
+@dataclass(frozen=True, slots=True)
+class ArchiveLimits:
+    """How large an archive and its files may be."""
+
+    archive_bytes: int = MAX_ARCHIVE_BYTES
+    files: int = MAX_FILES
+    file_bytes: int = MAX_FILE_BYTES
+    total_bytes: int = MAX_TOTAL_BYTES
+
+
+SKILL_LIMITS: Final = ArchiveLimits()
+
+
 class SkillArchiveError(UserError):
     """An archive is refused as a whole; nothing of it was written."""
 
     code = "archive"
 
 
-def read_archive(data: bytes) -> tuple[SkillFile, ...]:
+def read_archive(data: bytes, limits: ArchiveLimits = SKILL_LIMITS) -> tuple[SkillFile, ...]:
     """Return the files of an archive, without a single folder around them.
 
     Raises SkillArchiveError.
     """
-    if len(data) > MAX_ARCHIVE_BYTES:
-        raise SkillArchiveError(f"the archive has more than {MAX_ARCHIVE_BYTES} bytes")
+    if len(data) > limits.archive_bytes:
+        raise SkillArchiveError(f"the archive has more than {limits.archive_bytes} bytes")
     try:
-        files = _read_zip(data) if data[:2] == b"PK" else _read_tar(data)
+        files = _read_zip(data, limits) if data[:2] == b"PK" else _read_tar(data, limits)
         check_no_collisions(file.path for file in files)
     except SkillArchiveError:
         raise
@@ -79,25 +93,27 @@ def _without_top_folder(files: tuple[SkillFile, ...]) -> tuple[SkillFile, ...]:
     return tuple(SkillFile(file.path.removeprefix(top), file.data) for file in files)
 
 
-def check_size(total: int, count: int, archive_bytes: int) -> None:
+def check_size(
+    total: int, count: int, archive_bytes: int, limits: ArchiveLimits = SKILL_LIMITS
+) -> None:
     """Raise SkillArchiveError when an archive has too many files or bytes."""
-    if count > MAX_FILES:
-        raise SkillArchiveError(f"the archive has more than {MAX_FILES} files")
-    if total > MAX_TOTAL_BYTES:
-        raise SkillArchiveError(f"the files have more than {MAX_TOTAL_BYTES} bytes")
+    if count > limits.files:
+        raise SkillArchiveError(f"the archive has more than {limits.files} files")
+    if total > limits.total_bytes:
+        raise SkillArchiveError(f"the files have more than {limits.total_bytes} bytes")
     if total > _RATIO_FROM_BYTES and total > MAX_RATIO * archive_bytes:
         raise SkillArchiveError("the files are too large for their archive: a decompression bomb")
 
 
-def _read_zip(data: bytes) -> tuple[SkillFile, ...]:
-    _check_zip_end(data)
+def _read_zip(data: bytes, limits: ArchiveLimits) -> tuple[SkillFile, ...]:
+    _check_zip_end(data, limits)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         infos = archive.infolist()
-        check_size(sum(info.file_size for info in infos), len(infos), len(data))
+        check_size(sum(info.file_size for info in infos), len(infos), len(data), limits)
         _check_zip_layout(data, infos)
         files = list[SkillFile]()
         for info in infos:
-            is_folder = _check_zip_entry(info)
+            is_folder = _check_zip_entry(info, limits)
             check_entry_path(info.filename.removesuffix("/") if is_folder else info.filename)
             if is_folder:
                 continue
@@ -109,7 +125,7 @@ def _read_zip(data: bytes) -> tuple[SkillFile, ...]:
     return tuple(files)
 
 
-def _check_zip_end(data: bytes) -> None:
+def _check_zip_end(data: bytes, limits: ArchiveLimits) -> None:
     """Check the end record, before its directory is read: it has the number of entries."""
     at = data.rfind(_END)
     if at < 0 or at + _END_BYTES > len(data) or not data.startswith((_LOCAL, _END)):
@@ -117,8 +133,8 @@ def _check_zip_end(data: bytes) -> None:
     _, disk, start, here, total, size, offset, comment = struct.unpack_from("<4s4H2LH", data, at)
     if disk or start or here != total or comment or at + _END_BYTES != len(data):
         raise SkillArchiveError("the archive has parts, a comment, or bytes behind its end")
-    if total > MAX_FILES or size > _MAX_DIRECTORY_BYTES:
-        raise SkillArchiveError(f"the archive has more than {MAX_FILES} files")
+    if total > limits.files or size > _MAX_DIRECTORY_BYTES:
+        raise SkillArchiveError(f"the archive has more than {limits.files} files")
     if offset + size != at:
         raise SkillArchiveError("the directory of the archive is not where it says")
 
@@ -150,7 +166,7 @@ def _check_zip_layout(data: bytes, infos: list[zipfile.ZipInfo]) -> None:
         raise SkillArchiveError("the archive has bytes that belong to no entry")
 
 
-def _check_zip_entry(info: zipfile.ZipInfo) -> bool:
+def _check_zip_entry(info: zipfile.ZipInfo, limits: ArchiveLimits) -> bool:
     """Check one entry, and return whether it is a folder."""
     if info.flag_bits & _ENCRYPTED_FLAGS:
         raise SkillArchiveError("the archive is encrypted: what is in it cannot be checked")
@@ -158,8 +174,8 @@ def _check_zip_entry(info: zipfile.ZipInfo) -> bool:
         raise SkillArchiveError("the archive is packed by a method that is not used for skills")
     if info.filename != info.orig_filename:
         raise SkillArchiveError("a name in the archive can be read in two ways")
-    if info.file_size > MAX_FILE_BYTES:
-        raise SkillArchiveError(f"a file has more than {MAX_FILE_BYTES} bytes")
+    if info.file_size > limits.file_bytes:
+        raise SkillArchiveError(f"a file has more than {limits.file_bytes} bytes")
     kind = stat.S_IFMT(info.external_attr >> 16)
     is_folder = info.filename.endswith("/")
     if kind not in ((0, stat.S_IFDIR) if is_folder else (0, stat.S_IFREG)):
@@ -169,15 +185,15 @@ def _check_zip_entry(info: zipfile.ZipInfo) -> bool:
     return is_folder
 
 
-def _read_tar(data: bytes) -> tuple[SkillFile, ...]:
-    plain = _unpack(data)
+def _read_tar(data: bytes, limits: ArchiveLimits) -> tuple[SkillFile, ...]:
+    plain = _unpack(data, limits)
     files, total = list[SkillFile](), 0
     with tarfile.open(fileobj=io.BytesIO(plain), mode="r:", errorlevel=2) as archive:
         count = 0
         for member in archive:
             count += 1
             total += member.size
-            check_size(total, count, len(data))
+            check_size(total, count, len(data), limits)
             name = member.name.removeprefix("./") if member.name != "./" else "."
             if member.isdir():
                 if name != ".":  # `tar c .` begins with it
@@ -186,8 +202,8 @@ def _read_tar(data: bytes) -> tuple[SkillFile, ...]:
             check_entry_path(name)
             if not member.isreg() or member.issparse():
                 raise SkillArchiveError("the archive has a link, a device or a sparse file")
-            if member.size > MAX_FILE_BYTES:
-                raise SkillArchiveError(f"a file has more than {MAX_FILE_BYTES} bytes")
+            if member.size > limits.file_bytes:
+                raise SkillArchiveError(f"a file has more than {limits.file_bytes} bytes")
             entry = archive.extractfile(member)
             content = entry.read() if entry else b""
             if len(content) != member.size:
@@ -196,9 +212,9 @@ def _read_tar(data: bytes) -> tuple[SkillFile, ...]:
     return tuple(files)
 
 
-def _unpack(data: bytes) -> bytes:
+def _unpack(data: bytes, limits: ArchiveLimits) -> bytes:
     """Return a tar archive, unpacked with a limit."""
-    limit = MAX_TOTAL_BYTES + _TAR_OVERHEAD_BYTES
+    limit = limits.total_bytes + _TAR_OVERHEAD_BYTES
     if data[:2] == b"\x1f\x8b":
         unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
         plain, is_whole = unpacker.decompress(data, limit), unpacker.eof
@@ -211,7 +227,7 @@ def _unpack(data: bytes) -> bytes:
         raise SkillArchiveError("the files are too large for their archive: a decompression bomb")
     if not is_whole:
         raise SkillArchiveError("the archive is cut off")
-    check_size(max(0, len(plain) - _TAR_OVERHEAD_BYTES), 0, len(data))
+    check_size(max(0, len(plain) - _TAR_OVERHEAD_BYTES), 0, len(data), limits)
     return plain
 
 

@@ -60,7 +60,7 @@ def describe_command(
     shown += [f"variable: {name}={value}" for name, value in sorted(env.items())]
     shown += [*facts, *([f"always: {always}"] if always else [])]
     text = "\n".join(f"    {line}" for line in escape_deceptive_chars(command).split("\n"))
-    return "\n".join([*map(_on_one_line, shown), f"command ({size}):", text])
+    return "\n".join([*map(escape_line, shown), f"command ({size}):", text])
 
 
 def plan_question(
@@ -136,7 +136,7 @@ def escape_deceptive_chars(text: str) -> str:
     return _MANY_BREAKS.sub(lambda run: f"\n[{run[0].count(chr(10)) - 1} empty lines]\n", seen)
 
 
-def _on_one_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """Return the text escaped, its line breaks too: it stands where one line is one fact."""
     return escape_deceptive_chars(text).replace("\n", _escape("\n"))
 

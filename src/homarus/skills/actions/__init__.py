@@ -1,0 +1,1 @@
+"""Actions of skills: typed tools that a skill declares in `actions.json`."""
