@@ -28,7 +28,7 @@ def command() -> None:
 @command.command()
 @examples(
     "homarus hub serve ~/registry",
-    "homarus hub serve /srv/registry --host 0.0.0.0 --public-url https://skills.example.com",
+    "homarus hub serve ~/registry --public-url https://skills.example.com",
 )
 @_folder_argument
 @click.option("--host", metavar="HOST", default="127.0.0.1", help="The address to listen on.")

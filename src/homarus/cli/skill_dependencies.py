@@ -61,7 +61,7 @@ class DependencyOptions:
 @click.option("--id", "install_id", metavar="ID", default="", help="One way to install, by its id.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only show what would be done.")
 @agent_option("The agent whose skill it is.", default="the default agent")
-@timeout_option("How long each install may take.", default_s=DEFAULT_TIMEOUT_S)
+@timeout_option("Seconds that each install may take.", default_s=DEFAULT_TIMEOUT_S)
 @as_json_option
 def deps(
     name: str,

@@ -119,6 +119,15 @@ class HubSession:
 
         return SkillInstaller(_find_root(self._target, self.paths, self._loaded))
 
+    def has_skill(self, name: str) -> bool:
+        """Return whether the agent has a skill of this name."""
+        from homarus.skills.catalog import SkillCatalog
+
+        config = self._loaded.config
+        named = self._target.agent
+        agent = known_agent(config, named) if named else default_agent_id(config)
+        return SkillCatalog(lambda: self._loaded, self.paths).load(agent).find(name) is not None
+
     def shorten(self, path: Path) -> str:
         return shorten(path, self.paths.home)
 
@@ -265,7 +274,7 @@ def _print_file(prepared: "PreparedSkill", path: str) -> None:
 @click.argument("name", metavar="NAME|PATH")
 @click.option("--version", metavar="VERSION", show_default="the newest", help="This version.")
 @click.option("--force", is_flag=True, help="Replace what is installed, also if it was edited.")
-@click.option("--deps", is_flag=True, help="The programs of a skill that is there already.")
+@click.option("--deps", is_flag=True, help="Then install the programs that it requires.")
 @force_unsafe_option
 @registry_option
 @target_options
@@ -285,16 +294,17 @@ def install(
     """Install a skill of a registry, or of a folder or archive, after showing what it asks for.
 
     A skill with the shape of malware is refused. Nothing of a skill is executed. With --deps, the
-    programs that a skill requires are installed, each after your approval.
+    programs that a skill requires are installed, each after your approval; a skill that is there
+    already is not installed again.
     """
-    if deps:
-        from homarus.cli.skill_dependencies import DependencyOptions, install_dependencies
-
-        install_dependencies(name, DependencyOptions(target.agent, as_json=as_json))
-        return
     from homarus.cli.skill_report import check_report, encode_report, print_report
 
     session = HubSession(target)
+    if deps and target.workspace:
+        raise UserError("--deps needs the skills of an agent", fix="--agent instead of --workspace")
+    if deps and session.has_skill(name):
+        _install_programs(name, target, as_json=as_json)
+        return
     prepared = _prepare(session.client(), name, version)
     print_report(prepared, err=as_json)
     check_report(prepared.report, "installed", force_unsafe=force_unsafe)
@@ -307,11 +317,19 @@ def install(
         _check_place(installer, prepared, is_forced=force)
         install_prepared(session, installer, prepared, "install")
     folder = installer.skills / prepared.slug
-    if as_json:
+    if as_json and not deps:
         payload = {"ok": True, "slug": prepared.slug, "version": prepared.version}
         _print_json({**payload, "path": str(folder), **encode_report(prepared.report)})
         return
-    click.echo(f"{prepared.slug} is installed in {session.shorten(folder)}.")
+    click.echo(f"{prepared.slug} is installed in {session.shorten(folder)}.", err=as_json)
+    if deps:
+        _install_programs(prepared.report.needs.name, target, as_json=as_json)
+
+
+def _install_programs(name: str, target: HubTarget, *, as_json: bool) -> None:
+    from homarus.cli.skill_dependencies import DependencyOptions, install_dependencies
+
+    install_dependencies(name, DependencyOptions(target.agent, as_json=as_json))
 
 
 def install_prepared(

@@ -30,7 +30,7 @@ _OWN: Final = (
     "state.sqlite*", LOCK, "gateway.json", "gateway.token", "gateway-hosts.json", "homarus.json*",
     "audit-pending.jsonl*", "audit-anchor.json",
     ".homarus.json.*.tmp", "openclaw.last-good.json", "chat-history.jsonl", "wizard.json",
-    "homarus",
+    "homarus", "skill-actions.json",
 )  # fmt: skip
 _OWN_BELOW: Final = {
     "memory": ("*.homarus.*",),
@@ -40,7 +40,7 @@ _OWN_BELOW: Final = {
 _COMMON: Final = (
     "openclaw.json*", ".openclaw.json.*.tmp", ".*.tmp", ".env", ".repair-*", "agents",
     "credentials", "devices", "exec-approvals.json", "gateway", "identity", "logs", "media",
-    "memory", "restored", "trash",
+    "memory", "restored", "tools", "trash",
 )  # fmt: skip
 # What only OpenClaw makes.
 _OPENCLAW: Final = (

@@ -22,8 +22,9 @@ from homarus.skills.lint_rules import DATA_URL, LINE_RULES, LONG_BLOB, Severity
 from homarus.skills.skill import Install
 from homarus.skills.skill_needs import SCRIPT_SUFFIXES, SkillNeeds, format_install, read_needs
 
-MAX_LINE_CHARS: Final = 4_000
+MAX_LINE_CHARS: Final = 1_500
 MAX_FINDINGS: Final = 200
+MAX_TEXT_CHARS: Final = 2_000_000  # of all files of a skill; the time of the check is bounded by it
 _RANK: Final = {"block": 0, "warn": 1, "info": 2}
 _PROGRAMS: Final = (
     (b"\x7fELF", "a Linux program"),
@@ -94,11 +95,14 @@ def lint_skill(files: Iterable[SkillFile]) -> LintReport:
     files = tuple(files)
     texts: dict[str, str] = {}
     findings: list[LintFinding] = []
-    for file in files:
+    left = MAX_TEXT_CHARS
+    for file in sorted(files, key=lambda each: (not _is_instruction(each.path), each.path)):
         findings += _check_file(file)
         if (text := _decode(file)) is not None:
-            texts[file.path] = text
-            findings += _check_text(file.path, text)
+            texts[file.path] = text[:left]
+            findings += _check_text(file.path, text[:left])
+            findings += _check_rest(file.path, len(text) - left)
+            left -= min(left, len(text))
     needs = read_needs(texts, (file.path for file in files))
     if needs.problem:
         text = f"the skill cannot be offered: {needs.problem}"
@@ -108,6 +112,19 @@ def lint_skill(files: Iterable[SkillFile]) -> LintReport:
     unique = dict.fromkeys(findings)
     ordered = sorted(unique, key=lambda each: (_RANK[each.severity], each.file, each.line))
     return LintReport(tuple(ordered[:MAX_FINDINGS]), needs)
+
+
+def _is_instruction(path: str) -> bool:
+    """Return whether a file is one that an agent follows or runs, and not data."""
+    suffix = PurePosixPath(path).suffix.lower()
+    return suffix in SCRIPT_SUFFIXES or suffix in ("", ".md", ".txt")
+
+
+def _check_rest(path: str, unread: int) -> Iterator[LintFinding]:
+    if unread > 0:
+        severity: Severity = "block" if _is_instruction(path) else "warn"
+        text = f"{unread} characters of it were not read: the skill has too much text"
+        yield LintFinding("too-much-text", severity, path, 0, text)
 
 
 def _decode(file: SkillFile) -> str | None:

@@ -85,7 +85,7 @@ LINE_RULES: Final = (
         "pipe-to-shell",
         "block",
         "runs what it downloads",
-        _compile(rf"{_FETCH}[^|;\n]*\|\s*(?:[^|;\n]*\|\s*)*{_SHELL}(?!\s+{_PROGRAM})"),
+        _compile(rf"{_FETCH}[^|;\n]*\|(?:[^|;\n]*\|)*\s*{_SHELL}(?!\s+{_PROGRAM})"),
     ),
     LineRule(
         "pipe-to-shell",
@@ -118,7 +118,7 @@ LINE_RULES: Final = (
         "decode-to-shell",
         "block",
         "decodes text and runs it",
-        _compile(rf"{_DECODE}[^\n|]*\|\s*(?:\w+\s+\S*\s*\|\s*)*{_SHELL}"),
+        _compile(rf"{_DECODE}[^\n|]*\|(?:[^|\n]*\|)*\s*{_SHELL}"),
     ),
     LineRule(
         "decode-to-shell",

@@ -223,6 +223,16 @@ def test_publish_without_a_token_says_what_to_do(
     assert "needs a token" in error.message and "CLAWHUB_TOKEN" in error.fix
 
 
+def test_install_with_programs_installs_both(home: Path, hub: HubStage) -> None:
+    publish(home)
+    told = done("install", "notes", "--yes", "--deps")
+    assert "notes is installed in" in told
+    assert "There is nothing to install for notes" in told and "notes can be used" in told
+    again = done("install", "notes", "--deps")
+    assert "is installed in" not in again and "notes can be used" in again
+    assert "--agent" in refused("install", "notes", "--deps", "--workspace", "x").fix
+
+
 def test_targets_exclude_each_other(home: Path) -> None:
     error = refused("remove", "notes", "--managed", "--agent", "main")
     assert "give one of" in error.message

@@ -21,7 +21,7 @@ from homarus.skills.skill import Skill, SkillTier
 
 log = logging.getLogger(__name__)
 
-FILE_NAME: Final = "skill-actions.json"
+FILE: Final = "skill-actions.json"
 MAX_PINS: Final = 2_000
 _VERSION: Final = 1
 
@@ -40,7 +40,7 @@ class ActionPins:
     """The approved digests, by skill and action; the file is read again after it has changed."""
 
     def __init__(self, state: Path) -> None:
-        self._path = state / FILE_NAME
+        self._path = state / FILE
         self._lock = threading.Lock()
 
     def is_approved(self, skill: Skill, action: SkillAction) -> bool:
