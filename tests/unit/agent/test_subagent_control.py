@@ -29,7 +29,7 @@ def held(text: str, _request: ModelRequest) -> str | Message | None:
     """A parent whose sub-agents never answer, unless they are steered."""
     if TASK in text:
         return None
-    if text.startswith("go"):
+    if text.endswith("go"):
         return spawn_call("work", label="work")
     return f"said: {text[-20:]}"
 
@@ -128,7 +128,7 @@ async def test_leaf_cannot_start_subagents_even_if_it_calls(tmp_path: Path) -> N
     def nested(text: str, request: ModelRequest) -> str | Message | None:
         if TASK in text:
             return spawn_call("deeper")
-        return "no" if "go" not in text else spawn_call("work")
+        return spawn_call("work") if text.endswith("go") else "no"
 
     async with open_stage(tmp_path, nested) as stage:
         await (await stage.say("go"))

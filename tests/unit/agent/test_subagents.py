@@ -32,7 +32,7 @@ def plain(text: str, _request: ModelRequest) -> str | Message | None:
         return "There are 42 files."
     if NEWS in text:
         return "You have 42 files."
-    if "go" in text:
+    if text.endswith("go"):
         return spawn_call("count the files", label="count")
     return "Started."
 
