@@ -79,6 +79,7 @@ from homarus.tools.tool import Tool, ToolContext, tool
 from tests.approval_harness import make_approval_service, reachable_ports
 
 NONCE = re.compile(r"#\d+#")
+EXCHANGED = re.compile(r"\[(?:Message of|Answer of|Your exchange with) the session")
 SETTLED = {"answered", "silent", "reported"}
 TURNS = 60  # of the loop, after each step
 USES = ["", "", "use:slow", "use:ask", "use:spawn", "use:spawn", "use:send", "use:send"]
@@ -142,6 +143,9 @@ class Echo:
         if wanted:
             self._calls["made"] += 1
             yield assistant_message(self._call(wanted[1], self._calls["made"]))
+            return
+        if last.role == "user" and EXCHANGED.match(last.text):  # no chat gets this answer
+            yield assistant_message("pong")
             return
         said = "".join(m.text for m in request.messages if m.role == "assistant")
         asked = [n for m in request.messages if m.role == "user" for n in NONCE.findall(m.text)]
