@@ -203,8 +203,8 @@ async def test_announcements_wait_for_a_busy_parent_in_order(tmp_path: Path) -> 
         return f"said {len(request.messages)}"
 
     async with open_stage(tmp_path, two) as stage:
-        await (await stage.say("go"))
         first, second = stage.model.hold(f"{TASK} t1"), stage.model.hold(f"{TASK} t2")
+        await (await stage.say("go"))
         busy = stage.model.hold("talk")
         talk = await stage.say("talk")
         await until(lambda: stage.model.asked("talk"))
