@@ -79,6 +79,7 @@ from homarus.tools.tool import Tool, ToolContext, tool
 from tests.approval_harness import make_approval_service, reachable_ports
 
 NONCE = re.compile(r"#\d+#")
+EXCHANGED = re.compile(r"\[(?:Message of|Answer of|Your exchange with) the session")
 SETTLED = {"answered", "silent", "reported"}
 TURNS = 60  # of the loop, after each step
 USES = ["", "", "use:slow", "use:ask", "use:spawn", "use:spawn", "use:send", "use:send"]
@@ -143,6 +144,9 @@ class Echo:
             self._calls["made"] += 1
             yield assistant_message(self._call(wanted[1], self._calls["made"]))
             return
+        if last.role == "user" and EXCHANGED.match(last.text):  # no chat gets this answer
+            yield assistant_message("pong")
+            return
         said = "".join(m.text for m in request.messages if m.role == "assistant")
         asked = [n for m in request.messages if m.role == "user" for n in NONCE.findall(m.text)]
         new = [nonce for nonce in dict.fromkeys(asked) if nonce not in said]
@@ -167,6 +171,16 @@ class Echo:
         """Do nothing: no connection is open."""
 
 
+def _make_config(mode: str) -> schema.Config:
+    return schema.Config.model_validate(
+        {
+            "messages": {"queue": {"mode": mode, "debounceMs": 0}},
+            "tools": {"sessions": {"visibility": "agent"}},
+            "session": {"agentToAgent": {"maxPingPongTurns": 2}},
+        }
+    )
+
+
 class Life:
     """One process: from its start to its end, or its death."""
 
@@ -175,17 +189,7 @@ class Life:
         self.models, self.tools = Gate(), Gate()
         clock = FakeClock(patient=False)
         sessions, lanes, hooks = SessionRepository(store, clock), Lanes(), Hooks()
-        source = ToolSourceContext("main", schema.Config(), lambda _key: schema.Config().tools)
-        spawning = replace(source, get_subagents=lambda: self.subagents())
-        writing = replace(source, get_exchanges=lambda: self.exchanges())
-        registry = ToolRegistry(
-            [
-                self._slow(),
-                self._ask(),
-                *sessions_spawn.tools(spawning),
-                *session_tools(writing),
-            ]
-        )
+        registry = self._make_registry()
         asks = PolicyRules(lists=(ToolRules(ask=("ask",)),))
         agent = Agent("main", "Ada", world.folder, model="p/m", rules=asks)
         self.approvals = make_approval_service(
@@ -223,14 +227,7 @@ class Life:
             on_run_end=lambda end: self.subagents.settling(end),
         )
         runs = RunRegistry(services)
-        queue = {"mode": world.mode, "debounceMs": 0}
-        config = schema.Config.model_validate(
-            {
-                "messages": {"queue": queue},
-                "tools": {"sessions": {"visibility": "agent"}},
-                "session": {"agentToAgent": {"maxPingPongTurns": 2}},
-            }
-        )
+        config = _make_config(world.mode)
         paths = Paths.find({"HOME": str(world.folder)})
         models = ModelRouter(config, {}, paths, clock)
         self.control: SessionControl[RunOutcome] = SessionControl(
@@ -262,16 +259,21 @@ class Life:
         )
         get_children = partial(self._child_services, store, group, sessions, lanes, paths, config)
         self.subagents = SubagentLoader(store, get_children)
+        self.exchanges = self._make_exchanges(store, group, hooks, config)
+
+    def _make_exchanges(
+        self, store: Store, group: asyncio.TaskGroup, hooks: Hooks, config: schema.Config
+    ) -> ExchangeLoader:
         ports = SimpleNamespace(
             store=store,
             control=self.control,
-            clock=world.clock,
+            clock=self.world.clock,
             get_config=lambda: config,
             hooks=hooks,
             build_reply=self._pack,
             on_enqueued=lambda: None,
         )
-        self.exchanges = ExchangeLoader(
+        return ExchangeLoader(
             lambda: cast("CommandServices", ports),
             lambda: [("test", "default")],
             lambda work, name: group.create_task(work, name=name),
@@ -297,6 +299,19 @@ class Life:
             check_model=str,
             spawn=lambda work, name: group.create_task(work, name=name),
             on_runs_cancelled=lambda _key, runs: self.approvals.on_cancelled(runs),
+        )
+
+    def _make_registry(self) -> ToolRegistry:
+        source = ToolSourceContext("main", schema.Config(), lambda _key: schema.Config().tools)
+        spawning = replace(source, get_subagents=lambda: self.subagents())
+        writing = replace(source, get_exchanges=lambda: self.exchanges())
+        return ToolRegistry(
+            [
+                self._slow(),
+                self._ask(),
+                *sessions_spawn.tools(spawning),
+                *session_tools(writing),
+            ]
         )
 
     async def _connect(self, _wish: ModelSelection) -> tuple[Provider, ModelInfo]:
