@@ -13,7 +13,7 @@ from homarus.core.message import Address, Inbound, InboundMetadata, RunOptions
 from homarus.process import open_app
 from homarus.testing.model_server import ModelServer
 
-MAX_REQUEST_BYTES = 20_000
+MAX_REQUEST_BYTES = 20_700
 OWNERS = ["telegram:42", "tg:43", "user:44", "@ann", "discord:45", "*"]
 
 

@@ -232,7 +232,7 @@ def test_stop_when_journal_fails_leaves_message_open(
         def refuse() -> object:
             raise DiskFullError("no room")
 
-        monkeypatch.setattr(harness.store.journal, "transaction", refuse)
+        monkeypatch.setattr(harness.store, "transaction", refuse)
         assert harness.control.stop_now(KEY, "b") == ("b",)
         await asyncio.wait([waiting])
         await settle(50)

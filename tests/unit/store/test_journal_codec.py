@@ -52,6 +52,7 @@ def run_options(text: st.SearchStrategy[str]) -> st.SearchStrategy[RunOptions]:
         "deliver_to": chat,
         "extra_system_prompt": text,
         "provenance": source,
+        "taint": st.lists(st.tuples(text, text), max_size=2).map(tuple),
     }
     return st.builds(RunOptions, **{**asked, **given})
 
@@ -123,6 +124,7 @@ FULL_INBOUND = Inbound(
         "Be brief.",
         InputProvenance("inter_session", "agent:ops:main", "irc", "sessions_send"),
         *("gateway", "full", "always", "ask"),
+        (("web", "https://a.example"),),
     ),
     "run-1",
     "owner",
@@ -142,6 +144,7 @@ FULL_SOURCE_JSON = (
 FULL_EXEC_JSON = (
     ',"exec_host":"gateway","exec_security":"full","exec_ask":"always","elevated":"ask"'
 )
+FULL_TAINT_JSON = ',"taint":[["web","https://a.example"]]'
 FULL_INBOUND_JSON = (
     '{"id":"m1","channel":"telegram","account":"work","chat":"42","sender":"ann","text":"hello",'
     '"at":1000,"thread":"7","images":[{"mime":"image/png","data":"AAAA"}],'
@@ -149,6 +152,7 @@ FULL_INBOUND_JSON = (
     '"reasoning":"off","deliver_to":["irc","#room","default",""]'
     + FULL_SOURCE_JSON
     + FULL_EXEC_JSON
+    + FULL_TAINT_JSON
     + '},"run":"run-1",'
     '"authority":"owner",'
     '"occasion":{"kind":"group","title":"Team","name":"Ann","handle":"@ann","is_bot":true,'
@@ -158,12 +162,14 @@ FULL_INBOUND_JSON = (
     '"holder":"~ann@home","approval":"ap-1 deny","is_limited":true},'
     f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main"}}'
 )
-FULL_INBOUND_DIGEST = "891deaa23d5b0cc588bcbb59cc38838e5ba36110f2e16bf75eed19f919d69f48"
+FULL_INBOUND_DIGEST = "c767e2c50541df96ce1cbec6a13a8dd654d978a25e768cbabc7af1464dfd133a"
+BEFORE_TAINT_DIGEST = "891deaa23d5b0cc588bcbb59cc38838e5ba36110f2e16bf75eed19f919d69f48"
 BEFORE_EXEC_DIGEST = "a15da3dceae0d4dd97a9807424cec65f9d60fe9a2eaec4df731e4d80800b9442"
 BEFORE_DIGEST = "4e9ca02b572b2b82602ab3885f30bef279963f9e79787da953acedbf19750df3"
-STORED_BEFORE_EXEC = FULL_INBOUND_JSON.replace(FULL_EXEC_JSON, "")
+STORED_BEFORE_TAINT = FULL_INBOUND_JSON.replace(FULL_TAINT_JSON, "")
+STORED_BEFORE_EXEC = STORED_BEFORE_TAINT.replace(FULL_EXEC_JSON, "")
 OPTIONS_BEFORE = replace(
-    FULL_INBOUND.options, exec_host=None, exec_security=None, exec_ask=None, elevated=None
+    FULL_INBOUND.options, exec_host=None, exec_security=None, exec_ask=None, elevated=None, taint=()
 )
 FULL_EXTRAS = Extras(
     "m1",
@@ -203,6 +209,12 @@ def test_codec_inbound_stored_without_exec_options_keeps_digest() -> None:
     before = decode_inbound(load_json(STORED_BEFORE_EXEC))
     assert before == replace(FULL_INBOUND, options=OPTIONS_BEFORE)
     assert digest_of("agent:main:main", before) == BEFORE_EXEC_DIGEST
+
+
+def test_codec_inbound_stored_without_taint_keeps_digest() -> None:
+    before = decode_inbound(load_json(STORED_BEFORE_TAINT))
+    assert before.options == replace(FULL_INBOUND.options, taint=())
+    assert digest_of("agent:main:main", before) == BEFORE_TAINT_DIGEST
 
 
 def test_codec_full_extras_matches_stored_json() -> None:
