@@ -449,7 +449,9 @@ class SubagentService:
                 return record
             if record is None or not record.is_active:
                 raise UserError("this sub-agent has ended", fix="start another one")
-            prompt, now_ms = self._prompt(record), self._clock.now_ms()
+            # A message that has no answer yet leaves the model's context when its run is stopped.
+            prompt = f"{self._prompt(record)}\nYour task: {record.task}"
+            now_ms = self._clock.now_ms()
             steering = make_steering(record, message_id, text, prompt, now_ms)
             steered = replace(record, awaits=message_id)
 
