@@ -169,10 +169,14 @@ class SubagentService:
             if await self._journal.inbox_record(run_id):  # by the same call, before a crash
                 return StartedSubagent(child_key, run_id)
             record, model = await self._make_record(source, request, child_key, run_id)
-            await self._save_start(record, model, source.taint)
+            try:
+                await self._save_start(record, model, source.taint)
+            except asyncio.CancelledError:  # its run ends, which does not undo the commit
+                self._start(partial(self._submit, child_key, run_id), f"start {child_key}")
+                raise
         fault_point("subagent.spawned")
         self._services.on_changed(record)
-        await self._submit(child_key, run_id)
+        self._start(partial(self._submit, child_key, run_id), f"start {child_key}")
         return StartedSubagent(child_key, run_id, model)
 
     async def _make_record(
