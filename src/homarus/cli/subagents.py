@@ -141,7 +141,7 @@ def steer(
 @click.argument("target")
 @click.argument("message")
 @_session_option
-@timeout_option("How long to wait for the answer.", default_s=30)
+@timeout_option("How many seconds to wait for the answer.", default_s=30)
 @as_json_option
 @gateway_options
 def send(

@@ -141,7 +141,8 @@ async def _spawn(context: AgentCommandContext, agent_id: str, text: str) -> str:
         raise UserError(f"{_TOOL} is denied here: {decision.reason}", fix=_EXPLAIN)
     assert services.subagents is not None  # noqa: S101 - the tool is made with it
     source = SpawnSource(context.key, context.inbound, chat.caller, _seed(context))
-    request = SpawnRequest(task, agent_id=agent_id, **options)
+    chosen = options.get("model", ""), options.get("thinking", "")
+    request = SpawnRequest(task, agent_id=agent_id, model=chosen[0], thinking=chosen[1])
     started = await services.subagents().start(source, request)
     warning = f" {started.model.warning}" if started.model.warning else ""
     return (

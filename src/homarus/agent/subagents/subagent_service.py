@@ -169,10 +169,14 @@ class SubagentService:
             if await self._journal.inbox_record(run_id):  # by the same call, before a crash
                 return StartedSubagent(child_key, run_id)
             record, model = await self._make_record(source, request, child_key, run_id)
-            await self._save_start(record, model, source.taint)
+            try:
+                await self._save_start(record, model, source.taint)
+            except asyncio.CancelledError:  # its run ends, which does not undo the commit
+                self._start(partial(self._submit, child_key, run_id), f"start {child_key}")
+                raise
         fault_point("subagent.spawned")
         self._services.on_changed(record)
-        await self._submit(child_key, run_id)
+        self._start(partial(self._submit, child_key, run_id), f"start {child_key}")
         return StartedSubagent(child_key, run_id, model)
 
     async def _make_record(
@@ -449,7 +453,9 @@ class SubagentService:
                 return record
             if record is None or not record.is_active:
                 raise UserError("this sub-agent has ended", fix="start another one")
-            prompt, now_ms = self._prompt(record), self._clock.now_ms()
+            # A message that has no answer yet leaves the model's context when its run is stopped.
+            prompt = f"{self._prompt(record)}\nYour task: {record.task}"
+            now_ms = self._clock.now_ms()
             steering = make_steering(record, message_id, text, prompt, now_ms)
             steered = replace(record, awaits=message_id)
 
