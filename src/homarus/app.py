@@ -151,13 +151,16 @@ class App:
         services = self._command_services()
         self.commands = CommandDispatcher(services)
         self._exchanges = ExchangeLoader(lambda: services, self.messenger.accounts, self._spawn)
-        self._maintenance = SessionMaintenance(
+        self._maintenance = self._make_maintenance()
+
+    def _make_maintenance(self) -> SessionMaintenance:
+        return SessionMaintenance(
             MaintenanceServices(
                 get_config=self._config,
-                paths=paths,
-                store=store,
+                paths=self.paths,
+                store=self.store,
                 repository=self.sessions,
-                clock=clock,
+                clock=self.clock,
                 lanes=self.lanes,
                 is_busy=self.control.is_busy,
                 prune_sandboxes=self.sandboxes.prune,

@@ -11,27 +11,27 @@ from tests.style.rules import ROOT, SRC
 
 FILE_LINES, FILE_LINES_P95 = 800, 500
 FUNCTION_LINES, FUNCTION_LINES_P95 = 80, 45
-# app.py has one keyword argument a line, in six Services.
-SMALL_FILES = {"agent/loop.py": 300, "app.py": 500}
+# app.py has one keyword argument a line, in seven Services.
+SMALL_FILES = {"agent/loop.py": 300, "app.py": 550}
 
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
-    "": 660,
-    "agent": 15_700,
+    "": 700,
+    "agent": 19_900,
     "channels": 11_500,
-    "cli": 13_900,
-    "gateway": 15_600,
+    "cli": 15_600,
+    "gateway": 17_100,
     "config": 9_400,
-    "core": 4_000,
+    "core": 4_050,
     "importing": 2_100,
     "memory": 11_200,
     "net": 2_150,
     "plugins": 700,
-    "policy": 2_300,
+    "policy": 2_400,
     "providers": 11_700,
-    "sessions": 5_250,
-    "skills": 200,
-    "store": 8_300,
+    "sessions": 5_300,
+    "skills": 6_550,
+    "store": 8_950,
     "testing": 5_200,
     "tools": 21_800,
 }
