@@ -391,7 +391,7 @@ def _use(folder: Path, config: Json, key: str, name: str, args: Mapping[str, Jso
 def _child_of_a_session(folder: Path) -> str:
     args = {"sessionKey": "agent:main:main", "model": "evil/model"}
     said = _use(folder, {}, "agent:main:subagent:1", "session_status", args)
-    is_denied = said.startswith("refused: session_status denied")
+    is_denied = said.startswith("refused: forbidden: session agent:main:main")
     return "" if is_denied and "evil" not in said else said
 
 

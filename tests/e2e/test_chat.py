@@ -135,7 +135,7 @@ def check_commands(out: str) -> None:
     assert "Thinking: high." in out and "unknown provider 'mok'" in out
     assert out.count("Hello from the mock model.") == 3
     assert out.count(" in / 3 out") == 1 and out.rindex("Usage: ") > out.rindex("Hello from")
-    assert "no command /uage; the nearest are /usage, /queue, /approve" in out
+    assert "no command /uage; the nearest are /usage, /subagents, /queue" in out
     assert out.count("Homarus 0.") == 1 and "Nothing is running." in out
 
 

@@ -51,7 +51,7 @@ def test_editor_pastes_completes_keeps_history_and_stops(
     chat.wait_until("six", line=">")
     chat.press("/uage\r")
     shown = chat.wait_until("to the model", line=">")
-    assert "/usage, /queue," in " ".join(shown.split())
+    assert "/usage, /subagents," in " ".join(shown.split())
     chat.press("/stat\t")
     chat.wait_until("> /status", line="> /status")
     chat.press("\x03\x03")

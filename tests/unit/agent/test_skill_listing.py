@@ -162,7 +162,7 @@ async def main():
     async with open_app({"HOME": sys.argv[1], "PATH": "/usr/bin"}) as app:
         await app.preload()
         print(sorted(name for name in sys.modules if name.split(".")[0] == "yaml" or
-            name.startswith("homarus.skills.") and name != "homarus.skills.loader"))
+            name.startswith("homarus.skills.") and not name.endswith("loader")))
 
 asyncio.run(main())
 """

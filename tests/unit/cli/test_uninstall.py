@@ -64,8 +64,8 @@ def test_uninstall_knows_every_file_of_the_state_directory() -> None:
         text = module.read_text(encoding="utf-8")
         found |= set(re.findall(r'^FILE\b.*? = "([\w.-]+)"', text, re.MULTILINE))
     known = (*uninstall_plan._OWN, *uninstall_plan._COMMON)
-    # These are in a folder of an agent, or in its workspace.
-    below = {"auth-profiles.json", "IDENTITY.md"}
+    # These are in a folder of an agent, in its workspace, or in that of a registry.
+    below = {"auth-profiles.json", "IDENTITY.md", "tokens.json"}
     assert {"gateway.token", "wizard.json"} <= found
     assert not [name for name in found - below if not uninstall_plan._matches(name, known)]
 

@@ -4,25 +4,6 @@ from homarus.config.json_schema import config_json_schema
 
 # What `config schema` and `config.schema` have always called the parts of the config.
 NAMES = """
-AgentDefaults AgentEntry AgentMcp AgentSubagents Agents AllTools ApplyPatch ApprovalForwarding
-ApprovalTarget Approvals Auth AuthProfile Binding BindingMatch BlockChunk BlockCoalesce Broadcast
-Browser BrowserProfile Commands Compaction Compat Container ContextPruning ControlUi Cooldowns Cost
-CrossContext Detectors DocumentLimits Elevated Endpoint Endpoints Env Exec FileTools Firecrawl
-Gateway GatewayAuth Grok GroupChat HardClear Http HumanDelay Identity InboundWait Logging
-LoginClient LoopDetection Maintenance Marker Mcp McpServer McpToolFilter Media MediaAttachments
-MediaKind MediaModel MediaScope MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry
-Models PdfLimits Peer Perplexity ProviderEntry ProviderModel Queue QueueByChannel RateLimit Reload
-Remote Reset ResetByType ResponsesEndpoint Sandbox SandboxBrowser SandboxNetwork SandboxPrune
-SandboxTools Searxng SecretSource SendMatch SendPolicy SendRule Session SessionTools ShellEnv
-SkillEntry SkillInstall SkillLimits SkillLoad Skills
-SnapshotDefaults SoftTrim Spend SsrfPolicy SubagentTools Tls ToolFilter ToolNames ToolProfile
-Tools TrustedProxy Ulimit WebFetch WebSearch WebTools
-MediaKind MediaModel MediaScope MemoryFlush MessageTool Messages Meta ModelChoice ModelEntry Models
-PdfLimits Peer Perplexity ProviderEntry ProviderModel Queue QueueByChannel RateLimit Reload Remote
-Reset ResetByType ResponsesEndpoint Sandbox SandboxBrowser SandboxNetwork SandboxPrune SandboxTools
-Searxng SecretSource SendMatch SendPolicy SendRule Session SessionTools ShellEnv SnapshotDefaults
-SoftTrim Spend SsrfPolicy SubagentTools Subagents Tls ToolFilter ToolNames ToolProfile Tools
-TrustedProxy Ulimit WebFetch WebSearch WebTools
 AgentDefaults AgentEntry AgentMcp AgentSubagents AgentToAgent Agents AllTools ApplyPatch
 ApprovalForwarding ApprovalTarget Approvals Auth AuthProfile Binding BindingMatch BlockChunk
 BlockCoalesce Broadcast Browser BrowserProfile Commands Compaction Compat Container ContextPruning
@@ -33,9 +14,9 @@ MediaAttachments MediaKind MediaModel MediaScope MemoryFlush MessageTool Message
 ModelEntry Models PdfLimits Peer Perplexity ProviderEntry ProviderModel Queue QueueByChannel
 RateLimit Reload Remote Reset ResetByType ResponsesEndpoint Sandbox SandboxBrowser SandboxNetwork
 SandboxPrune SandboxTools Searxng SecretSource SendMatch SendPolicy SendRule Session
-SessionExchange SessionTools ShellEnv SnapshotDefaults SoftTrim Spend SsrfPolicy SubagentTools
-Subagents Tls ToolFilter ToolNames ToolProfile Tools TrustedProxy Ulimit WebFetch WebSearch
-WebTools
+SessionExchange SessionTools ShellEnv SkillEntry SkillInstall SkillLimits SkillLoad Skills
+SnapshotDefaults SoftTrim Spend SsrfPolicy SubagentTools Subagents Tls ToolFilter ToolNames
+ToolProfile Tools TrustedProxy Ulimit WebFetch WebSearch WebTools
 """
 
 

@@ -49,6 +49,7 @@ EXTRA: dict[str, set[str]] = {
     "status": {"notBuilt", "loop", "lanes", "sandboxes"},
     "sessions.list": {"sessions[].chatType"},
     "sessions.usage": {"sessions[].chatType"},
+    "sessions.patch": {"entry.skillsSnapshot.skills[].primaryEnv"},  # where gh is installed
     "sessions.reset": {
         "entry.chatType", "entry.modelProvider", "entry.sessionFile", "entry.compactionCount",
         "entry.deliveryContext",

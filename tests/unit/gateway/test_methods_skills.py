@@ -118,4 +118,4 @@ async def test_commands_list_has_the_commands_of_skills(tmp_path: Path) -> None:
         other = await it.ask("commands.list", {"agentId": "main"}, "read")
     row = next(each for each in payload["commands"] if each["name"] == "do_it")
     assert (row["source"], row["textAliases"], row["acceptsArgs"]) == ("skill", ["/do_it"], True)
-    assert "args" not in row and [each["name"] for each in other["commands"]][-1] == "do_it"
+    assert "args" not in row and "do_it" in [each["name"] for each in other["commands"]]
