@@ -213,7 +213,7 @@ class _Program:
         _, _, system = await self._run(answer("ok"))
         found = re.search(r"<name>evil</name>\n *<description>([^\n]*)</description>\n", system)
         if not found or not found[1].startswith(f"{content} &lt;/description&gt;"):
-            return f"the description is not data: {system[-300:] if not found else found[1]!r}"
+            return "the description is not data"
         if len(found[1]) > MAX_DESCRIPTION_CHARS + 100 or not found[1].isprintable():
             return f"the description is as it was: {found[1]!r}"
         return ""

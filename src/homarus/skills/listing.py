@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 from homarus.config.paths import shorten
 from homarus.config.skills_schema import SkillLimitsConfig
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.text import clip_middle, escape_invisible
+from homarus.core.text import one_line
 from homarus.skills.skill import Skill, SkillTier
 
 MAX_DESCRIPTION_CHARS = 1_024  # the longest that the AgentSkills format has
@@ -65,7 +65,7 @@ def list_skills(skills: Iterable[Skill], limits: SkillLimitsConfig, home: Path) 
 def format_skill(skill: Skill, home: Path) -> str:
     """Format one entry: name, description, and where its SKILL.md is."""
     name = escape(skill.name)
-    description = escape(clip_middle(escape_invisible(skill.description), MAX_DESCRIPTION_CHARS))
+    description = escape(one_line(skill.description, MAX_DESCRIPTION_CHARS))
     if _is_bundled(skill):
         return f"  <skill><name>{name}</name>{description}</skill>"
     return (
@@ -82,8 +82,4 @@ def format_bundled_folder(skill: Skill, home: Path) -> str:
 
 def _is_bundled(skill: Skill) -> bool:
     """Return whether the skill can be listed in one line, without its own location."""
-    return (
-        skill.tier is SkillTier.BUNDLED
-        and skill.folder.name == skill.name
-        and "\n" not in skill.description
-    )
+    return skill.tier is SkillTier.BUNDLED and skill.folder.name == skill.name

@@ -64,8 +64,7 @@ def test_snapshot_of_bundled_skills_keeps_their_folder() -> None:
     listing = list_skills(skills, SkillLimitsConfig(), HOME)
     entry = {"skillsSnapshot": make_snapshot(listing, skills, {}, 7)}
     others = read_snapshot(entry, {}, is_owner=False)
-    # A description of several lines has an entry of the long form.
-    assert others is not None and [block.name for block in others] == ["a", "b", ""]
+    assert others is not None and [block.name for block in others] == ["", "a", "b"]
     owner = read_snapshot(entry, {}, is_owner=True)
     assert owner is not None and [block.text for block in owner] == [
         each.text for each in listing.entries
