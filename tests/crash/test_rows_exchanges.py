@@ -133,6 +133,7 @@ def test_row_84_killed_around_the_announcement(rig: Rig, fault: str) -> None:
     check_killed_at(rig, fault)
 
 
+@pytest.mark.slow
 def test_rows_80_to_84_random_kills(rig: Rig) -> None:
     random = Random(SEED)
     for trial in range(1, TRIALS + 1):

@@ -56,6 +56,7 @@ def count_blocks() -> int:
     return sys.getallocatedblocks()
 
 
+@pytest.mark.slow
 async def test_memory_after_200_archived_subagents_is_where_it_was(tmp_path: Path) -> None:
     clock = FakeClock()
     async with open_stage(tmp_path, answer, clock=clock) as stage:

