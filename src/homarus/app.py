@@ -114,7 +114,9 @@ class App:
         self.skill_ports = SkillPorts(
             self.skills, self._config, lambda agent: self.agent(agent), find_traits
         )
-        self.skill_actions = SkillActionLoader(self.skills, paths.state)
+        self.skill_actions = SkillActionLoader(
+            self.skill_ports.load, self.skill_ports.get_recent, paths.state
+        )
         self._restart: Callable[[], None] | None = None  # set by the gateway process
         self.memory = MemoryRegistry(
             self._config, paths, lambda: self.loaded.env, store=store, group=group, clock=clock
@@ -448,6 +450,8 @@ class App:
             self.tools(agent.id).specs()  # building their schemas is half of a first turn
             import_module("homarus.agent.reply.reply_cleaner")
             await self.models.preload(ModelSelection(agent.id, agent.model))
+        # Last, because it takes the longest.
+        await self.skill_actions.discover(default_agent_id(self._config()))
 
     async def recover(self) -> list[tuple[InboxRecord, asyncio.Future[RunOutcome]]]:
         """Resume what an earlier process left unsettled; then start the channels."""

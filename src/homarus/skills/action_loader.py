@@ -1,7 +1,8 @@
 """The actions of skills, as a source of tools; nothing is loaded before the first run of an agent.
 
-Files are read when a run starts: what has changed since is then offered to that run and to later
-ones. The prefix of a request stays the same until an action file, a skill or a setting changes.
+Files are read when a run starts, unless they were a moment ago: what has changed since is then
+offered to that run and to later ones. The prefix of a request stays the same until an action file,
+a skill or a setting changes.
 """
 
 import asyncio
@@ -18,18 +19,28 @@ from homarus.tools.tool import Tool
 if TYPE_CHECKING:  # imported by the first run
     from homarus.skills.actions.action_files import ActionFileCache, FoundAction
     from homarus.skills.actions.pins import ActionPins
-    from homarus.skills.catalog import SkillCatalog
+    from homarus.skills.catalog import AgentSkills
 
 SOURCE_NAME: Final = "skill"
 
 
 class SkillActionLoader:
-    """Offers the actions of the skills that an agent can use."""
+    """Offers the actions of the skills that an agent can use.
+
+    `load_skills` returns an agent's skills and reads files; `get_recent` returns them if that was
+    done a moment ago, else None.
+    """
 
     name = SOURCE_NAME
 
-    def __init__(self, get_catalog: "Callable[[], SkillCatalog]", state: Path) -> None:
-        self._get_catalog, self._state = get_catalog, state
+    def __init__(
+        self,
+        load_skills: "Callable[[str], AgentSkills]",
+        get_recent: "Callable[[str], AgentSkills | None]",
+        state: Path,
+    ) -> None:
+        self._load_skills, self._get_recent, self._state = load_skills, get_recent, state
+        self._searched: dict[str, AgentSkills] = {}  # by agent
         self._cache: ActionFileCache | None = None
         self._pins: ActionPins | None = None
         self._found: dict[str, tuple[FoundAction, ...]] = {}  # by agent
@@ -38,6 +49,9 @@ class SkillActionLoader:
 
     async def discover(self, agent_id: str) -> None:
         """Find the actions of an agent's skills, in a thread: it reads files."""
+        recent = self._get_recent(agent_id)
+        if recent is not None and self._searched.get(agent_id) is recent:
+            return
         with suppress(HomarusError):  # an agent that is not configured has none
             found = await asyncio.to_thread(self.find, agent_id)
             if found != self._found.get(agent_id, ()):
@@ -50,7 +64,10 @@ class SkillActionLoader:
 
         if self._cache is None:
             self._cache = ActionFileCache()
-        return find_actions(self._get_catalog().load(agent_id).eligible(), self._cache)
+        skills = self._load_skills(agent_id)
+        found = find_actions(skills.eligible(), self._cache)
+        self._searched[agent_id] = skills
+        return found
 
     def tools(self, context: ToolSourceContext) -> Sequence[Tool]:
         """Return the tools of the actions that the last run of an agent has found."""

@@ -46,6 +46,12 @@ _COMMENT: Final = re.compile(r"//|/\*")  # in braces, YAML would read it as a ke
 _BRACES: Final = re.compile(
     r"^metadata:[ \t]*(?:\n[ \t]+)?(\{.*(?:\n(?:[ \t}].*)?)*)", re.MULTILINE
 )
+# An object to the end of the line, text in quotes, or a plain scalar that starts with a letter.
+_SIMPLE_LINE: Final = re.compile(
+    r"([A-Za-z][\w-]*): (\{[^\\]{0,4000}\}|\"[^\"\\]*\"|"
+    r"[A-Za-z](?:[^\s:#]|:(?=\S)|(?<=\S)#| (?=[^\s#]))*)",
+    re.ASCII,
+)
 _ESCAPED_PAIR: Final = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _PLAIN_VALUE: Final = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'\[{|>&*!%@`#].*)$", re.MULTILINE)
 
@@ -101,6 +107,8 @@ def parse_block(block: str, written: dict[str, str] | None = None) -> dict[str, 
     `written` gets the text of the lists and mappings that stand in brackets, by their key.
     """
     written = {} if written is None else written
+    if (simple := _parse_simple(block, written)) is not None:
+        return simple
     try:
         values = _parse_yaml(block, written)
     except _InvalidYamlError as invalid:
@@ -115,6 +123,71 @@ def parse_block(block: str, written: dict[str, str] | None = None) -> dict[str, 
     if _COMMENT.search(braces := written.get("metadata", "")):
         values["metadata"] = _parse_json5(braces, values["metadata"])
     return values
+
+
+def _parse_simple(block: str, written: dict[str, str]) -> dict[str, Json] | None:
+    """Parse a block of plain text and JSON objects, one a line; None for any other.
+
+    Most skills have one. YAML reads the same values from it, in ten times the time and after the
+    import of its parser.
+    """
+    values, objects = dict[str, Json](), dict[str, str]()
+    for line in block.removesuffix("\n").split("\n"):
+        if not (found := _SIMPLE_LINE.fullmatch(line)) or found[1] in values:
+            return None
+        key, text = found[1], found[2]
+        if text.startswith("{"):
+            try:
+                values[key] = _SIMPLE_JSON.decode(text)
+            except (ValueError, RecursionError):
+                return None
+            objects[key] = text
+        elif text.startswith('"'):
+            values[key] = text[1:-1]
+        elif text.lower() in _NULL or text.lower() in _BOOLEANS:
+            return None
+        else:
+            values[key] = text
+        if not text.isprintable() or _is_deep(text, values[key]):
+            return None
+    written.update(objects)
+    return values
+
+
+def _is_deep(text: str, value: Json) -> bool:
+    """Return whether a value may be nested deeper than one may be."""
+    if text.count("{") + text.count("[") < MAX_DEPTH:
+        return False
+    level: list[Json] = [value]
+    for _ in range(MAX_DEPTH - 1):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, list | dict)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return any(isinstance(each, list | dict) for each in level)
+
+
+def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """Return the object; a repeated key is left to the reader that reports it."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError
+    return made
+
+
+def _no_number(_text: str) -> Json:
+    """Leave numbers to the reader that knows when they are text."""
+    raise ValueError
+
+
+_SIMPLE_JSON: Final = json.JSONDecoder(
+    object_pairs_hook=_unique_keys,
+    parse_int=_no_number,
+    parse_float=_no_number,
+    parse_constant=_no_number,
+)
 
 
 def read_texts(text: str) -> dict[str, str]:

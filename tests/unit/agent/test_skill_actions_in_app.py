@@ -133,7 +133,10 @@ async def test_action_of_a_skill_that_lacks_a_program_is_not_offered(tmp_path: P
 async def test_action_that_changes_between_runs_is_found_by_the_next(tmp_path: Path) -> None:
     folder = tmp_path / "workspace" / "skills"
     write_skill(folder, [command("head", "-c", "1", stdin="x")], name="helper")
-    async with open_program(tmp_path, {}) as (app, person):
+    async with open_program(tmp_path, {"skills": {"load": {"watchDebounceMs": 0}}}) as (
+        app,
+        person,
+    ):
         await ask(app, KEY, "Do MOCK:tool:helper_do:{}§")
         before = app.skill_actions.revision
         await ask(app, KEY, "Hello")

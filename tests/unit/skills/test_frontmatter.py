@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.skills import frontmatter
 from homarus.skills.frontmatter import FrontmatterError, read_frontmatter, read_texts
 
 KEYS = st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True)
@@ -249,3 +250,32 @@ def test_frontmatter_is_the_same_without_the_c_library(monkeypatch: pytest.Monke
     ):
         with pytest.raises(FrontmatterError):
             read_frontmatter(f"---\n{bad}\n---\n")
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        ["a", "Use", "x1", " ", ":", "#", '"', "'", "{", "}", "[", "]", ",", "&", "*", "!", "|",
+         ">", "-", "%", "@", "`", "~", "null", "true", "1", "\\", "\t", "\n", "\u2028", "\x07",
+         "é", "🐙", '{"a": "b"}', '{"a": ["b", {"c": true}]}', '{"a": 1}', ": ", " #", "  "]
+    ),
+    max_size=6,
+).map("".join)  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "name"]), PIECES), min_size=1, max_size=3))
+def test_frontmatter_simple_lines_are_read_as_by_yaml(
+    lines: list[tuple[str, str]],
+) -> None:
+    block = "".join(f"{key}: {value}\n" for key, value in lines)
+    texts: dict[str, str] = {}
+    simple = frontmatter._parse_simple(block, texts)
+    if simple is not None:
+        written: dict[str, str] = {}
+        assert frontmatter._parse_yaml(block, written) == simple
+        assert written == texts
+
+
+def test_frontmatter_deep_object_in_one_line_is_refused() -> None:
+    nested = '{"a": ' * 30 + '"b"' + "}" * 30
+    with pytest.raises(FrontmatterError, match="level"):
+        read_frontmatter(f"---\nmetadata: {nested}\n---\n")

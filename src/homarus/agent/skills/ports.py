@@ -49,14 +49,20 @@ class SkillPorts:
         """Return the skills of an agent, looked at anew when they may have changed. Reads files."""
         assert self._get_catalog is not None  # noqa: S101 - its callers have checked that
         with self._lock:
-            settings, now_s = self._get_config().skills.load, self._monotonic()
-            if found := self._loaded.get(agent_id):
-                at_s, skills = found
-                if not settings.watch or now_s - at_s < settings.watch_debounce_ms / 1000:
-                    return skills
+            if (recent := self.get_recent(agent_id)) is not None:
+                return recent
+            now_s = self._monotonic()
             skills = self._get_catalog().load(agent_id)
             self._loaded[agent_id] = now_s, skills
             return skills
+
+    def get_recent(self, agent_id: str) -> "AgentSkills | None":
+        """Return the skills of an agent if there is no need to look at files again."""
+        if (found := self._loaded.get(agent_id)) is None:
+            return None
+        (at_s, skills), settings = found, self._get_config().skills.load
+        is_recent = self._monotonic() - at_s < settings.watch_debounce_ms / 1000
+        return skills if is_recent or not settings.watch else None
 
     def clear(self) -> None:
         """Look at all files again: the config has changed."""
