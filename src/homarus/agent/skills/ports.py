@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from homarus.agent.agent import Agent
 from homarus.agent.prompt.chat_context import ChatContext, key_chat_context
-from homarus.agent.skills.run_skills import Conversation, RunSkills
+from homarus.agent.skills.run_skills import Conversation, RunSkills, SnapshotCache
 from homarus.config.agent_settings import agent_ids
 from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
@@ -43,6 +43,7 @@ class SkillPorts:
         self._get_catalog, self._get_config, self._get_agent = get_catalog, get_config, get_agent
         self._find_traits, self._monotonic = find_traits, monotonic
         self._loaded: dict[str, tuple[float, AgentSkills]] = {}
+        self._snapshots: SnapshotCache = {}
         self._lock = threading.Lock()  # runs look at files in threads
 
     def load(self, agent_id: str) -> "AgentSkills":
@@ -67,6 +68,7 @@ class SkillPorts:
     def clear(self) -> None:
         """Look at all files again: the config has changed."""
         self._loaded.clear()
+        self._snapshots.clear()
 
     def open_run(
         self,
@@ -80,6 +82,7 @@ class SkillPorts:
             partial(self.load, agent.id) if self._get_catalog else None,
             self._get_config,
             lambda: make_conversation(agent, get_chat()),
+            snapshots=self._snapshots,
             get_entry=lambda: session.record.data,
             get_messages=lambda: session.messages,
             invoked=options.skill,

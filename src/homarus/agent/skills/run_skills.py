@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from homarus.agent.prompt.facts import SkillBlock
 from homarus.agent.skills.snapshot import FIELD, make_snapshot, read_snapshot, skill_restrictions
@@ -55,6 +55,10 @@ class Conversation:
     inside: tuple[str, ...] = ()
 
 
+# The last snapshot by agent and restrictions, with the skills that it was taken of.
+SnapshotCache: TypeAlias = "dict[tuple[str, str], tuple[AgentSkills, dict[str, Json]]]"
+
+
 class RunSkills:
     """The skills of one run.
 
@@ -69,6 +73,7 @@ class RunSkills:
         get_config: Callable[[], Config],
         get_conversation: Callable[[], Conversation],
         *,
+        snapshots: "SnapshotCache | None" = None,
         get_entry: Callable[[], Mapping[str, Json]] = dict,
         get_messages: Callable[[], Sequence[Message]] = tuple,
         invoked: str = "",
@@ -78,6 +83,7 @@ class RunSkills:
         self._load, self._get_config = load, get_config
         self._get_conversation, self._get_entry = get_conversation, get_entry
         self._get_messages, self._invoked = get_messages, invoked
+        self._snapshots = snapshots if snapshots is not None else {}
 
     # The prompt
 
@@ -100,6 +106,10 @@ class RunSkills:
 
         # With the skills that others are not offered: the snapshot is for the whole session.
         names = self._allowed_names(conversation)
+        restrictions = self._restrictions(conversation)
+        kind = (conversation.agent_id, repr(restrictions))
+        if (made := self._snapshots.get(kind)) and made[0] is skills:
+            return {FIELD: made[1]}
         eligible = skills.eligible(names)
         home = Path("/dev/null") if conversation.is_sandboxed else skills.home
         listing = list_skills(eligible, skills.facts.settings.limits, home)
@@ -110,8 +120,9 @@ class RunSkills:
                 len(listing.omitted),
                 ", ".join(listing.omitted),
             )
-        restrictions = self._restrictions(conversation)
-        return {FIELD: make_snapshot(listing, eligible, restrictions, skills.version)}
+        made = skills, make_snapshot(listing, eligible, restrictions, skills.version)
+        self._snapshots[kind] = made
+        return {FIELD: made[1]}
 
     def _restrictions(self, conversation: Conversation) -> dict[str, Json]:
         names = self._allowed_names(conversation)
