@@ -297,9 +297,8 @@ class App:
         )
 
     def _subagent_services(self) -> "SubagentServices":
-        from homarus.agent.subagents.subagent_service import (
-            SubagentServices,
-        )  # with the first sub-agent
+        # With the first sub-agent.
+        from homarus.agent.subagents.subagent_service import SubagentServices
 
         return SubagentServices(
             store=self.store,
@@ -450,8 +449,7 @@ class App:
             self.tools(agent.id).specs()  # building their schemas is half of a first turn
             import_module("homarus.agent.reply.reply_cleaner")
             await self.models.preload(ModelSelection(agent.id, agent.model))
-        # Last, because it takes the longest.
-        await self.skill_actions.discover(default_agent_id(self._config()))
+        await self.skill_actions.discover(default_agent_id(self._config()))  # takes the longest
 
     async def recover(self) -> list[tuple[InboxRecord, asyncio.Future[RunOutcome]]]:
         """Resume what an earlier process left unsettled; then start the channels."""
