@@ -218,7 +218,7 @@ class RunJournal:
         reason: str = "",
     ) -> RunEnd:
         key, taint = self._first.session, self._taint
-        sources = taint.sources if is_subagent(key) else ()  # for others nobody asks
+        sources = taint.sources if is_subagent(key) else ()  # only a parent session reads them
         return RunEnd(key, tuple(ids), reply, error, reason, tuple(usage), sources)
 
     async def settle_failed(

@@ -114,7 +114,7 @@ def list_(folder: str, *, as_json: bool) -> None:
         state = "revoked" if each.revoked_at_ms else f"since {created}"
         click.echo(f"{each.id}  @{each.handle:<20} {state}")
     if not found:
-        click.echo("Nobody may publish yet: homarus hub token add FOLDER HANDLE")
+        click.echo("No publisher has a token yet: homarus hub token add FOLDER HANDLE")
 
 
 @token.command()

@@ -245,7 +245,7 @@ def test_hub_tokens_are_added_listed_and_revoked(tmp_path: Path) -> None:
         return result.stdout
 
     folder = str(tmp_path / "hub")
-    assert "Nobody may publish yet" in hub_run("token", "list", folder)
+    assert "No publisher has a token yet" in hub_run("token", "list", folder)
     made = json.loads(hub_run("token", "add", folder, "ann", "--json"))
     assert made["token"].startswith("clh_")
     assert made["id"] in hub_run("token", "list", folder)

@@ -148,8 +148,8 @@ class CommandDispatcher:
     def _is_text_only(self, inbound: Inbound) -> bool:
         """Return whether commands are off: `commands.text`, in a chat that lists no commands.
 
-        As in OpenClaw, services without a list of commands have text commands in any case. What
-        nobody typed gives no commands anywhere.
+        As in OpenClaw, services without a list of commands have text commands in any case. A
+        message that no person sent, such as that of a sub-agent, is never a command.
         """
         if not inbound.authority or inbound.is_internal:
             return True

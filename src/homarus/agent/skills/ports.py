@@ -47,7 +47,7 @@ class SkillPorts:
         self._lock = threading.Lock()  # runs look at files in threads
 
     def load(self, agent_id: str) -> "AgentSkills":
-        """Return the skills of an agent, looked at anew when they may have changed. Reads files."""
+        """Return the skills of an agent; reload them from disk after the debounce time."""
         assert self._get_catalog is not None  # noqa: S101 - its callers have checked that
         with self._lock:
             if (recent := self.get_recent(agent_id)) is not None:

@@ -199,7 +199,7 @@ class RunSkills:
         return given
 
     def programs(self) -> frozenset[str]:
-        """Return the programs of bundled and installed skills, which nobody else can write."""
+        """Return the programs of bundled and managed skills, which an agent cannot write."""
         from homarus.skills.skill import SkillTier
 
         trusted = {SkillTier.BUNDLED, SkillTier.MANAGED}

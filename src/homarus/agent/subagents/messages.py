@@ -10,7 +10,7 @@ from homarus.core.session_keys import announce_key
 from homarus.policy.tool_call import TaintSource
 from homarus.store.subagents import SubagentRecord
 
-# No chat: what a sub-agent answers goes to nobody but its parent.
+# No chat: the answer of a sub-agent goes to its parent session alone.
 NOWHERE: Final = ("agent", "", "default", "")
 # As long as OpenClaw's longest timeout: a run without a deadline of its own.
 NO_DEADLINE_S: Final = 2_147_000.0

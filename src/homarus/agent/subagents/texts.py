@@ -38,7 +38,7 @@ def context_text(record: SubagentRecord, *, may_spawn: bool) -> str:
     lines = [
         f"Another session ({requester}) started you for one task. Do that task alone, then stop.",
         "Only your last message is reported: say what you found or did, and what is missing.",
-        "Nobody answers questions here, and you do not write to people unless the task says so.",
+        "No person reads this session: ask no questions; write to people only if the task says so.",
     ]
     if record.label:
         lines.append(f"Label: {one_line(record.label, _MAX_NAME_CHARS)}")

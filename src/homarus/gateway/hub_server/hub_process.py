@@ -60,7 +60,7 @@ def serve_hub(
 
 
 def check_bind(host: str, tokens: HubTokens) -> None:
-    """Raise UserError for an address beyond this machine while nobody has a token."""
+    """Raise UserError for an address beyond loopback while no publisher has a token."""
     if not is_loopback(host) and not tokens.has_active():
         raise UserError(
             f"{host} is reached by other machines, and this registry has no token yet",
