@@ -12,8 +12,10 @@ bench-memory  measure the recall of memory: `dev.py bench-memory DATA`, or DATA=
 crash       kill the gateway at random moments, N times for each row of docs/reliability.md
 crash-syscalls  fail every write, sync and rename of a turn, one after the other (needs strace)
 fuzz-exec   change commands that need approval, N times, and look for one that does without
+fuzz-http   send N generated requests to the HTTP API: no 5xx, nothing that it does not describe
 scale       run a thousand sessions at once, three turns each
 live        hold a short conversation with a real key: `dev.py live PROVIDER`, or PROVIDER=...
+ui          build the control UI (needs Node ^20.19 or >= 22.12)
 fmt         format the code
 lock        resolve pyproject.toml into the lock files
 """

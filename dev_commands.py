@@ -323,9 +323,15 @@ def test_peers() -> None:
     """Run the slow tests and the peers; it is an error when there are none."""
     setup()
     args = sys.argv[2:]
-    if not args:
-        sh(PYTHON, "-m", "pytest", "-m", "slow and not peers", *PARALLEL)
-    sh(PYTHON, "-m", "pytest", "-m", "peers or slow" if args else "peers", *args)
+    if args:
+        sh(PYTHON, "-m", "pytest", "-m", "peers or slow", *args)
+        return
+    sh(PYTHON, "-m", "pytest", "-m", "slow and not peers", *PARALLEL)
+    # Each file of them has a gateway of its own, and waits for a browser or another program half
+    # of the time. A file stays in one process: its peers are started once.
+    pairs = ["-n", "2", "--dist", "loadfile"]
+    sh(PYTHON, "-m", "pytest", "-m", "browser", *pairs)
+    sh(PYTHON, "-m", "pytest", "-m", "peers and not browser", *pairs)
 
 
 def check() -> None:
@@ -369,6 +375,12 @@ def fuzz_exec() -> None:
     sh(PYTHON, "-m", "tests.fuzz.exec_corpus")
 
 
+def fuzz_http() -> None:
+    """Send generated requests to the HTTP API."""
+    setup()
+    sh(PYTHON, "-m", "tests.fuzz.http_fuzz", *sys.argv[2:])
+
+
 def scale() -> None:
     """Run many sessions at once."""
     setup()
@@ -379,6 +391,11 @@ def live() -> None:
     """Talk to a real provider, if there is a key."""
     setup()
     sh(PYTHON, "-m", "tests.live", *sys.argv[2:])
+
+
+def ui() -> None:
+    """Build the control UI, with the Node of this machine."""
+    sh(sys.executable, "web/build_ui.py", *sys.argv[2:])
 
 
 def fmt() -> None:
@@ -424,8 +441,10 @@ COMMANDS = {
     "crash": crash,
     "crash-syscalls": crash_syscalls,
     "fuzz-exec": fuzz_exec,
+    "fuzz-http": fuzz_http,
     "scale": scale,
     "live": live,
+    "ui": ui,
     "fmt": fmt,
     "lock": lock,
 }

@@ -16,7 +16,7 @@ from bench.figure import ROOT, Figure, at_usual_pace, slowness, weather_ms
 
 BENCHES = (
     "start", "turns", "stream", "wires", "transcript", "prompt", "gateway", "channels", "lines",
-    "memory", "tools", "mcp", "skills", "subagents",
+    "memory", "tools", "mcp", "skills", "subagents", "cron", "http_api", "page",
 )  # fmt: skip
 LOOKS = 8
 _PAUSE_S = 5.0  # before another look: what slows a shared machine down passes

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from bench.figure import private_env
 from homarus.app import App
+from homarus.core.clock import Clock
 from homarus.core.message import Address, Inbound
 from homarus.process import open_app
 
@@ -44,11 +45,11 @@ def configure(home: Path, url: str, *, has_skills: bool = True) -> None:
 
 @asynccontextmanager
 async def open_app_for_bench(
-    home: Path, url: str, *, has_skills: bool = True
+    home: Path, url: str, *, has_skills: bool = True, clock: Clock | None = None
 ) -> AsyncIterator[App]:
     """Open an App in an empty home on that model."""
     configure(home, url, has_skills=has_skills)
-    async with open_app(private_env(home)) as app:
+    async with open_app(private_env(home), clock=clock) as app:
         yield app
 
 

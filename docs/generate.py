@@ -21,6 +21,7 @@ from homarus.cli.command_group import command_help
 from homarus.cli.main import GROUPS, group
 from homarus.config.channels import AccountSettings
 from homarus.config.ignored_settings import UNREAD_KEYS, WITHOUT_EFFECT
+from homarus.config.json_schema import described_schema
 from homarus.config.known_keys import OWN_KEYS
 from homarus.config.memory import MemoryConfig, MemorySearchConfig
 from homarus.config.schema import Config
@@ -214,7 +215,7 @@ def chat_commands() -> str:
 
 
 def config() -> str:
-    schema = Config.model_json_schema(by_alias=True)
+    schema = described_schema(Config)
     rows = [
         (f"`{path}`", kind, default) for path, kind, default in _keys(schema, schema["$defs"], "")
     ]
@@ -294,7 +295,7 @@ def _channel_keys() -> str:
 
 
 def _settings_keys(settings: type[BaseModel], path: str) -> Iterator[tuple[str, str, str]]:
-    schema = settings.model_json_schema(by_alias=True)
+    schema = described_schema(settings)
     for key, kind, default in _keys(schema, schema.get("$defs", {}), path):
         yield f"`{key}`", kind, default
 
@@ -330,6 +331,19 @@ def _alternatives(spec: Mapping[str, Any], defs: Mapping[str, Any]) -> Iterator[
 
 
 def _kind(spec: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
+    """Return the types of a value and its description, else that of the object that it is."""
+    text = spec.get("description")
+    if not text:
+        described = (
+            one["description"] for one in _alternatives(spec, defs) if "description" in one
+        )
+        text = next(described, "")
+    return _types(spec, defs, _types if text else _kind) + (f": {_one_line(text)}" if text else "")
+
+
+def _types(
+    spec: Mapping[str, Any], defs: Mapping[str, Any], describe_entry: Callable[..., str] = _kind
+) -> str:
     names = list[str]()
     for one in _alternatives(spec, defs):
         if "enum" in one:
@@ -337,13 +351,10 @@ def _kind(spec: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
         elif "const" in one:
             names.append(f"`{one['const']}`")
         elif one.get("type") == "array":
-            names.append(f"list of {_kind(one['items'], defs)}")
+            names.append(f"list of {describe_entry(one['items'], defs)}")
         elif one.get("type") != "null":
             names.append(_TYPES.get(one.get("type", ""), "anything"))
-    text = next(
-        (one["description"] for one in _alternatives(spec, defs) if "description" in one), ""
-    )
-    return " or ".join(dict.fromkeys(names)) + (f": {_one_line(text)}" if text else "")
+    return " or ".join(dict.fromkeys(names))
 
 
 _TYPES = {
@@ -442,6 +453,7 @@ FACTS: tuple[event.EventData, ...] = (
     event.CommandAnswered("Thinking: high"),
     event.RunEnded(),
     event.RunEnded(error="the model did not answer"),
+    event.RunSuspended(("a1b2c3d4",)),
     event.ApprovalRequested(
         "3f2a", "exec", {"command": "ls"}, 1_800_000_000_000, 1_800_086_400_000
     ),

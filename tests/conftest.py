@@ -20,9 +20,22 @@ from homarus.providers import weights
 settings.register_profile("homarus", deadline=None)
 settings.load_profile("homarus")
 
+# Tests of the plain chat page do not depend on whether the control UI was built here.
+os.environ.setdefault("HOMARUS_NO_UI", "1")
+
 # A shell starts background jobs with SIGINT ignored, which programs under test would inherit.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+SLOW_TIMEOUT_S = 300  # of a test that is marked as slow; others have the one of pyproject.toml
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give slow tests more time: they start many processes, on a machine that may be busy."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
 
 
 @pytest.fixture(autouse=True)

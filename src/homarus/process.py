@@ -95,7 +95,6 @@ async def serve(
     the gateway can be reached, just before `ready` is called. `on_open` gets the program before
     anything runs in it.
     """
-    from homarus.config.unused_files import find_unused
     from homarus.gateway import serve as gateway
     from homarus.gateway.last_good import load_config_or_last_good
     from homarus.gateway.methods import METHODS, UNIMPLEMENTED
@@ -107,8 +106,6 @@ async def serve(
         loaded = create_config_with_token(paths, env, loaded)
     configure_logging(loaded.config, paths.logs)
     for text in (*loaded.warnings, *_list_problems(loaded)):
-        warn(text)
-    for text in find_unused(loaded.config, loaded.raw, paths):
         warn(text)
     if problem:
         warn(f"starting with the last good config, because {problem}")

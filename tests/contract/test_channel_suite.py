@@ -129,7 +129,7 @@ def test_channel_permanent_refusal_is_logged_and_rest_is_sent(stage: Harness) ->
     wait_for(
         lambda: [one for one in stage.parcels() if one.state == "dead"], "the parcel is given up"
     )
-    assert "was given up" in stage.log
+    wait_for(lambda: "was given up" in stage.log, "the refusal is logged")
     converse(stage, "and here?", "here I am")
     assert stage.times("never seen", room=True) == 0
 

@@ -2,7 +2,8 @@
 
 People write, steer, and stop runs; the model answers at any time, tools are slow; approvals are
 answered by one person or two at once, or expire; sub-agents are started, steered and stopped;
-sessions write to each other; the program is restarted, or dies. Everything is real (session
+sessions write to each other; heartbeats run, and notices wait for them; the program is restarted,
+or dies. Everything is real (session
 control, run queue, run, approvals, sub-agents, exchanges, journal, transcript), except for the
 model and the tools, which wait for the test. The model answers every nonce that it was not seen to
 answer before, once, so that the outbox shows what was answered, and how often.
@@ -48,8 +49,11 @@ from homarus.core.message import (
     NO_OUTBOX_CHANNELS,
     Address,
     Extras,
+    HeartbeatOptions,
     Inbound,
+    InputProvenance,
     Message,
+    RunOptions,
     ToolCall,
     ToolResult,
 )
@@ -62,6 +66,7 @@ from homarus.providers.base import Delta, ModelRequest, Provider
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.sessions.control import SessionControl, SessionServices
+from homarus.sessions.notices import Notices
 from homarus.sessions.session import SessionRepository
 from homarus.store.approvals import ApprovalRecord
 from homarus.store.base import Store, Transaction
@@ -80,6 +85,7 @@ from tests.approval_harness import make_approval_service, reachable_ports
 
 NONCE = re.compile(r"#\d+#")
 EXCHANGED = re.compile(r"\[(?:Message of|Answer of|Your exchange with) the session")
+NOTICES = re.compile(r"\A(?:System: [^\n]*\n+)+")
 SETTLED = {"answered", "silent", "reported"}
 TURNS = 60  # of the loop, after each step
 USES = ["", "", "use:slow", "use:ask", "use:spawn", "use:spawn", "use:send", "use:send"]
@@ -136,15 +142,20 @@ class Echo:
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Message]:
         await self._gate.pass_through()
         last = request.messages[-1]
+        last_text = NOTICES.sub("", last.text)
         if last.role == "assistant" or unpaired_calls(request.messages):
             self._calls["invalid"] += 1
-        is_question = last.role == "user" and not last.text.startswith("[A tool call that waited")
-        wanted = re.search(r"use:(slow|ask|spawn|send)", last.text) if is_question else None
+        is_question = last.role == "user" and not last_text.startswith("[A tool call that waited")
+        wanted = re.search(r"use:(slow|ask|spawn|send)", last_text) if is_question else None
         if wanted:
             self._calls["made"] += 1
             yield assistant_message(self._call(wanted[1], self._calls["made"]))
             return
-        if last.role == "user" and EXCHANGED.match(last.text):  # no chat gets this answer
+        question = next(m.text for m in reversed(request.messages) if m.role == "user")
+        if (beat := NOTICES.sub("", question)).startswith("beat"):
+            yield assistant_message("HEARTBEAT_OK" if "quiet" in beat else f"told {beat}")
+            return
+        if last.role == "user" and EXCHANGED.match(last_text):  # no chat gets this answer
             yield assistant_message("pong")
             return
         said = "".join(m.text for m in request.messages if m.role == "assistant")
@@ -186,7 +197,7 @@ class Life:
 
     def __init__(self, store: Store, group: asyncio.TaskGroup, world: "World") -> None:
         self.world = world
-        self.models, self.tools = Gate(), Gate()
+        self.models, self.tools, self.notices = Gate(), Gate(), Notices()
         clock = FakeClock(patient=False)
         sessions, lanes, hooks = SessionRepository(store, clock), Lanes(), Hooks()
         registry = self._make_registry()
@@ -225,6 +236,7 @@ class Life:
             on_unsettled=lambda ids: self.control.retry_unsettled(ids),
             start_task=group.create_task,
             on_run_end=lambda end: self.subagents.settling(end),
+            notices=self.notices,
         )
         runs = RunRegistry(services)
         config = _make_config(world.mode)
@@ -255,6 +267,7 @@ class Life:
                 on_suspended_stopped=lambda _key, runs: self.approvals.on_cancelled(runs),
                 on_unanswered=lambda *given: self.subagents.settling_unanswered(*given),
                 stop_children=lambda key: self.subagents.stop_children(key),
+                release_notices=self.notices.release,
             )
         )
         get_children = partial(self._child_services, store, group, sessions, lanes, paths, config)
@@ -357,7 +370,7 @@ class World:
         self.memory = MemoryStore()
         self.calls, self.marks, self.runs = Counter[str](), Counter[str](), Counter[str]()
         self.clock = FakeClock()
-        self.sent = 0
+        self.sent = self.beats = 0
 
     @asynccontextmanager
     async def store(self) -> AsyncIterator[Store]:
@@ -419,8 +432,10 @@ class Promises(RuleBasedStateMachine):
         await self.group.__aenter__()
         self.life = Life(cast("Store", self.cut), self.group, self.world)
         self.store = store
+        await self.life.notices.load(store)
         await self.life.approvals.start()
         await self.life.control.recover()
+        await self.life.notices.release_settled(store)
         await self.life.subagents.recover()
         await self.life.exchanges.recover()
 
@@ -428,7 +443,6 @@ class Promises(RuleBasedStateMachine):
         self.cut.dead = dies
         self.life.control.close()
         self.life.approvals.close()
-        self.life.subagents.stop()
         for task in list(self.group._tasks):
             task.cancel()
         await self.group.__aexit__(None, None, None)
@@ -444,6 +458,27 @@ class Promises(RuleBasedStateMachine):
             key, address = f"agent:main:{chat}", Address("test", str(chat))
             text = f"#{self.world.sent}# {use}"
             inbound = Inbound(name, address, "ann", text, run_id=name)
+            found = await self.life.control.accept(key, inbound)
+            self.life.control.submit(key, found.record)
+
+        self.run(send())
+
+    @rule(chat=st.integers(0, 1), use=st.sampled_from(["quiet", "", "", "use:slow", "use:ask"]))
+    def beat(self, chat: int, use: str) -> None:
+        """A heartbeat is due, and something has happened."""
+
+        async def send() -> None:
+            self.world.beats += 1
+            name, key = f"beat{self.world.beats}", f"agent:main:{chat}"
+            await self.life.notices.save(cast("Store", self.cut), key, f"news-{name}-", 1)
+            options = RunOptions(
+                deliver_to=("test", str(chat), "default", ""),
+                provenance=InputProvenance("internal_system"),
+                lane="heartbeat",
+                heartbeat=HeartbeatOptions(),
+            )
+            address = Address("heartbeat", key)
+            inbound = Inbound(name, address, "owner", f"{name} {use}", options=options, run_id=name)
             found = await self.life.control.accept(key, inbound)
             self.life.control.submit(key, found.record)
 
@@ -609,6 +644,7 @@ class Promises(RuleBasedStateMachine):
         self._judge_children(rows, await list_subagents(self.store))
         assert not await self.store.records(EXCHANGE), "every exchange has ended"
         self._judge_exchanges(rows, parcels)
+        await self._judge_heartbeats(rows, parcels)
         rows = [row for row in rows if row.id.startswith("m")]
         assert len(rows) == self.world.sent, "none is lost"
         for row in rows:
@@ -629,6 +665,26 @@ class Promises(RuleBasedStateMachine):
         for call_id, count in self.world.runs.items():
             assert count == 1, "no approved call ran twice"
             assert by_call[call_id].state == "allowed" and by_call[call_id].used_ms
+
+    async def _judge_heartbeats(
+        self, rows: Sequence[InboxRecord], parcels: Sequence[OutboxRecord]
+    ) -> None:
+        """Check that each heartbeat has ended, told its chat at most once, and lost no notice."""
+        told = Counter(parcel.run for parcel in parcels)
+        beats = [row for row in rows if row.id.startswith("beat")]
+        assert len(beats) == self.world.beats
+        for row in beats:
+            assert row.state in SETTLED, row
+            is_alert = row.state == "answered" and not row.why
+            assert told[row.id] == int(is_alert), row
+        seen = list[str]()
+        for chat in range(2):
+            if record := await self.store.session(f"agent:main:{chat}"):
+                seen += [str(entry.data) for entry in await self.store.entries(record.session_id)]
+        pending = [str(data) for data in (await self.store.records("notice")).values()]
+        for number in range(1, self.world.beats + 1):
+            news = f"news-beat{number}-"
+            assert any(news in text for text in (*seen, *pending)), "no notice is lost"
 
     def _judge_exchanges(
         self, rows: Sequence[InboxRecord], parcels: Sequence[OutboxRecord]

@@ -22,7 +22,9 @@ from homarus.store.base import (
     UsageRecord,
 )
 from homarus.store.journal import Lease, OutboxRecord
+from homarus.store.slots import SlotRecord
 from homarus.store.sqlite import open_store
+from homarus.store.usage import USAGE_FIELDS, UsageFilter, local_day
 from homarus.testing.memory_store import MemoryStore
 from tests.contract.leases import check_cancelled_holder_releases, check_that_one_holds
 
@@ -298,6 +300,24 @@ async def test_deleted_session_is_gone_and_key_is_free(run: Run) -> None:
         assert found is not None and found.version == 1
 
 
+async def test_put_session_with_same_skills_keeps_them(run: Run) -> None:
+    skills = {"prompt": "a list", "version": 1}
+    async with run() as store:
+        for version in range(3):
+            async with store.transaction() as transaction:
+                transaction.put_session(
+                    record(n=version, skillsSnapshot=skills),
+                    if_version=version,
+                    has_same_skills=version > 0,
+                )
+        found = await store.session("agent:main:main")
+        assert found is not None and found.data["skillsSnapshot"] == skills
+        async with store.transaction() as transaction:
+            transaction.put_session(record(n=3))
+        found = await store.session("agent:main:main")
+        assert found is not None and "skillsSnapshot" not in found.data
+
+
 async def test_sessions_are_listed_newest_first(run: Run) -> None:
     async with run() as store:
         async with store.transaction() as transaction:
@@ -450,6 +470,45 @@ async def test_usage_records_keep_order_and_are_found_by_time_and_session(run: R
         assert await store.scoped(Principal("other", "one")).usage_records() == []
 
 
+async def test_usage_totals_are_grouped_and_outlive_pruned_calls(run: Run) -> None:
+    day_ms, first = 86_400_000, 1_760_000_000_000
+    calls = [
+        UsageRecord("r1", "agent:a:x", "p", "m", first, Usage(1, 2, 3, 4, 5, 0.5), agent="a",
+                    session_id="s1", channel="irc", purpose="turn"),
+        UsageRecord("r1", "agent:a:x", "p", "m", first, error="busy", agent="a",
+                    session_id="s1", channel="irc", purpose="turn"),
+        UsageRecord("r2", "agent:b:y", "p", "n", first + 3 * day_ms, Usage(10), agent="b",
+                    session_id="s2", purpose="imported", is_priced=False),
+    ]  # fmt: skip
+    async with run() as store:
+        assert await store.usage_totals() == await store.usage_totals(("day",)) == []
+        async with store.transaction() as transaction:
+            transaction.add_usage(*calls)
+        before = await store.usage_totals(USAGE_FIELDS)
+        assert [total.group["session_id"] for total in before] == ["s1", "s2"]
+        assert before[0].usage == calls[0].usage
+        assert (before[0].calls, before[0].failed, before[0].unpriced) == (2, 1, 0)
+        assert (before[1].calls, before[1].failed, before[1].unpriced) == (1, 0, 1)
+        by_agent = await store.usage_totals(("agent",), UsageFilter(agent="b"))
+        assert [total.group for total in by_agent] == [{"agent": "b"}]
+        assert (await store.usage_totals(wanted=UsageFilter(session="agent:a:x")))[0].calls == 2
+        last = local_day(first + 3 * day_ms)
+        assert (await store.usage_totals((), UsageFilter(first_day=last)))[0].usage.input == 10
+        assert (await store.usage_totals((), UsageFilter(last_day=last)))[0].calls == 3
+        assert await store.prune_usage(first + 1) == 2
+        assert await store.usage_records() == calls[2:]
+        assert await store.usage_totals(USAGE_FIELDS) == before
+
+
+async def test_usage_record_gets_the_conversation_of_its_session(run: Run) -> None:
+    async with run() as store:
+        async with store.transaction() as transaction:
+            transaction.put_session(SessionRecord("agent:main:a", "main", "s-now", 1))
+        async with store.transaction() as transaction:
+            transaction.add_usage(UsageRecord("r", "agent:main:a", "p", "m", 1, Usage(1)))
+        assert [call.session_id for call in await store.usage_records()] == ["s-now"]
+
+
 async def test_audit_entries_are_chained_in_order_and_filtered(run: Run) -> None:
     async with run() as store:
         entries = [
@@ -469,6 +528,8 @@ async def test_audit_entries_are_chained_in_order_and_filtered(run: Run) -> None
         assert [e.seq for e in await store.audit_entries(since_ms=20)] == [2, 3]
         assert [e.seq for e in await store.audit_entries(agent="main", limit=1)] == [2]
         assert [e.seq for e in await store.audit_entries(tool="exec", kind="decision")] == [1]
+        assert [e.seq for e in await store.audit_entries(before_seq=3, limit=1)] == [2]
+        assert await store.audit_entries(before_seq=1) == []
         last = AuditAnchor(3, found[2].hash)
         assert await store.audit_anchor() == last == (await store.check_audit()).anchor
         assert (await store.audit_anchor(1)).hash == found[0].hash
@@ -518,3 +579,74 @@ async def test_audit_entry_is_bounded_and_without_secrets(run: Run) -> None:
         async with store.transaction() as transaction:
             transaction.add_audit(AuditEntry(1, "decision", data=huge))
         assert len(str((await store.audit_entries())[1].data)) < 5_000
+
+
+SLOT = SlotRecord("job-1", 60_000, run_id="r1", started_ms=60_005)
+
+
+async def claim(store: Store, *slots: SlotRecord) -> None:
+    async with store.transaction() as transaction:
+        for one in slots:
+            transaction.claim_slot(one)
+
+
+async def test_slot_claimed_twice_conflicts_and_changes_nothing(run: Run) -> None:
+    async with run() as store:
+        await claim(store, SLOT)
+
+        async def claim_again() -> None:
+            async with store.transaction() as transaction:
+                transaction.put_record("n", "1", {})
+                transaction.claim_slot(replace(SLOT, run_id="r2"))
+
+        with pytest.raises(ConflictError, match="job-1"):
+            await claim_again()
+        assert await store.record("n", "1") is None
+        assert [one.run_id for one in await store.slots(job="job-1")] == ["r1"]
+        await claim(store, replace(SLOT, job="job-2"), replace(SLOT, slot_ms=60_001))
+        assert len(await store.slots()) == 3
+
+
+async def test_slot_ends_once_with_every_field(run: Run) -> None:
+    ended = replace(
+        SLOT, trigger="catch-up", state="error", reason="it failed", attempt=2, ended_ms=61_000,
+        session_key="agent:main:cron:job-1", session_id="s", summary="é😀", model="m",
+        provider="p", usage=Usage(1, 2, 3, 4), next_run_ms=120_000, count=3, until_ms=62_000,
+    )  # fmt: skip
+    async with run() as store:
+        await claim(store, SLOT)
+        assert [one.is_running for one in await store.slots("running")] == [True]
+        async with store.transaction() as transaction:
+            transaction.end_slot(ended)
+        found = await store.slot("job-1", 60_000)
+        assert found == replace(ended, place=found.place if found else 0)
+        assert list(await store.slots("running")) == []
+
+        async def end_again() -> None:
+            async with store.transaction() as transaction:
+                transaction.end_slot(replace(ended, state="ok"))
+
+        with pytest.raises(ConflictError):
+            await end_again()
+        assert (await store.slots("error", "ok"))[0].state == "error"
+
+
+async def test_slots_are_listed_in_order_and_limited_to_newest(run: Run) -> None:
+    async with run() as store:
+        assert await store.slot("job-1", 1) is None
+        await claim(store, *(replace(SLOT, slot_ms=n, state="skipped") for n in (5, 3, 9)))
+        assert [one.slot_ms for one in await store.slots()] == [5, 3, 9]
+        assert [one.slot_ms for one in await store.slots(limit=2)] == [3, 9]
+
+
+async def test_prune_slots_keeps_newest_and_running_ones(run: Run) -> None:
+    async with run() as store:
+        old = [replace(SLOT, slot_ms=n, state="ok", ended_ms=n) for n in range(10)]
+        other = replace(SLOT, job="job-2", state="ok", ended_ms=1)
+        gone = [replace(SLOT, job="gone", slot_ms=n, state="ok", ended_ms=n) for n in (7, 8)]
+        await claim(store, replace(SLOT, slot_ms=-1), *old, other, gone[0])
+        await claim(store, replace(gone[0], job="removed"), *gone[1:])
+        async with store.transaction() as transaction:
+            transaction.prune_slots(5, 8, ["job-1", "job-2"])
+        left = [(one.job, one.slot_ms) for one in await store.slots()]
+        assert left == [("job-1", -1), ("job-1", 8), ("job-1", 9), ("job-2", 60_000), ("gone", 8)]

@@ -65,7 +65,7 @@ async def _steer(app: App, file: Path) -> None:
 def _add_people(app: App) -> None:
     app.approval_ports.register_approver(_ScriptedApprover())
     if (file := Path.home() / "steer").exists():
-        app._spawn(_steer(app, file), "steer")
+        app.spawn(_steer(app, file), "steer")
 
 
 def main() -> None:

@@ -40,7 +40,8 @@ def broken_links(page: Path, text: str) -> list[str]:
 
 def commands_in(text: str) -> list[list[str]]:
     """Return the command lines in the code blocks of a page, without prompts and comments."""
-    lines = [line for block in _FENCE.findall(text) for line in block.splitlines()]
+    blocks = (block.replace("\\\n", " ") for block in _FENCE.findall(text))
+    lines = [line for block in blocks for line in block.splitlines()]
     typed = [line.strip().removeprefix("$ ") for line in lines if line.strip()]
     return [words for line in typed if (words := shlex.split(line, comments=True))]
 

@@ -1,4 +1,4 @@
-"""The pictures of the chat page: they exist, are small, and are shown."""
+"""The pictures of the chat page and of the control UI: they exist, are small, and are shown."""
 
 from pathlib import Path
 
@@ -12,7 +12,13 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def test_page_picture_is_small_and_shown_with_its_script(name: str) -> None:
     picture = (ROOT / "docs" / name).read_bytes()
     assert picture.startswith(PNG) and len(picture) < 150_000
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     gateway = (ROOT / "docs/gateway.md").read_text(encoding="utf-8")
-    assert f"](docs/{name})" in readme and f"]({name})" in gateway
-    assert "python docs/record_page.py" in readme and "python docs/record_page.py" in gateway
+    assert f"]({name})" in gateway and "python docs/record_page.py" in gateway
+
+
+@pytest.mark.parametrize("name", ["chat-light", "chat-phone", "overview-light", "cron-light"])
+def test_ui_picture_is_small_and_shown_with_its_script(name: str) -> None:
+    picture = (ROOT / "docs" / "ui" / f"{name}.png").read_bytes()
+    assert picture.startswith(PNG) and len(picture) < 250_000
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"](docs/ui/{name}.png)" in readme and "tests/peers/test_ui_pictures.py" in readme

@@ -142,15 +142,18 @@ class Terminal:
         os.write(self._fd, b"\x03")
 
     def end(self) -> int:
-        """Wait for the program to exit."""
+        """Wait for the program to exit, and read all that it wrote."""
         deadline = time.monotonic() + DEADLINE_S
-        while self._process.poll() is None and time.monotonic() < deadline:
-            ready, _, _ = select.select([self._fd], [], [], 0.1)
+        while time.monotonic() < deadline:
+            has_exited = self._process.poll() is not None
+            ready, _, _ = select.select([self._fd], [], [], 0 if has_exited else 0.1)
             if ready:
                 try:
                     self.screen += os.read(self._fd, 65_536).decode(errors="replace")
-                except OSError:
+                except OSError:  # the other end is closed
                     break
+            elif has_exited:
+                break
         return self._process.wait(timeout=DEADLINE_S)
 
     def close(self) -> None:

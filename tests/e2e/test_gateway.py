@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import httpx2
 import pytest
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from homarus.core.errors import InvalidRequestError, UnavailableError
@@ -127,7 +127,7 @@ async def test_gateway_wrong_tokens_and_requests_are_refused(gateway: Gateway) -
         with pytest.raises(InvalidRequestError, match=r"unknown method: nosuch\.method"):
             await client.call("nosuch.method")
         with pytest.raises(UnavailableError):
-            await client.call("cron.list")
+            await client.call("tts.status")
         with pytest.raises(InvalidRequestError, match="missing scope"):
             await client.call("sessions.delete", {"key": "agent:main:x"})
 
@@ -136,6 +136,12 @@ async def test_gateway_wrong_tokens_and_requests_are_refused(gateway: Gateway) -
     with pytest.raises(InvalidRequestError, match="token mismatch"):
         async with connect_client(gateway, secret=GatewaySecret("wrong")) as (client, _events):
             await scene(client, _events)
+
+
+def socket_of(client: GatewayClient) -> ClientConnection:
+    socket = client._socket
+    assert isinstance(socket, ClientConnection)
+    return socket
 
 
 async def test_gateway_oversized_frame_closes_connection(gateway: Gateway) -> None:
@@ -147,8 +153,8 @@ async def test_gateway_oversized_frame_closes_connection(gateway: Gateway) -> No
         with suppress(ConnectionClosed):
             await client._socket.send("x" * (25 * 1024 * 1024 + 1))
         async with asyncio.timeout(DEADLINE_S):
-            await client._socket.wait_closed()
-        assert client._socket.close_code == 1009
+            await socket_of(client).wait_closed()
+        assert socket_of(client).close_code == 1009
     async with gateway.connect() as client:
         params = {"sessionKey": "main", "message": "x" * 100_000, "extra": 1}
         with pytest.raises(InvalidRequestError, match=r"invalid chat\.send params"):
@@ -194,8 +200,9 @@ async def test_gateway_sigterm_finishes_answer_and_says_goodbye(gateway: Gateway
         last = await events.end_of(run_id)
         assert last["state"] == "final" and "word0059" in message_text(last)
         async with asyncio.timeout(DEADLINE_S):
-            await client._socket.wait_closed()
-        assert (client._socket.close_code, client._socket.close_reason) == (1012, "service restart")
+            await socket_of(client).wait_closed()
+        socket = socket_of(client)
+        assert (socket.close_code, socket.close_reason) == (1012, "service restart")
     assert gateway.end() == 0
     assert not (gateway.home.state / "gateway.json").exists()
     (entries,) = gateway.home.transcripts()

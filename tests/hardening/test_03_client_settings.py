@@ -194,6 +194,58 @@ def test_channel_server_moves_only_with_its_token() -> None:
     assert not refuses({}, {"channels": {"matrix": matrix}})
 
 
+IRC = {"host": "irc.example", "nick": "lobster"}
+NO_LOGIN = ClientRules(PATHS, has_stored_login=lambda _channel: False)
+
+
+def test_server_without_a_credential_is_added_where_none_is_stored() -> None:
+    new = {"channels": {"irc": IRC}}
+    assert refuses({}, new)  # a variable or a saved login would be sent there
+    assert not refuses({}, new, NO_LOGIN)
+    moved = {"channels": {"irc": {**IRC, "host": "other.example"}}}
+    assert not refuses(new, moved, NO_LOGIN)
+    stored = {"channels": {"irc": {**IRC, "password": "p"}}}
+    moved = {"channels": {"irc": {**IRC, "password": "p", "host": "evil.example"}}}
+    assert refuses(stored, moved, NO_LOGIN)
+
+
+@pytest.mark.parametrize(
+    ("accounts", "refused"),
+    [
+        ({"second": {"host": "b.example"}}, True),  # it would be sent the password of the section
+        ({"second": {"host": "b.example", "password": "own"}}, False),
+        ({"second": {"host": "b.example", "nickserv": {"password": "own"}}}, True),
+        ({"second": {"host": "b.example", "password": "p"}}, True),
+        ({"second": {"nick": "other"}}, False),
+    ],
+)
+def test_second_account_is_added_with_its_own_credential(
+    accounts: dict[str, Any], *, refused: bool
+) -> None:
+    old = {"channels": {"irc": {**IRC, "password": "p"}}}
+    new = {"channels": {"irc": {**IRC, "password": "p", "accounts": accounts}}}
+    assert refuses(old, new, NO_LOGIN) is refused
+
+
+def test_account_under_another_spelling_is_the_same_account() -> None:
+    own = {"accounts": {"work": {**IRC, "password": "p"}}}
+    evil = {"accounts": {**own["accounts"], "WORK": {"host": "evil.example"}}}
+    assert refuses({"channels": {"irc": own}}, {"channels": {"irc": evil}}, NO_LOGIN)
+
+
+async def test_client_adds_a_public_server_until_a_login_is_stored(tmp_path: Path) -> None:
+    raw = json.dumps({"channels": {"irc": {**IRC, "enabled": False}}})
+    async with run(tmp_path) as it:
+        folder = it.app.paths.state / "credentials" / "irc"
+        folder.mkdir(parents=True)
+        (folder / "default.json").write_text("{}")
+        with pytest.raises(InvalidRequestError, match="stored credential"):
+            await it.ask("config.patch", raw=raw, baseHash=await base(it))
+        (folder / "default.json").unlink()
+        await it.ask("config.patch", raw=raw, baseHash=await base(it))
+        assert json.loads(it.app.paths.config.read_text())["channels"]["irc"]["host"]
+
+
 @pytest.mark.parametrize(
     "folder",
     ["/", "~", "~/.ssh", "~/.openclaw", "~/.openclaw/agents", "~/.openclaw/workspace/../agents",

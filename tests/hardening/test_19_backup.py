@@ -1,6 +1,7 @@
 """`homarus backup` saves everything consistently, finds every change, and destroys nothing."""
 
 import asyncio
+import gzip
 import hashlib
 import io
 import json
@@ -137,6 +138,14 @@ def test_verify_finds_a_changed_byte(home: Path, where: float) -> None:
     data[int(len(data) * where)] ^= 0x55
     file.write_bytes(data)
     with pytest.raises(CorruptDataError, match="not a complete backup"):
+        verify_backup(file)
+
+
+def test_verify_invalid_compressed_data_is_reported(tmp_path: Path) -> None:
+    file = tmp_path / "changed.tar.gz"
+    header, invalid_block = gzip.compress(b"")[:10], b"\x07"  # deflate has no block type 3
+    file.write_bytes(header + invalid_block * 64)
+    with pytest.raises(CorruptDataError, match=r"not a complete backup: .*invalid block type"):
         verify_backup(file)
 
 

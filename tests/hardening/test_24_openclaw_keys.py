@@ -31,6 +31,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "channels.irc.accounts.<key>": {"host": "irc.example", "nick": "bot"},
     "channels.telegram.customCommands[]": {"command": "x", "description": "x"},
     "channels.telegram.accounts.<key>.customCommands[]": {"command": "x", "description": "x"},
+    "hooks.internal.handlers[]": {"event": "command", "module": "x.py"},
+    "hooks.mappings[].transform": {"module": "x.py"},
     "models.providers.<key>.models[]": {"id": "m"},
     "session.sendPolicy.rules[]": {"action": "deny"},
     **{f"tools.media.{kind}.scope.rules[]": {"action": "deny"} for kind in ("image", "audio")},
@@ -52,6 +54,18 @@ TEXTS = {
             "binds": "/srv/data:/data",
         }.items()
     },
+    **{
+        f"agents.{each}.heartbeat.{key}": text
+        for each in ("defaults", "list[]")
+        for key, text in {
+            "every": "30m",
+            "activeHours.start": "08:00",
+            "activeHours.end": "24:00",
+            "activeHours.timezone": "user",
+        }.items()
+    },
+    "cron.sessionRetention": "24h",
+    "hooks.presets": "gmail",
     "session.maintenance.pruneAfter": "30d",
     "session.maintenance.rotateBytes": "10mb",
     "memory.qmd.update.interval": "5m",

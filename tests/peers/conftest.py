@@ -5,14 +5,35 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser as PlaywrightBrowser
 
 from homarus.testing.model_server import ModelServer
 from tests.peers.browser import Browser, Page, chromium
 from tests.peers.chat_page import new_session, sign_in
 from tests.peers.gateway import Running, model_server, new_home, running_gateway
-from tests.peers.install import NEWEST, Original, debian, original_client
+from tests.peers.install import NEWEST, Original, alone, debian, original_client
 from tests.peers.synapse import People, Synapse, running_synapse
+from tests.peers.ui import (
+    UiPage,
+    build_ui,
+    ensure_node,
+    install_web,
+    new_page,
+    playwright_browser,
+)
 from tests.peers.wheel import build, installed
+
+_BROWSERS = frozenset({"browser", "ui_browser"})
+_OTHERS = frozenset({"wheel", "original", "newest", "synapse"})  # each is installed or built once
+
+
+@pytest.hookimpl(tryfirst=True)  # before the tests of a marker are selected
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a browser and no other peer."""
+    for item in items:
+        names = frozenset(getattr(item, "fixturenames", ()))
+        if item.get_closest_marker("peers") and names & _BROWSERS and not names & _OTHERS:
+            item.add_marker("browser")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +66,8 @@ def page(browser: Browser, gateway: Running) -> Page:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the package once."""
+    """Build the package once; the control UI is a part of it."""
+    ensure_node()
     return build("wheel", tmp_path_factory.mktemp("dist"))
 
 
@@ -78,3 +100,40 @@ def people(synapse: Synapse) -> Iterator[People]:
     people = People(synapse)
     yield people
     people.close()
+
+
+@pytest.fixture(scope="session")
+def ui_tools() -> None:
+    """Install the packages of the control UI once, and build it."""
+    with alone("web"):
+        ensure_node()
+        install_web()
+        build_ui()
+
+
+@pytest.fixture(scope="module")
+def ui_gateway(
+    ui_tools: None, model: ModelServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """Run one gateway that serves the control UI for a module."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    home = new_home(tmp_path_factory.mktemp("ui"), kept, model)
+    with running_gateway(home, ui=True) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def ui_browser() -> Iterator[PlaywrightBrowser]:
+    """Run a browser for a module: while it runs, tests that are coroutines cannot."""
+    debian(chromium="chromium")
+    with playwright_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def ui(ui_browser: PlaywrightBrowser, ui_gateway: Running) -> Iterator[UiPage]:
+    """Return the control UI, signed in; nothing on the page may have failed."""
+    page = new_page(ui_browser).open(ui_gateway)
+    yield page
+    assert page.problems == []
+    page.tab.context.close()

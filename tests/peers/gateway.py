@@ -46,12 +46,23 @@ class Running:
 
 
 @contextmanager
-def running_gateway(home: Home, port: int = 0) -> Iterator[Running]:
-    """Run `homarus gateway run` while the block lasts."""
-    command = [sys.executable, "-m", "homarus", "gateway", "run", "--port", str(port)]
+def running_gateway(
+    home: Home, port: int = 0, *, ui: bool = False, program: Path | None = None
+) -> Iterator[Running]:
+    """Run `homarus gateway run` while the block lasts; without `ui` it has the plain page.
+
+    An installed `program` makes its own token; that of this checkout gets one.
+    """
+    command = [str(program)] if program else [sys.executable, "-m", "homarus"]
+    token = {} if program else {"OPENCLAW_GATEWAY_TOKEN": TOKEN}
     process = subprocess.Popen(
-        command,
-        env={**home.env, "OPENCLAW_GATEWAY_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"},
+        [*command, "gateway", "run", "--port", str(port)],
+        env={
+            **home.env,
+            **token,
+            "PYTHONUNBUFFERED": "1",
+            "HOMARUS_NO_UI": "" if ui else "1",
+        },
         cwd=home.path,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

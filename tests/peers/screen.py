@@ -17,7 +17,12 @@ class Screen:
 
     def __init__(self, socket: Path, news: int) -> None:
         self._tmux = ["tmux", "-S", str(socket), "-f", "/dev/null"]
-        self._news = news
+        self._news, self._written = news, socket.with_name("written")
+
+    @property
+    def written(self) -> bytes:
+        """Everything that the program has written to its terminal."""
+        return self._written.read_bytes()
 
     def tmux(self, *args: str) -> str:
         done = subprocess.run([*self._tmux, *args], capture_output=True, text=True, check=True)
@@ -32,6 +37,16 @@ class Screen:
 
     def press(self, key: str) -> None:
         self.tmux("send-keys", key)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def paste(self, text: str) -> None:
+        """Paste as a terminal does that marks pasted text."""
+        file = self._written.with_name("pasted")
+        file.write_text(text, encoding="utf-8")
+        self.tmux("load-buffer", str(file))
+        self.tmux("paste-buffer", "-p", "-r")
 
     def enter(self, text: str) -> None:
         """Type a line and send it, once the program shows what was typed."""
@@ -51,7 +66,14 @@ class Screen:
 
 
 @contextmanager
-def shown(command: Sequence[str], env: Mapping[str, str], folder: Path) -> Iterator[Screen]:
+def shown(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    folder: Path,
+    *,
+    columns: int = 120,
+    rows: int = 40,
+) -> Iterator[Screen]:
     """Run the program under tmux while the block lasts."""
     socket, pipe = folder / "tmux", folder / "news"
     os.mkfifo(pipe)
@@ -60,8 +82,10 @@ def shown(command: Sequence[str], env: Mapping[str, str], folder: Path) -> Itera
     # A shell that waits, then becomes the program: no output before we listen.
     line = shlex.join(["env", "-i", *(f"{k}={v}" for k, v in env.items()), *command])
     try:
-        screen.tmux("new-session", "-d", "-x", "120", "-y", "40", f"read go; exec {line}")
-        screen.tmux("pipe-pane", "-o", f"cat > {shlex.quote(str(pipe))}")
+        size = ("-x", str(columns), "-y", str(rows))
+        screen.tmux("new-session", "-d", *size, f"read go; exec {line}")
+        written = shlex.quote(str(folder / "written"))
+        screen.tmux("pipe-pane", "-o", f"tee {written} > {shlex.quote(str(pipe))}")
         screen.press("Enter")
         yield screen
     finally:

@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
 ANSWER = "Hello from the mock model."
 PROMPTS = ("Answer", "Number", "Not shown", "Yes or no")
-ENDED = "article[data-role=assistant]:not([data-live])"
+ANSWERED = "article[aria-label='The agent answered']"
+STATE = "document.querySelector('[data-testid=connection-state]')"
 # What the user had before: none of it may change.
 MINE = {".bashrc": "alias ll='ls -l'\n", ".config/editor.toml": "tabs = 4\n", "notes/a.txt": "x\n"}
 
@@ -80,10 +81,10 @@ def onboard(screen: Screen, model: ModelServer) -> None:
 
 
 def ask(page: Page, text: str) -> None:
-    page.wait_for_text("#state", "Connected")
-    page.type("#text", text)
+    page.wait_until(f"{STATE}?.textContent === 'Connected' && document.querySelector('textarea')")
+    page.type("textarea", text)
     page.press("Enter")
-    page.wait_for_text(ENDED, ANSWER)
+    page.wait_for_text(ANSWERED, ANSWER)
 
 
 def link(user: NewUser, command: str) -> str:

@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urljoin
 from urllib.request import urlopen
 
 import pytest
@@ -30,10 +31,11 @@ from tests.style.rules import ROOT, tracked
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
 READY_S = 300.0
+BUILT_UI = ROOT / "src" / "homarus" / "gateway" / "static_ui"
 # These wait for a person, for a bot's code, or keep running; other tests drive them.
 ATTENDED = (
     "chat", "gateway", "pairing approve", "channels add", "models set", "onboard", "configure",
-    "qr",
+    "qr", "tui",
 )  # fmt: skip
 
 
@@ -74,12 +76,14 @@ def test_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     expected = {str(p.relative_to(source)) for p in tracked() if p.is_relative_to(source)}
     pages = (p for p in tracked() if p.is_relative_to(ROOT / "docs") and p.suffix == ".md")
     expected |= {f"homarus/{page.relative_to(ROOT)}" for page in pages}
+    expected |= {str(p.relative_to(source)) for p in BUILT_UI.rglob("*") if p.is_file()}
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if name.startswith("homarus/")}
         info = f"homarus-{__version__}.dist-info"
         assert archive.read(f"{info}/licenses/LICENSE")
         assert b"homarus = homarus.__main__:main" in archive.read(f"{info}/entry_points.txt")
     assert names == expected
+    assert "homarus/gateway/static_ui/index.html" in names
 
 
 # The program from the wheel
@@ -107,10 +111,10 @@ def test_readme_commands_work_from_the_wheel(
         user.must("homarus models status")
         assert address in user.must("homarus dashboard")
         with urlopen(address) as page:
-            parts = re.findall(r'(?:src|href)="\.?/?([\w.-]+\.(?:js|css))"', page.read().decode())
-        assert parts
+            parts = re.findall(r'(?:src|href)="([^"]+\.(?:js|css))"', page.read().decode())
+        assert any(name.startswith("./assets/") for name in parts)  # the control UI
         for name in parts:
-            with urlopen(address + name) as part:
+            with urlopen(urljoin(address, name)) as part:
                 assert part.status == 200 and part.read()
     user.must("homarus memory search lobster")
     user.must("rm -r homarus-backup-*.tar.gz old")

@@ -158,7 +158,7 @@ def test_folder_survives_openclaw_homarus_openclaw_homarus(folder: Folder) -> No
     assert "1 conversation" in home.run("doctor", "--all").out
     assert home.run("sessions", "--json").json["count"] == 1
     with running_gateway(home) as gateway:
-        assert "1 scheduled job does not run" in home.run("status").out
+        assert "jobs      1, next run " in home.run("status", OPENCLAW_GATEWAY_TOKEN=TOKEN).out
         model.script([Say("Second answer.")])
         done = home.run("agent", "--message", "Second question", OPENCLAW_GATEWAY_TOKEN=TOKEN)
         assert done.status == 0, done.err + gateway.log

@@ -1,11 +1,8 @@
 """The real `clawhub` program and ours, against `homarus hub serve`; OpenClaw's skills, linted."""
 
 import json
-import re
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ import pytest
 from homarus.skills.hub.skill_files import read_skill_folder
 from homarus.skills.lint import lint_skill
 from tests.e2e.program import Done
+from tests.peers.hub import OURS, Hub, serving
 from tests.peers.install import Original, bare_env, clawhub_command
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(1200)]  # the first run installs it
@@ -60,45 +58,6 @@ class Person:
         result = self.run(*args)
         assert result.status != 0, result
         return result.out + result.err
-
-
-@dataclass(frozen=True, slots=True)
-class Hub:
-    """A running `homarus hub serve`."""
-
-    folder: Path
-    url: str
-    token: str
-
-    def stored(self, version: str) -> Path:
-        return self.folder / "skills" / SLUG / version / "files"
-
-
-OURS = [sys.executable, "-m", "homarus"]
-
-
-@contextmanager
-def serving(folder: Path, home: Path) -> Iterator[Hub]:
-    """Serve a registry with a token for ann."""
-    env = {**bare_env(home), "PYTHONUNBUFFERED": "1"}
-    added = subprocess.run(
-        [*OURS, "hub", "token", "add", str(folder), "ann", "--json"],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    serve = [*OURS, "hub", "serve", str(folder), "--port", "0"]
-    with subprocess.Popen(serve, env=env, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            found = re.search(r"http://\S+?(?=,)", line)
-            assert found, line
-            yield Hub(folder, found[0], json.loads(added.stdout)["token"])
-        finally:
-            process.terminate()
-            process.wait(30)
 
 
 @pytest.fixture
@@ -171,7 +130,7 @@ def test_clawhub_publishes_finds_installs_updates_and_removes(hub: Hub, tmp_path
     assert "exists" in ann.refused("publish", str(write_skill(skill, "3")), "--slug", SLUG,
                                    "--version", "1.0.1")  # fmt: skip
 
-    (hub.stored("1.0.1") / "SKILL.md").write_text(HEAD + "evil\n")
+    (hub.stored(SLUG, "1.0.1") / "SKILL.md").write_text(HEAD + "evil\n")
     assert "is not what was published" in bob.refused("install", SLUG, "--force")
     assert "evil" not in installed(bob.home).get("SKILL.md", "")
 
@@ -198,7 +157,7 @@ def test_homarus_does_the_same_as_clawhub(hub: Hub, tmp_path: Path) -> None:
     write_skill(skill, "Second.\n")
     ann.done("skills", "publish", str(skill), "--slug", SLUG)
     assert "1.0.0 → 1.0.1" in ann.done("skills", "update", SLUG, "--yes")
-    (hub.stored("1.0.1") / "SKILL.md").write_text(HEAD + "evil\n")
+    (hub.stored(SLUG, "1.0.1") / "SKILL.md").write_text(HEAD + "evil\n")
     told = ann.refused("skills", "install", SLUG, "--yes", "--force")
     assert "is not what was published" in told
     assert "Second." in installed(tmp_path / "ws")["SKILL.md"]

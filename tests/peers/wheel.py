@@ -17,7 +17,8 @@ _PASSED_ON = ("PIP_", "UV_", "SSL_", "REQUESTS_", "CURL_", "HTTP_", "HTTPS_", "N
 
 def build(target: str, folder: Path, root: Path = ROOT) -> Path:
     """Build a `wheel` or an `sdist`; return its file."""
-    run(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder), cwd=root)
+    command = (sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder))
+    run(*command, cwd=root, env={"HOMARUS_NO_UI": ""})  # a wheel has the control UI
     return next(folder.glob("*.whl" if target == "wheel" else "*.tar.gz"))
 
 

@@ -20,7 +20,14 @@ ROLE_WORDS = frozenset(
 MAX_TEST_NAME_CHARS = 70
 # Only these modules may catch every error, because they run code whose bugs must be contained.
 CATCH_ALL = frozenset(
-    ["tools/execute.py", "tools/sources.py", "core/tasks.py", "gateway/connection.py"]
+    [
+        "tools/execute.py",
+        "tools/sources.py",
+        "core/tasks.py",
+        "gateway/connection.py",
+        "agent/internal_hooks/handler_main.py",
+        "core/worker_main.py",
+    ]
 )
 # Starts tasks that may be abandoned: a TaskGroup would wait for them for ever.
 ABANDONS_TASKS = frozenset(["core/watchdog.py"])

@@ -10,7 +10,7 @@ import pytest
 
 from homarus.cli.main import COMMANDS, group
 
-VENDORS = {"apsw", "httpx2", "openai", "pydantic", "rich", "xllamacpp"}
+VENDORS = {"apsw", "httpx2", "openai", "pydantic", "rich", "textual", "xllamacpp"}
 
 PROBE = """
 import atexit, sys
@@ -75,10 +75,15 @@ def test_command_table_matches_each_command(name: str) -> None:
     assert command is not None
     assert command.name in (name, "command")
     assert inspect.cleandoc(command.help or "").splitlines()[0] == line
-    assert (Path(inspect.getfile(group.__class__)).parent / f"{module}.py").exists()
+    folder = Path(inspect.getfile(group.__class__)).parent
+    assert (folder / f"{module.replace('.', '/')}.py").exists()
 
 
 def test_command_table_lists_every_command_module() -> None:
     folder = Path(inspect.getfile(group.__class__)).parent
-    has = {p.stem for p in folder.glob("*.py") if "def command(" in p.read_text(encoding="utf-8")}
+    has = {
+        ".".join(p.relative_to(folder).with_suffix("").parts)
+        for p in folder.rglob("*.py")
+        if "def command(" in p.read_text(encoding="utf-8")
+    }
     assert has == {module for module, _ in COMMANDS.values()}

@@ -11,28 +11,30 @@ from tests.style.rules import ROOT, SRC
 
 FILE_LINES, FILE_LINES_P95 = 800, 500
 FUNCTION_LINES, FUNCTION_LINES_P95 = 80, 45
-# app.py has one keyword argument a line, in seven Services.
-SMALL_FILES = {"agent/loop.py": 300, "app.py": 550}
+# app_services.py has one keyword argument a line, in ten Services.
+SMALL_FILES = {"agent/loop.py": 300, "app.py": 350, "app_services.py": 500}
 
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
-    "": 700,
-    "agent": 19_900,
-    "channels": 11_500,
-    "cli": 15_600,
-    "gateway": 17_100,
-    "config": 9_400,
-    "core": 4_050,
+    "": 1_200,
+    "agent": 23_400,
+    "channels": 12_050,
+    "cli": 24_500,
+    "config": 9_900,
+    "core": 4_850,
+    "diagnostics": 1_200,
+    "gateway": 25_800,
     "importing": 2_100,
     "memory": 11_200,
     "net": 2_150,
-    "plugins": 700,
+    "plugins": 720,
     "policy": 2_400,
     "providers": 11_700,
-    "sessions": 5_300,
-    "skills": 6_550,
-    "store": 8_950,
-    "testing": 5_200,
+    "schedule": 6_300,
+    "sessions": 6_300,
+    "skills": 6_850,
+    "store": 10_250,
+    "testing": 5_350,
     "tools": 21_800,
 }
 

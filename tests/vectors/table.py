@@ -28,6 +28,7 @@ from tests.vectors import (
     directive_functions,
     exec_functions,
     policy_functions,
+    schedule_functions,
     session_functions,
 )
 from tests.vectors.cases import Adapter, Json, NotApplicable, get
@@ -592,5 +593,5 @@ NOT_APPLICABLE: dict[str, NotApplicable] = {
     ),
 }
 
-TABLE |= exec_functions.TABLE
+TABLE |= exec_functions.TABLE | schedule_functions.TABLE
 NOT_APPLICABLE |= exec_functions.NOT_APPLICABLE

@@ -30,6 +30,7 @@ WHOLE_FILES = {
     "memory",
     "exec_approvals",
     "tool_policy",
+    "cron",
 }
 
 

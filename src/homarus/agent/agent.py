@@ -48,6 +48,7 @@ class Agent:
     repo_root: Path | None = None  # by the config; None: found by its `.git`
     docs: Path | None = None  # of this program, where file tools may read them
     file_scope: FileScope = WORKSPACE_SCOPE
+    has_heartbeat: bool = False
 
 
 def make_agent(

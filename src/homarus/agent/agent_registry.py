@@ -11,6 +11,7 @@ from homarus.agent.agent import Agent, effective_tools, make_agent, reaches_mach
 from homarus.agent.media.image_models import has_image_model
 from homarus.agent.prompt.identity_file import find_identity
 from homarus.config.agent_settings import agent_entry, agent_ids, resolve_agent_settings
+from homarus.config.heartbeat_settings import resolve_heartbeat
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.session_keys import main_key, normalize_agent_id
@@ -35,10 +36,10 @@ class AgentRegistry:
     polls; `memory` returns the memory of an agent, `get_processes` the table of running commands,
     `get_browsers` the control of browsers, `get_commands` the chat commands, `get_exchanges` what
     sends messages between sessions, `get_gateway` what the `gateway` tool calls, `get_subagents`
-    what starts sub-agents, `env` the variables of the environment and the config,
-    `find_image_model` a model of a model's provider that sees pictures. `sources` has the tools
-    that come and go while the program runs: when one of them has changed, the next run uses what it
-    has now.
+    what starts sub-agents, `get_cron` what the `cron` tool calls, `env` the variables of the
+    environment and the config, `find_image_model` a model of a model's provider that sees pictures.
+    `sources` has the tools that come and go while the program runs: when one of them has changed,
+    the next run uses what it has now.
     """
 
     def __init__(
@@ -57,13 +58,14 @@ class AgentRegistry:
         get_exchanges: "Callable[[], SessionExchanges] | None" = None,
         get_gateway: Callable[[], Any] | None = None,
         get_subagents: Callable[[], Any] | None = None,
+        get_cron: Callable[[], Any] | None = None,
         has_polls: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config, self._paths, self._has_chats = config, paths, reaches
         self._memory, self._get_processes, self._env = memory, get_processes, env
         self._find_image_model, self._get_browsers = find_image_model, get_browsers
         self._get_commands, self._get_gateway = get_commands, get_gateway
-        self._has_polls, self._get_subagents = has_polls, get_subagents
+        self._has_polls, self._get_subagents, self._get_cron = has_polls, get_subagents, get_cron
         self._get_exchanges = get_exchanges
         self.sources = sources or ToolSources()
         self._agents: dict[str, Agent] = {}
@@ -86,7 +88,8 @@ class AgentRegistry:
                 agent = replace(agent, rules=rules)
             depth = config.agents.defaults.subagents.max_spawn_depth
             rules = replace(agent.rules, max_spawn_depth=depth)
-            self._agents[agent_id] = replace(agent, rules=rules)
+            has_heartbeat = resolve_heartbeat(config, agent.id).is_enabled
+            self._agents[agent_id] = replace(agent, rules=rules, has_heartbeat=has_heartbeat)
         return self._agents[agent_id]
 
     def tools(self, agent_id: str) -> ToolRegistry:
@@ -147,6 +150,7 @@ class AgentRegistry:
             get_exchanges=self._get_exchanges,
             get_gateway=self._get_gateway,
             get_subagents=self._get_subagents,
+            get_cron=self._get_cron,
             has_tool=lambda name: name in self.tools(agent_id),
             env=self._env(),
             has_image_model=lambda: find is None or has_image_model(config, refs, find),

@@ -38,7 +38,7 @@ from homarus.core.message import Json
 from homarus.core.tasks import run_contained
 from homarus.core.text import one_line
 from homarus.policy.approvals import DECISIONS
-from homarus.store.approvals import ANSWER, ApprovalRecord, ApprovalState
+from homarus.store.approvals import ANSWER, ENDED_STATES, ApprovalRecord, ApprovalState
 from homarus.store.audit import AuditEntry, AuditLog
 from homarus.store.journal import InboxRecord, Journal, JournalTransaction, OutboxRecord
 
@@ -263,6 +263,13 @@ class ApprovalService:
         """Return the approvals that can be answered now, oldest first."""
         records = await self._journal.approvals("pending", session=session)
         return [record for record in records if record.expires_ms > self._now_ms(record)]
+
+    async def list_resolved(
+        self, limit: int, session: str | None = None
+    ) -> Sequence[ApprovalRecord]:
+        """Return the approvals that ended last, newest first."""
+        records = await self._journal.approvals(*ENDED_STATES, session=session, limit=limit)
+        return list(reversed(records))
 
     async def get(self, id_or_prefix: str) -> ApprovalRecord:
         """Return an approval by its id, or by a start of its id that no other one has.

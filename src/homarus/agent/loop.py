@@ -3,6 +3,9 @@
 It knows no channel, store or config: everything it needs is in `LoopContext`. `steering` pops the
 messages that steer the run: after each group of tool calls, and when the model would stop. A
 message that comes later is left for another run.
+
+A call of a client's tool ends the run, when the agent's own calls next to it have their results:
+the client runs it, and another run gets its result.
 """
 
 import asyncio
@@ -61,28 +64,45 @@ class LoopContext:
     save: Callable[[Sequence[Message]], Awaitable[None]]  # in one transaction, in order
     finish: Callable[[Message], Awaitable[None]]  # the same for the last message, with the outcome
     now_ms: Callable[[], int]
+    is_client_call: Callable[[ToolCall], bool] = lambda _call: False  # a client must run it
 
 
 async def run_loop(context: LoopContext, messages: list[Message]) -> Message:
-    """Extend `messages` in place until the model answers without a tool call.
+    """Extend `messages` in place until the model answers, or calls a tool of the client.
 
     Calls at the end without a result are run first: a run may resume an earlier attempt. Raises
     RunSuspendedError when a call waits for an approval: the results of the others are saved.
     """
-    if waiting := unanswered_calls(messages):
-        await _append(context, messages, *await _run_calls(context, messages, waiting))
+    if (waiting := unanswered_calls(messages)) and (
+        last := await _answer_calls(context, messages, waiting)
+    ):
+        return last
     while True:
         reply = await _call_model(context, context.request(tuple(messages)))
-        if reply.calls:
+        if reply.calls and not all(map(context.is_client_call, reply.calls)):
             await _append(context, messages, reply)
-            await _append(context, messages, *await _run_calls(context, messages, reply.calls))
-        elif steering := context.steering():
+            if last := await _answer_calls(context, messages, reply.calls):
+                return last
+        elif not reply.calls and (steering := context.steering()):
             await _append(context, messages, reply, *steering)
         else:
             messages.append(reply)
             await context.finish(reply)
             context.emit(MessageSaved(reply))
             return reply
+
+
+async def _answer_calls(
+    context: LoopContext, messages: list[Message], calls: tuple[ToolCall, ...]
+) -> Message | None:
+    """Run the agent's own calls; if a client must run the others, end with their message."""
+    own = tuple(call for call in calls if not context.is_client_call(call))
+    await _append(context, messages, *await _run_calls(context, messages, own))
+    if len(own) == len(calls):
+        return None
+    reply = next(message for message in reversed(messages) if message.calls)
+    await context.finish(reply)
+    return reply
 
 
 def unanswered_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

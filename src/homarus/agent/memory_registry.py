@@ -17,6 +17,7 @@ from homarus.agent.agent import Agent
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
+from homarus.core.diagnostics import Diagnostics
 from homarus.core.errors import StoreError, UserError
 from homarus.core.message import Usage
 from homarus.store.base import Store, UsageRecord
@@ -44,11 +45,14 @@ class MemoryRegistry:
         store: Store,
         clock: Clock,
         group: asyncio.TaskGroup | None = None,
+        diagnostics: Diagnostics | None = None,
     ) -> None:
+        self._diagnostics = diagnostics
         self._config, self._paths, self._env = config, paths, env
         self._store, self._clock = store, clock
         self._group, self._watchers = group, group
         self._open: dict[str, AgentMemory] = {}
+        self._synced_s: dict[str, float] = {}  # when the scheduler last synced each
         self._services: object = None  # the service settings that the open memories use
 
     def get(self, agent: str) -> "AgentMemory":
@@ -60,8 +64,9 @@ class MemoryRegistry:
             self._open[agent] = AgentMemory(
                 self._resolve_spec(agent),
                 group=self._watchers,
-                on_cost=partial(self._on_cost, asyncio.get_running_loop()),
+                on_cost=partial(self._on_cost, asyncio.get_running_loop(), agent),
                 clock=self._clock,
+                diagnostics=self._diagnostics,
             )
         return self._open[agent]
 
@@ -82,6 +87,22 @@ class MemoryRegistry:
             self.get(agent).sync_on_session_start()
         except UserError as exc:  # a search reports it to the user; the run continues without
             log.warning("memory of %s: %s", agent, exc)
+
+    def sync_interval_s(self) -> float:
+        """Return the shortest interval at which an open memory is synced; 0 for none."""
+        intervals = (memory.sync_interval_s for memory in self._open.values())
+        return min((one for one in intervals if one), default=0.0)
+
+    async def sync_due(self) -> None:
+        """Sync the open memories whose interval has passed; the scheduler calls it."""
+        now_s, current = self._clock.monotonic(), dict(self._open)
+        self._synced_s = {agent: at_s for agent, at_s in self._synced_s.items() if agent in current}
+        for agent, memory in current.items():
+            interval_s = memory.sync_interval_s
+            # A wake of the scheduler may come a moment early.
+            if interval_s and now_s - self._synced_s.get(agent, -interval_s) >= interval_s - 1:
+                self._synced_s[agent] = now_s
+                await memory.sync_now()
 
     def stop_watching(self) -> None:
         """Stop watching files, also those of memories that are opened later."""
@@ -110,10 +131,13 @@ class MemoryRegistry:
         while self._open:
             await self._open.popitem()[1].close()
 
-    def _on_cost(self, loop: asyncio.AbstractEventLoop, cost: "EmbeddingCost") -> None:
+    def _on_cost(self, loop: asyncio.AbstractEventLoop, agent: str, cost: "EmbeddingCost") -> None:
         """Record a usage from one of memory's threads; the store is written from the loop."""
         usage = Usage(input=cost.tokens, cost=cost.cost_usd)
-        call = UsageRecord(RUN, "", cost.provider, cost.model, self._clock.now_ms(), usage)
+        call = UsageRecord(
+            RUN, "", cost.provider, cost.model, self._clock.now_ms(), usage,
+            agent=agent, purpose="memory",
+        )  # fmt: skip
         try:
             loop.call_soon_threadsafe(self._start_saving, call)
         except RuntimeError:  # the loop is closed

@@ -27,7 +27,7 @@ from homarus.policy.sandbox_settings import (
     resolve_exec_place,
     resolve_sandbox,
 )
-from homarus.policy.taint import call_effects
+from homarus.policy.taint import TAINT_RULES, call_effects
 from homarus.policy.tool_call import CallerFacts, ToolCallFacts, ToolDecision, ToolDeclaration
 from homarus.policy.tool_policy import declaration_keys
 from homarus.policy.workspace_access import WorkspaceAccess
@@ -122,6 +122,38 @@ async def explain_tool_call(
             notes.append(f"the call was not prepared: {exc}")
     decision = decide_tool_call(call, caller, agent.rules.for_chat(chat.rules))
     return PolicyExplanation(tool, decision, caller, tuple(notes), place)
+
+
+def encode_explanation(found: PolicyExplanation) -> dict[str, Json]:
+    """Return an explanation as clients and `--json` show it."""
+    decision, caller, settings = found.decision, found.caller, found.caller.exec
+    return {
+        "tool": found.tool.name,
+        "action": decision.action,
+        "layer": decision.layer,
+        "reason": decision.reason,
+        "agentId": caller.agent_id,
+        "sessionKey": caller.session_key,
+        "channel": caller.channel,
+        "sender": caller.sender,
+        "isOwner": caller.is_owner,
+        "model": f"{caller.provider}/{caller.model}" if caller.provider else None,
+        "elevated": caller.elevated,
+        "isSandboxed": caller.is_sandboxed,
+        "place": found.place or None,
+        "exec": {
+            "security": settings.security,
+            "ask": settings.ask,
+            "askFallback": settings.ask_fallback,
+            "host": settings.host,
+        },
+        "verdicts": [
+            {"layer": each.layer, "action": each.action, "reason": each.reason}
+            for each in decision.verdicts
+        ],
+        "notes": list(found.notes),
+        "taintRules": dict(TAINT_RULES),
+    }
 
 
 def _find_place(

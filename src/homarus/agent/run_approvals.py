@@ -6,6 +6,7 @@ from typing import Final
 
 from homarus.agent.approval_ports import encode_address
 from homarus.agent.approval_service import ApprovalService
+from homarus.core.diagnostics import SessionActivity
 from homarus.core.errors import HomarusError, RunSuspendedError
 from homarus.core.lanes import LanePlace
 from homarus.core.message import Inbound, Json
@@ -35,8 +36,10 @@ class RunApprovals:
 
     `is_owner`: the owner sent every message of the run, and may approve in their chat.
     `resumed_calls` were made by an earlier attempt and have no result: what was asked about them
-    is not asked again. `check_lease` makes the transaction fail that would save an approval for a
-    run which another one has taken over.
+    is not asked again. `on_wait` is called when the run starts and stops waiting. `check_lease`
+    makes the transaction fail that would save an approval for a run which another one has taken
+    over. Without a `place`, none is given up while a person is asked; with `expires_ms`, the
+    approval can be answered for this time at most.
     """
 
     def __init__(
@@ -47,15 +50,18 @@ class RunApprovals:
         session: str,
         runs: Sequence[str],
         inbound: Inbound,
-        place: LanePlace,
+        place: LanePlace | None,
         resumed_calls: Collection[str],
         check_lease: Callable[[JournalTransaction], None],
         wait_s: float,
         is_owner: bool = False,
+        expires_ms: int | None = None,
+        on_wait: Callable[[SessionActivity], None] = lambda _state: None,
     ) -> None:
+        self._on_wait = on_wait
         self._service, self._agent, self._session, self._runs = service, agent, session, runs
         self._inbound, self._place, self._wait_s = inbound, place, wait_s
-        self._is_owner = is_owner
+        self._is_owner, self._expires_ms = is_owner, expires_ms
         self._resumed_calls, self._check_lease = set(resumed_calls), check_lease
         self._allowed: dict[str, ApprovalRecord] = {}  # by call, until the call starts
         self.suspended_calls: dict[str, str] = {}  # the id of the approval by call
@@ -105,6 +111,7 @@ class RunApprovals:
             "reason": question.reason,
             "agentId": self._agent,
             "sessionKey": self._session,
+            "toolCallId": call_id,
             **always,
         }
         return self._service.make_record(
@@ -116,6 +123,7 @@ class RunApprovals:
             requester=f"{inbound.address.channel}:{inbound.sender}",
             request=request,
             digest=question.digest,
+            timeout_ms=self._expires_ms,
             extra={
                 "address": encode_address(inbound.address),
                 "messageId": "" if inbound.is_internal else inbound.id,
@@ -127,9 +135,14 @@ class RunApprovals:
     async def _wait(self, record: ApprovalRecord) -> ApprovalRecord:
         """Wait for the answer, without a place in the lane of runs that work."""
         self._service.track(record)
-        self._place.release()
-        answered = await self._service.wait(record.id, self._wait_s)
-        if answered.state != "pending":
+        if self._place:
+            self._place.release()
+        self._on_wait("waiting")
+        try:
+            answered = await self._service.wait(record.id, self._wait_s)
+        finally:
+            self._on_wait("processing")
+        if answered.state != "pending" and self._place:
             await self._place.acquire()
         return answered
 

@@ -7,23 +7,32 @@ A run that lost its lease cannot write any more.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from homarus.agent.reply.sender import ReplySender
-from homarus.agent.run_end import RunEnd
+from homarus.agent.run_trace import RunTrace
 from homarus.agent.services import RunServices
 from homarus.agent.taint import RunTaint
-from homarus.agent.usage_recorder import ProviderCall, to_usage_record
+from homarus.agent.usage_recorder import ProviderCall, Purpose, run_purpose, to_usage_record
 from homarus.core.errors import HomarusError, LeaseLostError, StoreError
 from homarus.core.faults import fault_point
-from homarus.core.message import Message, ToolResult
+from homarus.core.message import Message, ToolResult, Usage
 from homarus.core.session_keys import is_subagent
 from homarus.core.text import one_line
+from homarus.sessions.client_turn import client_calls
+from homarus.sessions.notices import NO_NOTICES, ClaimedNotices
+from homarus.sessions.run_end import RunEnd
 from homarus.sessions.session import ExtraWrites, Session
 from homarus.sessions.transcript import NewEntry, steering_copy, suspension
 from homarus.store.approvals import ApprovalRecord
 from homarus.store.base import Transaction, TranscriptEntry, UsageRecord
-from homarus.store.journal import InboxRecord, JournalTransaction, Lease, OutboxRecord
+from homarus.store.journal import (
+    InboxRecord,
+    JournalTransaction,
+    Lease,
+    OutboxRecord,
+    SettledState,
+)
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +41,9 @@ _MAX_REASON_CHARS = 300
 
 class RunJournal:
     """Writes what one run does, under its lease."""
+
+    is_use = True  # what the run does counts as a use of its session
+    purpose: Purpose | None = None  # of its model calls; None: by the session's key
 
     def __init__(
         self,
@@ -51,6 +63,10 @@ class RunJournal:
         self._steering: dict[int, InboxRecord] = {}  # by id() of the message made of it
         self._copies: set[int] = set()  # id() of messages that get a run of their own
         self._usage: list[UsageRecord] = []  # of model calls, not yet written
+        self.usage = Usage()  # of all model calls of this attempt
+        self.trace: RunTrace | None = None  # stored with the end of the attempt
+        self._notices = services.notices
+        self._claims: dict[int, ClaimedNotices] = {}  # by id() of what is not saved
         self.sender = ReplySender(
             records[0],
             lease,
@@ -73,12 +89,26 @@ class RunJournal:
         """The unique name of this attempt at the run."""
         return f"{self.run}:{self._lease.token}"
 
+    def _add_trace(self, transaction: JournalTransaction, outcome: str, error: str = "") -> None:
+        if self.trace:
+            transaction.add_trace(self.trace.to_record(outcome, error))
+
     def record_model_call(self, call: ProviderCall) -> None:
         """Add the usage of a model call to the next transaction."""
-        self._usage.append(to_usage_record(call, self.run, self._first.session, self._now_ms()))
+        self.usage += call.usage
+        first, purpose = self._first, self.purpose or run_purpose(self._first.session)
+        self._usage.append(
+            to_usage_record(
+                call, self.run, first.session, self._now_ms(), purpose=purpose,
+                channel=first.channel,
+            )
+        )  # fmt: skip
 
-    def mark_running(self, session: Session) -> ExtraWrites:
-        """Return what marks the messages as running, with the entry of a new question."""
+    def mark_running(self, session: Session, claimed: ClaimedNotices = NO_NOTICES) -> ExtraWrites:
+        """Return what marks the messages as running, with the entry of a new question.
+
+        The notices that the question has are deleted with it.
+        """
         session_id = session.session_id
 
         def extra_writes(transaction: Transaction, entries: Sequence[TranscriptEntry]) -> None:
@@ -88,11 +118,33 @@ class RunJournal:
             )
             for call_id in self._open_calls:  # they may belong to a run by another name
                 transaction.call_started(self.run, self._lease, call_id)
+            self._take_notices(transaction, claimed)
 
         return extra_writes
 
-    def add_steering(self, record: InboxRecord, message: Message) -> Message:
+    def _take_notices(self, transaction: Transaction, claimed: ClaimedNotices) -> None:
+        claimed.delete(transaction)
+
+    def add_claim(self, claimed: ClaimedNotices) -> None:
+        """Track the notices of a question until it is saved."""
+        self._claims[id(claimed)] = claimed
+
+    def drop_claim(self, claimed: ClaimedNotices) -> None:
+        """Stop tracking the notices of a question: it is saved."""
+        self._claims.pop(id(claimed), None)
+
+    def restore_notices(self) -> None:
+        """Give back the notices of messages that the run has not saved."""
+        for claimed in self._claims.values():
+            self._notices.restore(claimed)
+        self._claims.clear()
+
+    def add_steering(
+        self, record: InboxRecord, message: Message, claimed: ClaimedNotices = NO_NOTICES
+    ) -> Message:
         """Have this run answer a steering message from the moment it is saved."""
+        if claimed.notices:
+            self._claims[id(message)] = claimed
         if record.id:
             self._steering[id(message)] = record
         else:  # it only steers: a run of its own answers it
@@ -119,10 +171,11 @@ class RunJournal:
             transaction.enqueue(*outbox)
 
         with self._audit.storing() as audit:
-            await session.append(*items, extra_writes=extra_writes)
+            await session.append(*items, extra_writes=extra_writes, is_use=self.is_use)
         self._copies.difference_update(map(id, messages))
         self._wake_outbox(outbox)
         for message in messages:
+            self._claims.pop(id(message), None)
             if record := self._steering.pop(id(message), None):
                 self._ids.append(record.id)
         if messages[-1].role == "tool":
@@ -134,6 +187,8 @@ class RunJournal:
         if record := self._steering.get(id(message)):
             location = {"session_id": session.session_id, "entry": entry.id}
             transaction.mark_running([record.id], self._lease, run=self.run, **location)
+        if claimed := self._claims.get(id(message)):
+            claimed.delete(transaction)
         for part in message.parts:
             if isinstance(part, ToolResult):
                 transaction.call_ended(self.run, self._lease, part.call_id)
@@ -163,23 +218,37 @@ class RunJournal:
         self._open_calls = frozenset().union(*calls)
         return self._open_calls
 
-    async def finish(self, session: Session, reply: Message) -> None:
-        """Commit the reply, the outcome and the outbox records in one transaction."""
+    async def finish(
+        self, session: Session, reply: Message, client_call_ids: Sequence[str] = ()
+    ) -> None:
+        """Commit the reply, the outcome and the outbox records in one transaction.
+
+        The reply may have calls for the client; one that has others too was saved before.
+        """
         status, outbox = await self.sender.records_for_reply(reply)
         usage, self._usage = self._usage, []
+        items: list[Message | NewEntry] = [reply]
+        saved_id = ""
+        if client_call_ids:
+            status = "answered"
+            items.append(client_calls(self.run, client_call_ids))
+            if any(message is reply for message in session.messages):
+                saved_id = await session.entry_of_calls(client_call_ids)
+                del items[0]
 
         def extra_writes(transaction: Transaction, entries: Sequence[TranscriptEntry]) -> None:
-            reply_id, at_ms = entries[-1].id, self._now_ms()
+            reply_id, at_ms = saved_id or entries[0].id, self._now_ms()
             transaction.settle(self._ids, self._lease, status, at_ms=at_ms, reply=reply_id)
             transaction.add_usage(*usage)
             transaction.add_audit(*audit)
             transaction.enqueue(*outbox)
+            self._add_trace(transaction, status)
             write_end(transaction)
 
         end = self._run_end(self._ids, usage, reply=reply)
         async with self._on_run_end(end) as write_end:
             with self._audit.storing() as audit:
-                await session.append(reply, extra_writes=extra_writes)
+                await session.append(*items, extra_writes=extra_writes)
         fault_point("reply.saved")
         self._wake_outbox(outbox)
 
@@ -191,15 +260,18 @@ class RunJournal:
             transaction.suspend(self._ids, self._lease)
             transaction.add_usage(*usage)
             transaction.add_audit(*audit)
+            self._add_trace(transaction, "suspended")
 
         with self._audit.storing() as audit:
-            await session.append(suspension(self.run, approvals), extra_writes=extra_writes)
+            entry = suspension(self.run, approvals)
+            await session.append(entry, extra_writes=extra_writes, is_use=self.is_use)
 
     async def cancel_attempt(self) -> None:
         """Record that a clean stop of the program cancelled this attempt: it does not count."""
         try:
             async with self._store.journal.transaction() as transaction:
                 transaction.cancel_attempt(self._ids, self._lease)
+                self._add_trace(transaction, "cancelled")
         except StoreError as exc:  # then it counts, as after a crash
             log.warning("run %s was stopped, and that could not be written down: %s", self.run, exc)
 
@@ -222,35 +294,36 @@ class RunJournal:
         return RunEnd(key, tuple(ids), reply, error, reason, tuple(usage), sources)
 
     async def settle_failed(
-        self, reason: str, text: str, error: HomarusError | None = None
+        self,
+        reason: str,
+        text: str,
+        error: HomarusError | None = None,
+        state: SettledState = "reported",
     ) -> None:
         """Settle the messages as reported: the sender gets `text`, the journal `reason`.
 
         This includes the messages that steered the run, whether they were saved or not.
         """
         ids = [*self._ids, *(record.id for record in self._steering.values())]
-        outbox = await self.sender.records_for_error(text)
+        outbox = await self._build_error_records(text)
         end = self._run_end(ids, self._usage, error=error, reason=reason)
+
+        def write(transaction: Transaction) -> None:
+            at_ms, why = self._now_ms(), one_line(reason, _MAX_REASON_CHARS)
+            # A message of an earlier process may not have been started under this lease.
+            transaction.mark_running(ids, self._lease, run=self.run)
+            transaction.settle(ids, self._lease, state, at_ms=at_ms, why=why)
+            transaction.cancel_approvals(self.runs, at_ms=at_ms)
+            transaction.add_usage(*self._usage)
+            transaction.add_audit(*audit)
+            transaction.enqueue(*outbox)
+            self._add_trace(transaction, "failed" if error else "aborted", reason)
+            write_end(transaction)
+
         try:
             with self._audit.storing() as audit:
-                async with (
-                    self._on_run_end(end) as write_end,
-                    self._store.transaction() as transaction,
-                ):
-                    # A message of an earlier process may not have been started under this lease.
-                    transaction.mark_running(ids, self._lease, run=self.run)
-                    transaction.settle(
-                        ids,
-                        self._lease,
-                        "reported",
-                        at_ms=self._now_ms(),
-                        why=one_line(reason, _MAX_REASON_CHARS),
-                    )
-                    transaction.cancel_approvals(self.runs, at_ms=self._now_ms())
-                    transaction.add_usage(*self._usage)
-                    transaction.add_audit(*audit)
-                    transaction.enqueue(*outbox)
-                    write_end(transaction)
+                async with self._on_run_end(end) as write_end:
+                    await self._commit_failure(write, error)
         except LeaseLostError:
             return  # the run that holds the lease now settles them
         except StoreError:
@@ -258,3 +331,12 @@ class RunJournal:
             self._on_unsettled(ids)
             return
         self._wake_outbox(outbox)
+
+    async def _build_error_records(self, text: str) -> Sequence[OutboxRecord]:
+        return await self.sender.records_for_error(text)
+
+    async def _commit_failure(
+        self, write: Callable[[Transaction], None], _error: HomarusError | None
+    ) -> None:
+        async with self._store.transaction() as transaction:
+            write(transaction)

@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from functools import partial
 
 from homarus.agent.agent import Agent
+from homarus.agent.client_tools import client_tool_specs
 from homarus.agent.context.image_refs import Read, workspace_reader
-from homarus.agent.context.model_context import ModelContext
+from homarus.agent.context.model_context import NO_PARAMS, ModelContext
 from homarus.agent.context.render import turn_limit
 from homarus.agent.prompt.assembly import lists_skills
 from homarus.agent.prompt.chat_context import ChatContext
+from homarus.agent.prompt.injection import CHECKLIST
 from homarus.agent.services import RunServices
 from homarus.agent.skills.run_skills import RunSkills
 from homarus.core.errors import UnknownNameError
 from homarus.core.fast_dataclass import replace
-from homarus.core.message import Inbound
+from homarus.core.message import ClientOptions, Inbound
 from homarus.providers.base import Provider, ThinkLevel
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelSelection
@@ -91,9 +93,17 @@ async def make_model_context(
     chat: ChatContext,
     tools: ToolRegistry,
     skills: RunSkills,
+    is_light: bool = False,
+    client: ClientOptions | None = None,
 ) -> ModelContext:
-    """Compose the system prompt, and return the session as one model is sent it."""
+    """Compose the system prompt, and return the session as one model is sent it.
+
+    With `is_light`, HEARTBEAT.md is the only workspace file in it. The tools of a client come after
+    the agent's, and are not described in the prompt.
+    """
     files = await services.composer.hooked_files(agent, session.key, services.hooks)
+    if is_light:
+        files = tuple(file for file in files if file.name == CHECKLIST)
     is_listed = lists_skills(session.key, model, tools)
     prompt = services.composer.compose(
         agent, session.key, model, tools.specs(),
@@ -106,11 +116,12 @@ async def make_model_context(
         provider,
         model,
         system=prompt.text,
-        tools=prompt.facts.tools,
+        tools=(*prompt.facts.tools, *(client_tool_specs(client) if client else ())),
         thinking=thinking,
         cache=services.rendered,
         now_ms=services.clock.now_ms,
         max_turns=turn_limit(services.get_config().channels, session.key),
+        params=client.params if client else NO_PARAMS,
         get_reader=partial(_image_reader, services, session.key, agent, chat),
     )
 

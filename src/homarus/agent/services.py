@@ -1,7 +1,7 @@
 """The services that every run uses: stores, model access, hooks, and the ports of other packages.
 
-`app.py` builds one `RunServices`. Packages that the agent package must not import (channels) and
-objects that are built later (the run queue) are passed in as callables.
+`app_services.py` builds one `RunServices`. Packages that the agent package must not import
+(channels) and objects that are built later (the run queue) are passed in as callables.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -12,13 +12,13 @@ from homarus.agent.agent import Agent
 from homarus.agent.context.model_context import RenderedContextCache
 from homarus.agent.prompt.composer import PromptComposer
 from homarus.agent.reply.sender import LiveReplyHandle
-from homarus.agent.run_end import OnRunEnd, ignore_run_end
 from homarus.agent.skills.ports import SkillPorts
 from homarus.agent.spend_limit import SpendLimiter
 from homarus.config.schema import Config
 from homarus.core.bus import Bus
 from homarus.core.channel_traits import FindTraits
 from homarus.core.clock import Clock
+from homarus.core.diagnostics import Diagnostics
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
@@ -29,6 +29,9 @@ from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.providers.base import Provider
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.model_router import ModelSelection
+from homarus.sessions.notices import Notices
+from homarus.sessions.run_end import OnRunEnd, ignore_run_end
+from homarus.sessions.run_queue import QueuePlace
 from homarus.sessions.session import Session, SessionRepository
 from homarus.store.audit import AuditLog
 from homarus.store.base import Store
@@ -93,7 +96,8 @@ class RunServices:
     returns a model of the same provider that sees pictures, "" if there is none;
     `resolve_connection` returns how to reach a provider for something else than its models'
     answers. `on_run_end` adds writes to the transaction that settles a run. `discover_tools` waits
-    a little for tools of an agent that are not known yet.
+    a little for tools of an agent that are not known yet. `get_queue_place` returns how the
+    messages of the active run of a session came to it, `get_queue_depth` how many wait.
     """
 
     sessions: SessionRepository
@@ -128,7 +132,11 @@ class RunServices:
     resolve_connection: ResolveConnection = _no_connection
     discover_tools: Callable[[str], Awaitable[None]] = no_discovery
     on_run_end: OnRunEnd = ignore_run_end
+    get_queue_place: Callable[[str], QueuePlace | None] = lambda _key: None
+    get_queue_depth: Callable[[str], int] = lambda _key: 0
     audit: AuditLog = field(default_factory=AuditLog)
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
     skills: SkillPorts = field(default_factory=SkillPorts)
+    notices: Notices = field(default_factory=Notices)
     composer: PromptComposer = field(default_factory=PromptComposer)
     rendered: RenderedContextCache = field(default_factory=RenderedContextCache)

@@ -62,7 +62,9 @@ async def compact_session(
 
         def extra_writes(transaction: Transaction, _entries: Sequence[TranscriptEntry]) -> None:
             at_ms = clock.now_ms()
-            transaction.add_usage(*(to_usage_record(call, run, key, at_ms) for call in calls))
+            transaction.add_usage(
+                *(to_usage_record(call, run, key, at_ms, purpose="compaction") for call in calls)
+            )
 
         where = HookContext(agent.id, key, "", str(agent.workspace))
         try:

@@ -15,6 +15,7 @@ from homarus.core.untrusted import untrusted_sources
 from homarus.policy.audience import session_readers
 from homarus.policy.taint import inbound_taint
 from homarus.policy.tool_call import TaintSource
+from homarus.sessions.notices import Notice, is_external
 
 # How many turns before the current one count. An instruction in a page is followed in the same
 # turn, or when the person answers a question about it; after more turns it is a rare case, and the
@@ -54,6 +55,10 @@ class RunTaint:
     def add_inbound(self, inbound: Inbound) -> None:
         """Add what a message contains that others wrote; also one that steers the run."""
         self._add(*inbound_taint(inbound))
+
+    def add_notices(self, notices: Sequence[Notice]) -> None:
+        """Add the sources of notices whose texts others wrote."""
+        self._add(*(TaintSource("hook", one.source) for one in notices if is_external(one)))
 
     def add_result(self, result: ToolResult) -> None:
         """Add the source of a tool's untrusted output."""

@@ -12,6 +12,7 @@ from homarus.agent.context.image_scaling import fit_result
 from homarus.agent.loop_detection import LoopDetector
 from homarus.agent.prompt.chat_context import ChatContext
 from homarus.agent.run_journal import RunJournal
+from homarus.agent.run_trace import RunTrace
 from homarus.agent.taint import RunTaint
 from homarus.config.redaction import mask_known_secrets
 from homarus.core.event import EventData, ToolProgressed
@@ -70,6 +71,7 @@ class ToolRunner:
     describe_images: "DescribeImages | None" = None
     skills: SkillAccess | None = None
     leave_lane: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    trace: RunTrace = field(default_factory=RunTrace)
 
     @property
     def _audit(self) -> CallAudit:
@@ -85,6 +87,7 @@ class ToolRunner:
         allowed = await self.hooks.before_tool_call(self.where, call)
         if isinstance(allowed, Refusal):
             self._audit.record_refusal(call, "hook", allowed.reason)
+            self.trace.on_decision(call.id, "deny", "hook")
             return ToolResult(call.id, call.name, (Text(allowed.reason),), is_error=True)
         result = await self._execute(allowed)
         self.taint.add_result(result)
@@ -107,6 +110,7 @@ class ToolRunner:
             fault_point("tool.asked")
             started.append((tool.name, self.now_ms()))
             approval = approvals.pop_allowed(call.id)
+            self.trace.on_call_start(call.id, approval.id if approval else "")
             if approval or not tool.idempotent:
                 await self.journal.mark_call_started(call.id, approval)
 
@@ -117,6 +121,7 @@ class ToolRunner:
             if taint := self.taint.sources:
                 caller = replace(caller, taint=taint)
             decision = decide_tool_call(facts, caller, self.agent.rules.for_chat(chat.rules))
+            self.trace.on_decision(call.id, decision.action, decision.layer)
             place = describe_place(facts, caller)
             audit.record_decision(
                 call, facts.tool.name, decision, taint=taint, facts=facts, place=place

@@ -108,7 +108,8 @@ class AdmissionPipeline:
 
 def _copy(inbound: Inbound, route: Route, number: int) -> Inbound:
     """Return the copy for one of several agents; the same each time the message is offered."""
-    return replace(inbound, copy_for=route.agent if number else "")
+    copy_for = route.agent if number else ""
+    return replace(inbound, copy_for=copy_for, matched_by=route.matched_by)
 
 
 def _with_files(inbound: Inbound, complete: Inbound) -> Inbound:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from homarus.core.channel_traits import Dialect
+from homarus.core.chat_action import ChatAction
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelError
 from homarus.core.fast_dataclass import dataclass
@@ -211,6 +212,18 @@ class SupportsPolls(Protocol):
 
     def check_poll(self, to: Address, poll: Poll) -> None:
         """Raise SendError for a poll that the service would refuse."""
+        ...
+
+
+@runtime_checkable
+class SupportsChatActions(Protocol):
+    """A service with further actions for operators; `TRAITS.chat_actions` names them."""
+
+    async def run_chat_action(self, to: Address, action: ChatAction) -> dict[str, Json]:
+        """Do it and return the result as clients get it. Raises ChannelError or SendError.
+
+        Rows of messages have `id`, `sender`, `text` and `timestamp`.
+        """
         ...
 
 

@@ -136,6 +136,16 @@ class ChannelController:
         async with self._reconcile_lock:
             await self._supervisor.remove_account(*self._check_known(channel, account))
 
+    async def start(self, channel: str, account: str) -> None:
+        """Restart one account, whether it was stopped, failed or runs."""
+        async with self._reconcile_lock:
+            key = self._check_known(channel, account)
+            await self._supervisor.remove_account(*key)
+            settings = self._accounts[key].settings
+            started = _ConfiguredAccount(settings, enabled=_is_enabled(settings))
+            self._accounts[key] = started
+            await self._start_account(key, started)
+
     def status(self) -> tuple[AccountStatus, ...]:
         """Return every account and its state."""
         running_accounts = {running.key: running for running in self._supervisor.accounts}

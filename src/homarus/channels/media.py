@@ -66,7 +66,7 @@ class MediaDownloader:
         try:
             async with asyncio.timeout(FETCH_S):
                 content = await channel.fetch(media, max_bytes)
-            path, mime = await asyncio.to_thread(self._keep, content, media.mime)
+            path, mime = await asyncio.to_thread(self.save, content, media.mime)
         except MediaTooLargeError:
             return _missing(media, f"it is larger than {max_bytes / _MB:g} MB"), b""
         except (ChannelError, TimeoutError, OSError) as exc:
@@ -74,8 +74,8 @@ class MediaDownloader:
             return _missing(media, "it could not be fetched"), b""
         return replace(media, path=str(path), mime=mime, size=len(content), problem=""), content
 
-    def _keep(self, content: bytes, claimed: str) -> tuple[Path, str]:
-        """Return path and type of a file: by its bytes, else as its service says."""
+    def save(self, content: bytes, claimed: str) -> tuple[Path, str]:
+        """Store a file; return its path and type: by its bytes, else as its sender says."""
         mime = sniff_mime(content[:HEAD_BYTES]) or _harmless(claimed)
         path = self._folder / f"{hashlib.sha256(content).hexdigest()[:32]}{extension_for(mime)}"
         make_private_dir(self._folder)

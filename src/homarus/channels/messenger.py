@@ -6,7 +6,7 @@ they are requested from the service directly.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from homarus.channels.base import (
     TTL_MS,
     Channel,
+    SupportsChatActions,
     SupportsDelete,
     SupportsEdit,
     SupportsPolls,
@@ -22,9 +23,10 @@ from homarus.channels.base import (
 )
 from homarus.channels.supervisor import ChannelSupervisor
 from homarus.config.schema import Config
+from homarus.core.chat_action import ChatAction, ChatActionName
 from homarus.core.clock import Clock
 from homarus.core.errors import ToolDeniedError, ToolError, ToolTimeoutError
-from homarus.core.message import Address, Button, Extras, Media, Outbound, Poll
+from homarus.core.message import Address, Button, Extras, Json, Media, Outbound, Poll
 from homarus.core.text import one_line
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import Refusal
@@ -38,6 +40,15 @@ from homarus.tools.tool import SendResult
 if TYPE_CHECKING:
     from homarus.config.channels import AccountSettings
 
+# The key of `channels.<name>.actions` that turns an action off, as OpenClaw calls it.
+CHAT_ACTION_SETTINGS: Final[Mapping[ChatActionName, str]] = {
+    "ban": "moderation", "channel-info": "channelInfo", "channel-list": "channelInfo",
+    "kick": "moderation", "member-info": "memberInfo", "permissions": "permissions",
+    "pin": "pins", "pins": "pins", "reactions": "reactions", "read": "messages",
+    "role-add": "roles", "role-info": "roleInfo", "role-remove": "roles",
+    "search": "search", "sticker-send": "sticker", "thread-create": "threads",
+    "thread-list": "threads", "timeout": "moderation", "unpin": "pins",
+}  # fmt: skip
 RECEIPT_TIMEOUT_S: Final = 10.0  # how long a tool waits for the receipt of its message
 REQUEST_TIMEOUT_S: Final = 30.0  # timeout of a request
 RECEIPT_POLL_S: Final = 0.1
@@ -127,7 +138,7 @@ class ChannelMessenger:
     async def send_poll(self, to: Address, poll: Poll, extras: Extras, key: str) -> SendResult:
         channel, _ = self._find_account(to, "poll")
         if not isinstance(channel, SupportsPolls):
-            raise _unsupported(to, "has no polls")
+            raise _unsupported(to, "has no polls", "poll")
         question = await self._run_hooks(Outbound(to, poll.question, key, extras))
         poll = replace(poll, question=question.strip())
         channel.check_poll(to, poll)
@@ -144,7 +155,7 @@ class ChannelMessenger:
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
         channel, _ = self._find_account(to, "reactions")
         if not isinstance(channel, SupportsReactions):
-            raise _unsupported(to, "has no reactions")
+            raise _unsupported(to, "has no reactions", "reactions")
         async with _requesting(to):
             await channel.react(to, message_id, emoji)
 
@@ -153,7 +164,7 @@ class ChannelMessenger:
 
         channel, settings = self._find_account(to, "editMessage")
         if not isinstance(channel, SupportsEdit):
-            raise _unsupported(to, "cannot change a message that was sent")
+            raise _unsupported(to, "cannot change a message that was sent", "editMessage")
         key = f"{message_id}:edit"
         text = await self._run_hooks(Outbound(to, text, key, Extras(replaces=message_id)))
         parts = render_parts(text, channel.capabilities, settings, mode="length")
@@ -166,9 +177,20 @@ class ChannelMessenger:
     async def delete(self, to: Address, message_id: str) -> None:
         channel, _ = self._find_account(to, "deleteMessage")
         if not isinstance(channel, SupportsDelete):
-            raise _unsupported(to, "cannot take a message back")
+            raise _unsupported(to, "cannot take a message back", "deleteMessage")
         async with _requesting(to):
             await channel.delete(to, message_id)
+
+    async def run_chat_action(self, to: Address, action: ChatAction) -> dict[str, Json]:
+        """Do an action of an operator. Raises ToolError with the channels that have it."""
+        from homarus.channels.registry import find_traits
+
+        channel, _ = self._find_account(to, CHAT_ACTION_SETTINGS[action.name])
+        has_it = action.name in find_traits(to.channel).chat_actions
+        if not has_it or not isinstance(channel, SupportsChatActions):
+            raise _unsupported(to, f"has no {action.name}", action.name)
+        async with _requesting(to):
+            return await channel.run_chat_action(to, action)
 
     async def _run_hooks(self, message: Outbound) -> str:
         """Return the text as the hooks leave it."""
@@ -317,8 +339,18 @@ def _check_buttons(rows: Sequence[Sequence[Button]]) -> None:
         raise ToolDeniedError("the buttons of an approval are not for tools to send")
 
 
-def _unsupported(to: Address, problem: str) -> ToolError:
-    return ToolError(f"{to.channel} {problem}")
+def _unsupported(to: Address, problem: str, ability: str) -> ToolError:
+    """Return the error for what a service lacks, with the channels that have it."""
+    from homarus.channels.registry import available_channels, find_traits
+
+    able = [
+        name
+        for name in available_channels()
+        if name != to.channel
+        and ability in {*find_traits(name).abilities, *find_traits(name).chat_actions}
+    ]
+    fix = f"{', '.join(able)} can" if able else "no channel of this version can"
+    return ToolError(f"{to.channel} {problem}", fix=fix)
 
 
 @asynccontextmanager

@@ -30,6 +30,7 @@ from typing import Final, TypeAlias
 
 from homarus.channels.base import TTL_MS, Channel, SupportsLookup, SupportsMarkedSend
 from homarus.core.clock import Clock, ClockStepDetector
+from homarus.core.diagnostics import DeliveryAttempted, Diagnostics
 from homarus.core.errors import (
     ChannelAuthError,
     ChannelError,
@@ -43,6 +44,7 @@ from homarus.core.message import Outbound
 from homarus.core.retry import Backoff
 from homarus.core.tasks import run_contained, task_group
 from homarus.store.journal import Journal, Lease, OutboxRecord, OutboxState
+from homarus.store.traces import DeliveryAttempt, add_attempt
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +120,9 @@ class OutboxWorker:
         file_extra_s: float = FILE_EXTRA_S,
         max_chats: int = MAX_CHATS_AT_ONCE,
         outbox_clock: OutboxClock | None = None,
+        diagnostics: Diagnostics | None = None,
     ) -> None:
+        self._diagnostics = diagnostics or Diagnostics()
         self._outbox_clock = outbox_clock or OutboxClock(journal, clock)
         self._channel, self._journal, self._clock = channel, journal, clock
         self._on_state_change, self._backoff, self._max_chats = on_state_change, backoff, max_chats
@@ -135,6 +139,7 @@ class OutboxWorker:
         self._backoffs: dict[str, _ChatBackoff] = {}
         self._retry_at_s: dict[str, float] = {}  # by record: monotonic, for those delayed by us
         self.pending_count = 0  # records at the last poll
+        self._started_at_ms: dict[str, int] = {}  # by record: attempts that have not ended
         self._unwritten: dict[str, _SendOutcome] = {}  # by record: not journaled yet
 
     def wake(self) -> None:
@@ -307,6 +312,7 @@ class OutboxWorker:
 
     async def _send(self, record: OutboxRecord, lease: Lease) -> bool:
         channel, is_marked = self._channel, False
+        self._started_at_ms[record.id] = self._clock.now_ms()
 
         async def mark() -> None:
             nonlocal is_marked
@@ -353,7 +359,7 @@ class OutboxWorker:
         """Mark a record as sending; when cancelled, it is not: nothing will be written."""
         try:
             async with self._journal.transaction() as transaction:
-                transaction.send_started(record.id, lease)
+                transaction.send_started(record.id, lease, at_ms=self._clock.now_ms())
         except asyncio.CancelledError:
             with suppress(LeaseLostError):  # it was not marked yet
                 async with self._journal.transaction() as transaction:
@@ -405,12 +411,15 @@ class OutboxWorker:
         """
         self._unwritten[record.id] = outcome
         now_ms = self._clock.now_ms()
+        # One that an earlier process started has no time here.
+        started_ms = self._started_at_ms.pop(record.id, 0) or record.started_ms or now_ms
+        attempt = DeliveryAttempt(started_ms, now_ms, outcome.state, outcome.why)
         if outcome.delay_s:
             self._retry_at_s[record.id] = self._clock.monotonic() + outcome.delay_s
         notices = _expiry_notice(record, now_ms) if outcome.why == TOO_LATE else []
         async with self._journal.transaction() as transaction:
             if needs_mark:
-                transaction.send_started(record.id, lease)
+                transaction.send_started(record.id, lease, at_ms=started_ms)
             transaction.send_ended(
                 record.id,
                 lease,
@@ -418,11 +427,19 @@ class OutboxWorker:
                 receipt=outcome.receipt,
                 why=outcome.why,
                 not_before_ms=now_ms + round(outcome.delay_s * 1000) if outcome.delay_s else 0,
+                tries=add_attempt(record.tries, attempt),
             )
             transaction.enqueue(*notices)
         del self._unwritten[record.id]
         if notices:
             self.wake()
+        if self._diagnostics.is_active:
+            self._diagnostics.publish(
+                DeliveryAttempted(
+                    record.run, record.id, self._channel.name, outcome.state, started_ms, now_ms,
+                    outcome.why,
+                )
+            )  # fmt: skip
         if outcome.state != "pending":
             self.pending_count = max(0, self.pending_count - 1)
         self._on_state_change(

@@ -24,6 +24,7 @@ from homarus.channels.live_replies import LiveReplies
 from homarus.channels.supervisor import ChannelSupervisor
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
+from homarus.core.diagnostics import Diagnostics
 from homarus.core.message import Inbound, Outbound
 from homarus.store.journal import Journal
 
@@ -56,13 +57,16 @@ class ChannelRuntime:
         commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
         skill_commands: ListSkillCommands = no_skill_commands,
         on_chat_moved: Callable[[str, str, str, str], None] = lambda *_ids: None,
+        diagnostics: Diagnostics | None = None,
     ) -> None:
         self._on_sent, self._is_command = on_sent, is_command
         self._admission: tuple[AccessControl, AdmissionPipeline] | None = None
         self._open_admission = partial(
             self._make_admission, config, state, clock, find_name, find_record
         )
-        self.supervisor = ChannelSupervisor(journal, (), clock, config=config, sent=self._sent)
+        self.supervisor = ChannelSupervisor(
+            journal, (), clock, config=config, sent=self._sent, diagnostics=diagnostics
+        )
         self.live = LiveReplies(group, clock, channel=self._channel, config=config)
         self._pipeline = InboundPipeline(
             journal,

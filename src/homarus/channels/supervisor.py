@@ -15,6 +15,7 @@ from homarus.channels.base import TTL_MS, Capabilities, Channel, SupportsEdit
 from homarus.channels.inbound import InboundPipeline
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
+from homarus.core.diagnostics import Diagnostics
 from homarus.core.errors import ChannelAuthError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import NO_EXTRAS, NO_OUTBOX_CHANNELS, Address, Extras, Inbound, Outbound
@@ -86,7 +87,9 @@ class ChannelSupervisor:
         config: Callable[[], Config] = Config,
         sent: Callable[[Outbound, str], object] = lambda _message, _error: None,
         restart: Backoff = RESTART,
+        diagnostics: Diagnostics | None = None,
     ) -> None:
+        self._diagnostics = diagnostics
         self._config, self._sent = config, sent
         self._journal, self._clock, self._restart = journal, clock, restart
         self._accounts: dict[tuple[str, str], RunningAccount] = {}
@@ -132,6 +135,7 @@ class ChannelSupervisor:
             self._clock,
             on_state_change=self._track_unknown,
             outbox_clock=self._outbox_clock,
+            diagnostics=self._diagnostics,
         )
         running = RunningAccount(channel, worker)
         if self._accounts.setdefault(running.key, running) is not running:

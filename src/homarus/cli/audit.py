@@ -19,7 +19,7 @@ from homarus.core.errors import UserError
 from homarus.core.message import Json
 from homarus.core.text import escape_invisible, one_line
 from homarus.core.units import parse_duration_ms
-from homarus.store.audit import AUDIT_KINDS, AuditAnchor, AuditCheck, AuditEntry
+from homarus.store.audit import AUDIT_KINDS, AuditAnchor, AuditCheck, AuditEntry, encode_entry
 from homarus.store.audit_anchor import ANCHOR_FILE, load_anchor
 from homarus.store.audit_changes import import_changes, pending_changes
 from homarus.store.lock import lock_holder_pid
@@ -60,7 +60,7 @@ def command(
     wanted = {"agent": agent, "tool": tool, "kind": kind}
     entries = asyncio.run(_read(Paths.find(os.environ), since_ms, limit, wanted))
     if as_json:
-        click.echo(json.dumps([entry_row(entry) for entry in entries], ensure_ascii=False))
+        click.echo(json.dumps([encode_entry(entry) for entry in entries], ensure_ascii=False))
         return
     for entry in entries:
         click.echo(format_entry(entry))
@@ -120,7 +120,9 @@ async def _read(
     entries: list[AuditEntry] = []
     if paths.database.exists():
         async with _open(paths) as store:
-            entries += await store.audit_entries(since_ms=since_ms, limit=limit, **wanted)
+            entries += await store.audit_entries(
+                since_ms=since_ms, before_seq=None, limit=limit, **wanted
+            )
     if wanted["tool"] is None and wanted["kind"] in {None, "config"}:
         entries += [
             entry
@@ -151,20 +153,6 @@ def _parse_anchor(text: str) -> AuditAnchor:
             f"{one_line(text, 80)!r} is no anchor", fix="give the last line of homarus audit verify"
         )
     return AuditAnchor(int(seq), digest)
-
-
-def entry_row(entry: AuditEntry) -> dict[str, Json]:
-    """Return an entry as JSON; `seq` is 0 for one that is not in the log yet."""
-    return {
-        "seq": entry.seq,
-        "atMs": entry.at_ms,
-        "kind": entry.kind,
-        "agent": entry.agent,
-        "session": entry.session,
-        "tool": entry.tool,
-        "data": dict(entry.data),
-        "hash": entry.hash,
-    }
 
 
 def format_entry(entry: AuditEntry) -> str:

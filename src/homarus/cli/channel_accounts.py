@@ -260,6 +260,61 @@ def logout(channel: str, account: str | None, *, as_json: bool) -> None:
         click.echo(f"The login of {channel}:{name} is forgotten.")
 
 
+@click.command()
+@examples("homarus channels login matrix", "homarus channels login telegram --account work")
+@channel_argument
+@account_option
+@as_json_option
+def login(channel: str, account: str | None, *, as_json: bool) -> None:
+    """Have the gateway log in an account again, and show its name on the service."""
+    from homarus.channels.registry import load_channel
+
+    load_channel(channel)
+    name = _account(account)
+    if not is_gateway_running(GatewayOptions()):
+        raise UserError("accounts log in while a gateway runs", fix="start it: homarus gateway")
+    row = asyncio.run(_login(channel, name))
+    probe = row.get("probe") or {}
+    problem = probe.get("error") or row.get("lastError") or ""
+    if not probe.get("ok"):
+        raise UserError(
+            f"{channel}:{name} could not log in: {one_line(str(problem), 300) or 'no answer yet'}",
+            fix="homarus channels status --probe asks again",
+        )
+    identity = str(probe.get("identity") or "")
+    if as_json:
+        report = {"ok": True, "channel": channel, "account": name, "identity": identity}
+        click.echo(json.dumps(report, ensure_ascii=False))
+    else:
+        click.echo(f"{channel}:{name} is logged in as {one_line(identity, 80)}.")
+
+
+async def _login(channel: str, account: str) -> dict[str, Json]:
+    async with open_gateway(GatewayOptions()) as client:
+        await client.call("channels.start", {"channel": channel, "accountId": account})
+        status = await client.call("channels.status", {"probe": True}, timeout_s=60.0)
+    rows = status["channelAccounts"].get(channel, ()) if isinstance(status, dict) else ()
+    return next((row for row in rows if row["accountId"] == account), {})
+
+
+@click.command()
+@examples("homarus channels resolve telegram:12345", "homarus channels resolve '#family:x.org'")
+@click.argument("target")
+@click.option("--channel", "name", metavar="NAME", help="The chat service.")
+@click.option("--account", metavar="ID", help="Which of our accounts there.")
+@as_json_option
+def resolve(target: str, name: str | None, account: str | None, *, as_json: bool) -> None:
+    """Show which chat a target means: its service, account, id and thread."""
+    from homarus.cli.message_options import ChatTarget, run_action
+
+    chat = ChatTarget(target, name, account)
+    found = run_action(GatewayOptions(), "resolve", chat, {}, as_json=as_json)
+    if not as_json:
+        thread = f", thread {found['threadId']}" if found["threadId"] else ""
+        place = f"{found['channel']}:{found['accountId']}, chat {found['to']}{thread}"
+        click.echo(one_line(place, 300))
+
+
 async def _logout(channel: str, account: str) -> None:
     async with open_gateway(GatewayOptions()) as client:
         await client.call("channels.logout", {"channel": channel, "accountId": account})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from homarus.cli.channel_accounts import account_option, add, logout, remove
+from homarus.cli.channel_accounts import account_option, add, login, logout, remove, resolve
 from homarus.cli.command_group import CommandGroup, examples
 from homarus.cli.config_client import run_with_config
 from homarus.cli.dead_letters import dead_letters
@@ -49,7 +49,7 @@ def command(ctx: click.Context) -> None:
         ctx.invoke(status)
 
 
-for each in (add, remove, logout, dead_letters):
+for each in (add, remove, logout, dead_letters, login, resolve):
     command.add_command(each)
 
 

@@ -1,4 +1,4 @@
-"""Values that a shell completes: agent ids, session keys, channels, providers, config keys.
+"""Values that a shell completes: ids of agents and jobs, session keys, channels, config keys.
 
 They are read from files without checks, because a person waits for them. A value that a shell could
 interpret is left out: session keys contain ids that senders chose.
@@ -30,7 +30,7 @@ def _complete(names: Callable[[str], Iterable[str]]) -> Completion:
 
         try:
             found = sorted(set(names(incomplete)))
-        except (HomarusError, OSError, ValueError, AttributeError, TypeError):
+        except (HomarusError, OSError, ValueError, AttributeError, TypeError, LookupError):
             return []
         return [name for name in found if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
 
@@ -113,6 +113,15 @@ def _config_keys(incomplete: str) -> Iterable[str]:
     return [f"{path}{dot}{name}" for name in node.names] if node else ()
 
 
+def _cron_jobs(_incomplete: str) -> Iterable[str]:
+    from homarus.config.paths import expand
+
+    paths, store = Paths.find(os.environ), (_tree().get("cron") or {}).get("store")
+    file = expand(store, paths.home) if isinstance(store, str) else paths.state / "cron/jobs.json"
+    if file.stat().st_size <= _MAX_FILE_BYTES:
+        yield from (str(job["id"]) for job in json.loads(file.read_text(encoding="utf-8"))["jobs"])
+
+
 agents = _complete(_agents)
 sessions = _complete(_sessions)
 channels = _complete(_channels)
@@ -120,3 +129,4 @@ providers = _complete(_providers)
 models = _complete(_models)
 wizard_sections = _complete(_wizard_sections)
 config_keys = _complete(_config_keys)
+cron_jobs = _complete(_cron_jobs)

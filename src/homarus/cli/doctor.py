@@ -15,7 +15,11 @@ import click
 from homarus.agent.agent import reaches_machine
 from homarus.agent.workspace import SEEDED, workspace_advice
 from homarus.cli.command_group import examples
+from homarus.cli.cron_check import check_jobs_file
+from homarus.cli.diagnostics_check import check_diagnostics
 from homarus.cli.gateway_options import as_json_option
+from homarus.cli.heartbeat_check import check_heartbeats
+from homarus.cli.hooks_check import check_internal_hooks
 from homarus.cli.mcp_check import check_mcp_servers
 from homarus.cli.memory_files import SUFFIX, index_files
 from homarus.cli.options import RenamedOption
@@ -31,7 +35,6 @@ from homarus.config.own_keys import describe_openclaw_problems
 from homarus.config.paths import Paths, openclaw_files_dir, shorten
 from homarus.config.schema import Config
 from homarus.config.session_store import find_session_store
-from homarus.config.unused_files import find_unused
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ConfigError, HomarusError, StoreError
 from homarus.core.fast_dataclass import dataclass
@@ -94,11 +97,14 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         findings += [DoctorFinding(*finding) for finding in searches]
         findings += _channels(examined.config)
         findings += _tls(paths, examined.config)
+        findings += _hooks(paths, examined)
+        findings += [DoctorFinding(*found) for found in check_jobs_file(paths, examined.config)]
+        findings += [DoctorFinding(*found) for found in check_heartbeats(examined.config)]
         servers = check_mcp_servers(examined.config, os.environ)
         findings += [DoctorFinding(*found) for found in servers]
+        findings += [DoctorFinding(*found) for found in check_diagnostics(examined.config)]
         findings += [DoctorFinding(*found) for found in check_skills(paths, examined)]
-        unused = find_unused(examined.config, examined.raw, paths)
-        findings += [DoctorFinding("not built", "note", text) for text in unused]
+        findings += [DoctorFinding(*found) for found in check_internal_hooks(paths, examined)]
     findings += [*_state(paths, fix=fix), *_memory(paths), _disk(paths), _git(), *_proxies(paths)]
     findings += [*_pending_devices(paths), *_audit(paths)]
     if as_json:
@@ -110,6 +116,23 @@ def command(*, everything: bool, fix: bool, probe: bool, as_json: bool) -> None:
         _print(findings, everything=everything, fix=fix)
     wrong = {finding.about for finding in findings if finding.state == "bad"}
     raise click.exceptions.Exit(2 if "config" in wrong else 1 if wrong else 0)
+
+
+def find_security_problems(
+    paths: Paths, examined: ConfigExamination | None, *, deep: bool
+) -> Iterator[DoctorFinding]:
+    """Yield the findings about who may do what; `deep` also reads the complete audit log."""
+    config = examined.config if examined else None
+    if examined and config:
+        for agent in agent_ids(config):
+            tools = resolve_agent_settings(config, paths, agent).tools
+            yield _file_scope(agent, is_open=reaches_machine(tools, config.tools))
+        yield from _restrictions(config)
+        yield from (DoctorFinding(*found) for found in check_sandboxes(paths, config))
+        yield from (*_commands(config), *_tls(paths, config), *_hooks(paths, examined))
+    yield from (*_proxies(paths), *_pending_devices(paths))
+    if deep:
+        yield from _audit(paths)
 
 
 def _row(finding: DoctorFinding) -> dict[str, str]:
@@ -221,6 +244,26 @@ def _tls(paths: Paths, config: Config) -> Iterator[DoctorFinding]:
             check_tls(config.gateway.tls, paths, SystemClock())
         except ConfigError as exc:
             yield DoctorFinding("gateway", "bad", exc.message, exc.fix)
+
+
+def _hooks(paths: Paths, examined: ConfigExamination) -> Iterator[DoctorFinding]:
+    """Check the webhooks: those a gateway does not start with, and mappings that cannot work."""
+    config = examined.config
+    if config is None or not config.hooks.enabled:
+        return
+    from homarus.gateway.auth import find_secrets
+    from homarus.gateway.hooks.settings import hook_refusals, hook_warnings
+
+    secrets = find_secrets(config.gateway.auth, examined.env)
+    refusals = list(hook_refusals(config.hooks, paths, *secrets))
+    for exc in refusals:
+        yield DoctorFinding("hooks", "bad", exc.message, exc.fix)
+    for text, fix in hook_warnings(config.hooks, paths):
+        yield DoctorFinding("hooks", "note", text, fix)
+    if not refusals:
+        count = len(config.hooks.mappings) + len(config.hooks.presets)
+        text = f"webhooks are served below {config.hooks.path}, with {_count(count, 'mapping')}"
+        yield DoctorFinding("hooks", "ok", text)
 
 
 def _pending_devices(paths: Paths) -> Iterator[DoctorFinding]:

@@ -275,6 +275,31 @@ def health(gateway: GatewayOptions, timeout_s: float, *, as_json: bool) -> None:
     print_health(gateway, timeout_s, as_json=as_json)
 
 
+@command.command("usage-cost")
+@examples("homarus gateway usage-cost --days 7", "homarus gateway usage-cost --json")
+@click.option(
+    "--days", metavar="COUNT", type=click.IntRange(1, 3660), default=31,
+    help="The last COUNT days, today included.",
+)  # fmt: skip
+@gateway_options
+@_timeout_option
+@as_json_option
+def usage_cost(gateway: GatewayOptions, days: int, timeout_s: float, *, as_json: bool) -> None:
+    """Show what a running gateway's models cost, by day; homarus usage shows more."""
+
+    async def ask() -> dict[str, Json]:
+        async with open_gateway(gateway) as client:
+            answer = await client.call("usage.cost", {"days": days}, timeout_s=timeout_s)
+        return answer if isinstance(answer, dict) else {"daily": [], "totals": {}}
+
+    found = asyncio.run(ask())
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for row in (*found["daily"], {"date": "total", **found["totals"]}):
+        click.echo(f"{row['date']:<10}  {row['totalTokens']:>14,} tokens  ${row['totalCost']:.4f}")
+
+
 @command.command("call")
 @examples("homarus gateway call health", "homarus gateway call logs.tail --params '{\"limit\": 5}'")
 @click.argument("method")

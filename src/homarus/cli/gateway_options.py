@@ -101,11 +101,19 @@ def with_gateway_config(paths: Paths) -> Paths:
 
 @asynccontextmanager
 async def open_gateway(
-    gateway: GatewayOptions, *, mode: str = "cli", caps: tuple[str, ...] = ("tool-events",)
+    gateway: GatewayOptions,
+    *,
+    mode: str = "cli",
+    caps: tuple[str, ...] = ("tool-events",),
+    protocol: int = 0,
 ) -> AsyncIterator["GatewayClient"]:
-    """Connect to the named gateway, else to the one of our own state directory."""
+    """Connect to the named gateway, else to the one of our own state directory.
+
+    `protocol` is the version to speak, if it is not the one that every command needs.
+    """
     from homarus.core.clock import SystemClock
     from homarus.gateway.client import ClientProfile, GatewaySecret, connect_gateway
+    from homarus.gateway.frames import PROTOCOL
     from homarus.gateway.identity import DeviceIdentity
 
     paths = Paths.find(os.environ)
@@ -118,7 +126,9 @@ async def open_gateway(
         openclaw_files_dir(paths.state) / "identity" / "device.json", SystemClock().now_ms()
     )
     client_id = "openclaw-probe" if mode == "probe" else "cli"
-    profile = ClientProfile(secret, device, client_id, mode, caps=caps)
+    profile = ClientProfile(
+        secret, device, client_id, mode, caps=caps, protocol=protocol or PROTOCOL
+    )
     try:
         pin = find_fingerprint(paths, gateway, url)
         async with connect_gateway(url, profile, tls_fingerprint=pin) as client:

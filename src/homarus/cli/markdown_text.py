@@ -9,7 +9,7 @@ way is rendered again as it grows. Everything is escaped after it was parsed, be
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from homarus.cli.code_colours import colour_code
 from homarus.cli.text_layout import Line, Span, divide, encode, printable, width, wrap
@@ -36,8 +36,27 @@ def _parser() -> "MarkdownIt":
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
-class MarkdownRenderer:
-    """Renders chunks of Markdown; `get_columns` returns the width of a line.
+T_co = TypeVar("T_co", covariant=True)
+
+
+class ChunkRenderer(Protocol[T_co]):
+    """Renders chunks of Markdown as lines of some form."""
+
+    def render(self, text: str) -> Sequence[T_co]:
+        """Return the lines of a chunk."""
+        ...
+
+    def code(self, lines: Sequence[str], language: str, start: int = 0) -> Sequence[T_co]:
+        """Return the lines of a code block from `start` on, coloured with those before."""
+        ...
+
+    def blank(self) -> T_co:
+        """Return an empty line."""
+        ...
+
+
+class MarkdownLayout:
+    """Lays out chunks of Markdown as lines of spans; `get_columns` returns the width of a line.
 
     Without colours, the marks of emphasis and code are printed instead.
     """
@@ -45,17 +64,20 @@ class MarkdownRenderer:
     def __init__(self, get_columns: Callable[[], int], *, colour: bool) -> None:
         self.get_columns, self.colour = get_columns, colour
 
-    def render(self, text: str) -> list[str]:
+    def render(self, text: str) -> list[Line]:
         """Return the lines of a chunk."""
         from markdown_it.tree import SyntaxTreeNode
 
         root = SyntaxTreeNode(_parser().parse(text))
-        found = self._blocks(root.children, self.get_columns(), text.split("\n"))
-        return [encode(line) for line in found]
+        return self._blocks(root.children, self.get_columns(), text.split("\n"))
 
-    def code(self, lines: Sequence[str], language: str, start: int = 0) -> list[str]:
+    def code(self, lines: Sequence[str], language: str, start: int = 0) -> list[Line]:
         """Return the lines of a code block from `start` on, coloured with those before."""
-        return [encode(line) for line in self._code(lines, language, self.get_columns(), start)]
+        return list(self._code(lines, language, self.get_columns(), start))
+
+    def blank(self) -> Line:
+        """Return an empty line."""
+        return []
 
     def _style(self, *styles: str) -> str:
         return ";".join(filter(None, styles)) if self.colour else ""
@@ -122,7 +144,7 @@ class MarkdownRenderer:
         widths = _share(wanted, columns - 3 * (count - 1))
         if not widths:  # too narrow for so many columns: as it was written
             start, end = node.map or (0, 0)
-            return wrap([(printable("\n".join(source[start:end])), "")], columns)
+            return wrap([(_shown("\n".join(source[start:end])), "")], columns)
         aligns = [str(cell.attrs.get("style", "")) for cell in rows[0].children]
         lines: list[Line] = []
         for place, row in enumerate(cells):
@@ -153,11 +175,11 @@ class MarkdownRenderer:
         mark = [] if self.colour else [(node.markup, "")]
         match node.type:
             case "text":
-                return [(printable(node.content.expandtabs(4)), style)]
+                return [(_shown(node.content), style)]
             case "softbreak" | "hardbreak":
                 return [("\n", "")]
             case "code_inline":
-                return [*mark, (printable(node.content), self._style(style, _CODE)), *mark]
+                return [*mark, (_shown(node.content), self._style(style, _CODE)), *mark]
             case "strong" | "em" | "s":
                 own = {"strong": BOLD, "em": ITALIC, "s": STRUCK}[node.type]
                 return [*mark, *self._inline(node, self._style(style, own)), *mark]
@@ -167,7 +189,7 @@ class MarkdownRenderer:
                 alt = [("image: ", style), *self._inline(node, style)]
                 return [*alt, (f" ({printable(str(node.attrs.get('src', '')))})", self._style(DIM))]
             case _:
-                return self._inline(node, style) or [(printable(node.content), style)]
+                return self._inline(node, style) or [(_shown(node.content), style)]
 
     def _link(self, node: "SyntaxTreeNode", address: str, style: str) -> Line:
         """Return a link's text and its address: a text may name another one."""
@@ -176,6 +198,29 @@ class MarkdownRenderer:
         if "".join(part for part, _ in text) in (address, address.removeprefix("mailto:")):
             return text
         return [*text, (f" ({address})", self._style(DIM))]
+
+
+class MarkdownRenderer:
+    """Renders chunks of Markdown as lines to print, their styles as escape sequences."""
+
+    def __init__(self, get_columns: Callable[[], int], *, colour: bool) -> None:
+        self._layout = MarkdownLayout(get_columns, colour=colour)
+
+    def render(self, text: str) -> list[str]:
+        """Return the lines of a chunk."""
+        return [encode(line) for line in self._layout.render(text)]
+
+    def code(self, lines: Sequence[str], language: str, start: int = 0) -> list[str]:
+        """Return the lines of a code block from `start` on, coloured with those before."""
+        return [encode(line) for line in self._layout.code(lines, language, start)]
+
+    def blank(self) -> str:
+        """Return an empty line."""
+        return ""
+
+
+def _shown(text: str) -> str:
+    return printable(text.expandtabs(4))
 
 
 def _span_columns(spans: Line) -> int:
@@ -202,21 +247,21 @@ def _padded(cell: Line, columns: int, *, is_right: bool) -> list[Span]:
     return [*blank, *cell] if is_right else [*cell, *blank]
 
 
-class MarkdownStream:
-    """Turns text that arrives in pieces into lines to print."""
+class MarkdownStream(Generic[T_co]):
+    """Turns text that arrives in pieces into lines, in the form that the renderer has."""
 
-    def __init__(self, renderer: MarkdownRenderer) -> None:
+    def __init__(self, renderer: ChunkRenderer[T_co]) -> None:
         self._renderer = renderer
         self._rest = ""  # after the last newline
         self._chunk: list[str] = []
-        self._gap: list[str] = []  # a blank line before the chunk, if the text has one
+        self._gap: list[T_co] = []  # a blank line before the chunk, if the text has one
         self._has_blank = False  # a blank line follows the last line
         self._is_first = True
         self._inner_fence = ""  # the marks of a code block inside the chunk
         self._fence = ""  # the marks of the code block that is under way, line by line
         self._language, self._code = "", list[str]()
 
-    def feed(self, text: str) -> list[str]:
+    def feed(self, text: str) -> list[T_co]:
         """Add text; return the lines that are complete."""
         *complete, self._rest = (self._rest + text.replace("\r\n", "\n")).split("\n")
         printed = [shown for line in complete for shown in self._add(line)]
@@ -230,18 +275,20 @@ class MarkdownStream:
             printed += self._end_chunk()
         return printed
 
-    def pending(self) -> list[str]:
+    def pending(self) -> list[T_co]:
         """Return the lines of the chunk under way, which may still change."""
         if self._fence:
             code = [*self._code, self._rest]
-            return self._renderer.code(code, self._language, len(code) - 1) if self._rest else []
+            start = len(code) - 1
+            return [*self._renderer.code(code, self._language, start)] if self._rest else []
         if self._chunk:
             blank = [""] if self._has_blank else []
-            return self._gap + self._renderer.render("\n".join([*self._chunk, *blank, self._rest]))
-        gap = [""] if self._has_blank and not self._is_first else []
-        return gap + self._renderer.render(self._rest) if self._rest.strip() else []
+            chunk = "\n".join([*self._chunk, *blank, self._rest])
+            return [*self._gap, *self._renderer.render(chunk)]
+        gap = [self._renderer.blank()] if self._has_blank and not self._is_first else []
+        return [*gap, *self._renderer.render(self._rest)] if self._rest.strip() else []
 
-    def end(self) -> list[str]:
+    def end(self) -> list[T_co]:
         """Return the lines that are left, and start a new text."""
         rest, self._rest = self._rest, ""
         printed = self._add(rest) if rest else []
@@ -249,7 +296,7 @@ class MarkdownStream:
         self._fence, self._is_first, self._has_blank = "", True, False
         return printed
 
-    def _add(self, line: str) -> list[str]:
+    def _add(self, line: str) -> list[T_co]:
         """Add a line; return what it completes."""
         if self._fence:
             return self._add_code(line)
@@ -260,7 +307,8 @@ class MarkdownStream:
         blank = [""] if self._has_blank else []
         self._has_blank = False
         if not self._chunk:
-            self._gap, self._is_first = [] if self._is_first else blank, False
+            is_gap = bool(blank) and not self._is_first
+            self._gap, self._is_first = [self._renderer.blank()] if is_gap else [], False
             if fence := _FENCE.match(line):
                 self._fence, self._language, self._code = fence[1], fence[2], []
                 return [*printed, *self._gap]
@@ -272,12 +320,12 @@ class MarkdownStream:
         self._chunk.append(line)
         return printed
 
-    def _add_code(self, line: str) -> list[str]:
+    def _add_code(self, line: str) -> list[T_co]:
         if re.fullmatch(rf" {{0,3}}{re.escape(self._fence)}{self._fence[0]}*\s*", line):
             self._fence = ""
             return []
         self._code.append(line)
-        return self._renderer.code(self._code, self._language, len(self._code) - 1)
+        return [*self._renderer.code(self._code, self._language, len(self._code) - 1)]
 
     def _is_chunk_end(self, line: str) -> bool:
         """Return whether a line starts another chunk."""
@@ -289,6 +337,6 @@ class MarkdownStream:
         starts = _HEAD.match(line) or _FENCE.match(line) or (is_list and _ITEM.match(line))
         return bool(self._has_blank or starts or _HEAD.match(self._chunk[-1]))
 
-    def _end_chunk(self) -> list[str]:
+    def _end_chunk(self) -> list[T_co]:
         chunk, self._chunk, self._inner_fence = self._chunk, [], ""
-        return self._gap + self._renderer.render("\n".join(chunk)) if chunk else []
+        return [*self._gap, *self._renderer.render("\n".join(chunk))] if chunk else []

@@ -31,17 +31,24 @@ if TYPE_CHECKING:
 _LIST_S = 120.0  # every model is checked
 
 
-class _LazyAuthGroup(CommandGroup):
-    """Imports its `auth` part when that is used."""
+_CHOICES = ("aliases", "fallbacks", "image-fallbacks", "set-image")
+
+
+class _LazyModelsGroup(CommandGroup):
+    """Imports its larger parts when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "auth"])
+        return sorted([*super().list_commands(ctx), "auth", *_CHOICES])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "auth":
             from homarus.cli.models_auth import auth
 
             return auth
+        if cmd_name in _CHOICES:
+            from homarus.cli.models_choice import CHOICE_COMMANDS
+
+            return CHOICE_COMMANDS[cmd_name]
         return super().get_command(ctx, cmd_name)
 
 
@@ -50,7 +57,7 @@ local_option = click.option(
 )
 
 
-@click.group(cls=_LazyAuthGroup, invoke_without_command=True)
+@click.group(cls=_LazyModelsGroup, invoke_without_command=True)
 @examples("homarus models", "homarus models set openai/gpt-5.2", "homarus models auth add openai")
 @as_json_option
 @click.pass_context

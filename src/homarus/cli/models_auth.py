@@ -175,6 +175,17 @@ def paste_token(
     target.save(id_, {**fields, "expires": expires_ms})
 
 
+@auth.command("setup-token")
+@examples("homarus models auth setup-token", "claude setup-token | homarus models auth setup-token")
+@named
+@agent_option
+@click.pass_context
+def setup_token(ctx: click.Context, profile_id: str | None, agent: str | None) -> None:
+    """Store the token that `claude setup-token` prints, for anthropic."""
+    given = {"provider": "anthropic", "profile_id": profile_id, "agent": agent}
+    ctx.invoke(paste_token, expires_in=None, **given)
+
+
 @auth.command()
 @examples(
     "homarus models auth login openai-codex", "homarus models auth login openai-codex --device"

@@ -64,8 +64,10 @@ def agent_option(text: str, name: str = "agent", *, default: str = "") -> Option
     )
 
 
-def session_option(text: str, name: str = "session_key") -> OptionDecorator:
-    """Return `--session KEY`."""
+def session_option(
+    text: str, name: str = "session_key", *, default: str = "the agent's main session"
+) -> OptionDecorator:
+    """Return `--session KEY`; `default` describes what holds without it."""
     return click.option(
         "--session",
         name,
@@ -73,7 +75,7 @@ def session_option(text: str, name: str = "session_key") -> OptionDecorator:
         old_names=("--session-key",),
         metavar="KEY",
         shell_complete=completion_values.sessions,
-        show_default="the agent's main session",
+        show_default=default,
         help=text,
     )
 
@@ -119,12 +121,19 @@ def limit_option(
 
 
 def timeout_option(
-    text: str, *, default_s: float | None = 10, default_text: str = "", max_s: float | None = 3600
+    text: str,
+    *,
+    default_s: float | None = 10,
+    default_text: str = "",
+    max_s: float | None = 3600,
+    old_name: str = "",
 ) -> OptionDecorator:
     """Return `--timeout SECONDS`; the command gets `timeout_s`."""
     return click.option(
         "--timeout",
         "timeout_s",
+        cls=RenamedOption,
+        old_names=(old_name,) if old_name else (),
         metavar="SECONDS",
         type=Seconds(0.001, max_s),
         default=default_s,

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -57,7 +57,11 @@ def explain_command(
     as_json: bool,
 ) -> None:
     """Show what every layer of the policy says about a tool call, and which one decides."""
-    from homarus.agent.policy_explanation import PolicyQuestion, explain_tool_call
+    from homarus.agent.policy_explanation import (
+        PolicyQuestion,
+        encode_explanation,
+        explain_tool_call,
+    )
 
     paths, loaded = load_own_config()
     config = loaded.config
@@ -73,7 +77,8 @@ def explain_command(
         _parse_args(raw_args),
     )
     found = asyncio.run(explain_tool_call(config, paths, question, find_traits))
-    click.echo(json.dumps(_to_json(found), ensure_ascii=False) if as_json else _to_text(found))
+    shown = json.dumps(encode_explanation(found), ensure_ascii=False)
+    click.echo(shown if as_json else _to_text(found))
 
 
 def resolve_session_key(config: Config, session_key: str | None, agent: str | None) -> str:
@@ -141,36 +146,3 @@ def _to_text(found: "PolicyExplanation") -> str:
         *(f"  {effect:<{width}}  {text}" for effect, text in TAINT_RULES.items()),
     ]
     return escape_invisible("\n".join(lines))
-
-
-def _to_json(found: "PolicyExplanation") -> dict[str, Any]:
-    from homarus.policy.taint import TAINT_RULES
-
-    decision, caller, settings = found.decision, found.caller, found.caller.exec
-    return {
-        "tool": found.tool.name,
-        "action": decision.action,
-        "layer": decision.layer,
-        "reason": decision.reason,
-        "agentId": caller.agent_id,
-        "sessionKey": caller.session_key,
-        "channel": caller.channel,
-        "sender": caller.sender,
-        "isOwner": caller.is_owner,
-        "model": f"{caller.provider}/{caller.model}" if caller.provider else None,
-        "elevated": caller.elevated,
-        "isSandboxed": caller.is_sandboxed,
-        "place": found.place or None,
-        "exec": {
-            "security": settings.security,
-            "ask": settings.ask,
-            "askFallback": settings.ask_fallback,
-            "host": settings.host,
-        },
-        "verdicts": [
-            {"layer": each.layer, "action": each.action, "reason": each.reason}
-            for each in decision.verdicts
-        ],
-        "notes": list(found.notes),
-        "taintRules": dict(TAINT_RULES),
-    }

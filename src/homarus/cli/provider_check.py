@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_agent_settings
+from homarus.config.heartbeat_settings import resolve_heartbeat
 from homarus.config.model_refs import normalize_provider_id
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
@@ -90,6 +91,9 @@ def find_wrong_names(config: Config, paths: Paths) -> Iterator[Finding]:
         for ref in filter(None, (settings.model, *settings.fallbacks)):
             is_default = ref in {defaults.primary, *defaults.fallbacks}
             named[ref] = "agents.defaults.model" if is_default else f"the model of agent {agent}"
+        heartbeat = resolve_heartbeat(config, agent)
+        if heartbeat.is_enabled and heartbeat.model:
+            named.setdefault(heartbeat.model, f"heartbeat.model of agent {agent}")
     for ref, place in named.items():
         try:
             check_reachable(config, resolve_model(config, ref))

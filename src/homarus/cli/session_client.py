@@ -54,7 +54,7 @@ from homarus.providers.model_router import ModelRouter
 from homarus.sessions.control import SessionControl, SessionStatus
 from homarus.sessions.levels import think_level, usage_display
 from homarus.sessions.stop_text import describe_stop
-from homarus.sessions.transcript import decode_usage
+from homarus.store.usage import decode_usage
 
 if TYPE_CHECKING:
     from homarus.agent.run import RunOutcome

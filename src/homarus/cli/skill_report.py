@@ -1,7 +1,7 @@
 """Print what a skill asks for and what the check of it found."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -51,21 +51,3 @@ def check_report(report: "LintReport", verb: str, *, force_unsafe: bool) -> None
             f"it is not {verb}: {first.place} {first.message}{more}",
             fix="if you have read it and want it all the same: --force-unsafe",
         )
-
-
-def encode_report(report: "LintReport") -> dict[str, Any]:
-    """Return a report for `--json`."""
-    return {
-        "asksFor": dict(report.needs.rows()),
-        "findings": [
-            {
-                "rule": each.rule,
-                "severity": each.severity,
-                "file": each.file,
-                "line": each.line,
-                "message": each.message,
-                "excerpt": each.excerpt,
-            }
-            for each in report.findings
-        ],
-    }

@@ -210,7 +210,8 @@ def inspect(
 
     It is downloaded and checked, and not installed.
     """
-    from homarus.cli.skill_report import encode_report, print_report
+    from homarus.cli.skill_report import print_report
+    from homarus.skills.lint import encode_report
 
     session = HubSession(HubTarget(registry))
     client = session.client()
@@ -297,7 +298,9 @@ def install(
     programs that a skill requires are installed, each after your approval; a skill that is there
     already is not installed again.
     """
-    from homarus.cli.skill_report import check_report, encode_report, print_report
+    from homarus.cli.skill_report import check_report, print_report
+    from homarus.skills.hub.installer import check_replacement
+    from homarus.skills.lint import encode_report
 
     session = HubSession(target)
     if deps and target.workspace:
@@ -309,12 +312,12 @@ def install(
     print_report(prepared, err=as_json)
     check_report(prepared.report, "installed", force_unsafe=force_unsafe)
     installer = session.installer()
-    _check_place(installer, prepared, is_forced=force)
+    check_replacement(installer, prepared, is_forced=force)
     if not yes:
         shown = session.shorten(installer.skills / prepared.slug)
         click.confirm(f"Install it in {shown}?", abort=True, err=True)
     with installer.changing():
-        _check_place(installer, prepared, is_forced=force)
+        check_replacement(installer, prepared, is_forced=force)
         install_prepared(session, installer, prepared, "install")
     folder = installer.skills / prepared.slug
     if as_json and not deps:
@@ -347,29 +350,6 @@ def install_prepared(
         path=str(installer.skills / prepared.slug),
         unsafe=bool(prepared.report.blocks),
     )
-
-
-def _check_place(
-    installer: "SkillInstaller", prepared: "PreparedSkill", *, is_forced: bool
-) -> None:
-    """Raise UserError when an installed skill would be replaced against its owner's wish."""
-    found, locked = installer.find(prepared.slug), installer.lock.find(prepared.slug)
-    known = locked[1] if locked else None
-    is_same = known is not None and prepared.registry and known.version == prepared.version
-    if known and is_same and known.fingerprint and known.fingerprint != prepared.fingerprint:
-        raise UserError(
-            f"{prepared.slug} {prepared.version} is not what it was when it was installed before",
-            fix="versions do not change: ask its publisher; to install it, remove the skill first",
-        )
-    if found is None:
-        return
-    if found.is_pinned:
-        raise UserError(
-            f"{found.slug} is pinned at {found.version}", fix=f"homarus skills unpin {found.slug}"
-        )
-    if not is_forced:
-        fix = f"homarus skills update {found.slug}, or --force to replace it"
-        raise UserError(f"{found.slug} is installed already", fix=fix)
 
 
 @click.command("update")

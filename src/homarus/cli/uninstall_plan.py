@@ -30,7 +30,7 @@ _OWN: Final = (
     "state.sqlite*", LOCK, "gateway.json", "gateway.token", "gateway-hosts.json", "homarus.json*",
     "audit-pending.jsonl*", "audit-anchor.json",
     ".homarus.json.*.tmp", "openclaw.last-good.json", "chat-history.jsonl", "wizard.json",
-    "homarus", "skill-actions.json",
+    "homarus", "skill-actions.json", "internal-hooks.json", ".internal-hooks.lock",
 )  # fmt: skip
 _OWN_BELOW: Final = {
     "memory": ("*.homarus.*",),

@@ -59,9 +59,13 @@ def agent_ids(config: Config) -> tuple[str, ...]:
 
 
 def lane_widths(config: Config) -> dict[str, int]:
-    """Return how many runs may work at once: for people, and of sub-agents."""
+    """Return how many runs may work at once: for people, of sub-agents, and of cron jobs."""
     defaults = config.agents.defaults
-    return {"main": defaults.max_concurrent, "subagent": defaults.subagents.max_concurrent}
+    return {
+        "main": defaults.max_concurrent,
+        "subagent": defaults.subagents.max_concurrent,
+        "cron": config.cron.max_concurrent_runs,
+    }
 
 
 def default_agent_id(config: Config) -> str:

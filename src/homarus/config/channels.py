@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
+from homarus.config.heartbeat_schema import HeartbeatVisibilityConfig
 from homarus.config.known_keys import KeyProblem
 from homarus.config.schema import BlockCoalesceConfig, Config
 from homarus.config.section import ConfigSection, Ids, NonNegativeInt, PositiveInt, StrTuple
@@ -140,6 +141,7 @@ class AccountSettings(ConfigSection):
     retry: RetrySettings = RetrySettings.model_construct()
     config_writes: bool = True
     actions: Mapping[str, bool] = {}
+    heartbeat: HeartbeatVisibilityConfig = HeartbeatVisibilityConfig.model_construct()
 
     @model_validator(mode="before")
     @classmethod
@@ -280,14 +282,20 @@ def merged_section(channels: Mapping[str, Any], channel: str, account: str) -> d
     """Return a channel's section merged with that of one account, not validated."""
     section = channels.get(channel)
     tree = dict(section) if isinstance(section, Mapping) else {}
-    accounts = tree.pop("accounts", None)
+    accounts, defaults = tree.pop("accounts", None), channels.get(DEFAULTS)
+    heartbeats = [tree.get("heartbeat")]
     if isinstance(accounts, Mapping):
         for name, own in accounts.items():
             if normalize_account_id(name) == account and isinstance(own, Mapping):
                 tree |= own
-    defaults = channels.get(DEFAULTS)
-    if isinstance(defaults, Mapping) and "groupPolicy" in defaults:
-        tree.setdefault("groupPolicy", defaults["groupPolicy"])
+                heartbeats.append(own.get("heartbeat"))
+    if isinstance(defaults, Mapping):
+        if "groupPolicy" in defaults:
+            tree.setdefault("groupPolicy", defaults["groupPolicy"])
+        heartbeats.insert(0, defaults.get("heartbeat"))
+    layers = [each for each in heartbeats if isinstance(each, Mapping)]
+    if len(layers) > 1 or (layers and "heartbeat" not in tree):
+        tree["heartbeat"] = {key: value for each in layers for key, value in each.items()}
     return tree
 
 

@@ -7,8 +7,15 @@ from pydantic import (
     Field,
 )
 
-from homarus.config.media_schema import DocumentLimitsConfig
-from homarus.config.section import ConfigSection, NonEmptyStr, StrTuple, WholeNumber
+from homarus.config.media_schema import DocumentLimitsConfig, ImageLimitsConfig
+from homarus.config.section import (
+    ConfigSection,
+    NonEmptyStr,
+    NonNegativeInt,
+    PositiveInt,
+    StrTuple,
+    WholeNumber,
+)
 
 
 class RateLimitConfig(ConfigSection):
@@ -58,16 +65,22 @@ class EndpointConfig(ConfigSection):
     enabled: bool = False
 
 
-class ResponsesEndpointConfig(ConfigSection):
-    """The endpoint `/v1/responses`, which is not served; its limits hold for sent documents."""
+class ResponsesEndpointConfig(EndpointConfig):
+    """The endpoint `/v1/responses`; its limits for documents hold for those of chats too."""
 
+    max_body_bytes: PositiveInt = 20 << 20
+    max_url_parts: NonNegativeInt = 8
     files: DocumentLimitsConfig = DocumentLimitsConfig.model_construct()
+    images: ImageLimitsConfig = ImageLimitsConfig.model_construct()
 
 
 class EndpointsConfig(ConfigSection):
     """HTTP endpoints besides the web page and `/health`."""
 
+    chat_completions: EndpointConfig = EndpointConfig.model_construct()
     responses: ResponsesEndpointConfig = ResponsesEndpointConfig.model_construct()
+    embeddings: EndpointConfig = EndpointConfig.model_construct()
+    tools_invoke: EndpointConfig = EndpointConfig.model_construct()
     metrics: EndpointConfig = EndpointConfig.model_construct()
     mcp: EndpointConfig = EndpointConfig.model_construct()
 
@@ -76,6 +89,13 @@ class HttpConfig(ConfigSection):
     """The HTTP server."""
 
     endpoints: EndpointsConfig = EndpointsConfig.model_construct()
+
+
+class HttpToolsConfig(ConfigSection):
+    """Changes of the list of tools that `/tools/invoke` refuses; `deny` wins over `allow`."""
+
+    allow: StrTuple = ()
+    deny: StrTuple = ()
 
 
 class TlsConfig(ConfigSection):
@@ -97,6 +117,13 @@ class RemoteConfig(ConfigSection):
     tls_fingerprint: str | None = None
 
 
+class NodesConfig(ConfigSection):
+    """Which commands nodes may be asked for, besides those of their kind of device."""
+
+    allow_commands: StrTuple = ()
+    deny_commands: StrTuple = ()
+
+
 class GatewayConfig(ConfigSection):
     """The gateway: its listen address and authentication."""
 
@@ -111,3 +138,5 @@ class GatewayConfig(ConfigSection):
     tls: TlsConfig = TlsConfig.model_construct()
     remote: RemoteConfig = RemoteConfig.model_construct()
     http: HttpConfig = HttpConfig.model_construct()
+    nodes: NodesConfig = NodesConfig.model_construct()
+    tools: HttpToolsConfig = HttpToolsConfig.model_construct()

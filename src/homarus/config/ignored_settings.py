@@ -15,29 +15,32 @@ _LOOK: Final = "it changes how something looks or is found, not what is allowed"
 # OpenClaw's settings that have no effect, by the start of their path.
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "agents.defaults.cliBackends": "no other agent programs are started",
-    "agents.defaults.heartbeat": "there is no heartbeat",
     "agents.defaults.models.<key>.streaming": _LOOK,
     **{
         f"agents.{each}.sandbox.browser": "a sandbox has no browser of its own"
         for each in ("defaults", "list[]")
     },
-    "agents.list[].heartbeat": "there is no heartbeat",
     "agents.list[].tools.exec": _EXEC,
     "audio": "audio is not transcribed",
     "canvasHost": "there is no canvas",
-    "cron": "there are no scheduled jobs",
-    "diagnostics": "nothing is traced or exported",
+    "diagnostics.cacheTrace": "requests are not written to a file: homarus prompt shows the prompt",
     "discovery": "the gateway does not announce itself",
     "gateway.auth.allowTailscale": "Tailscale's login is never accepted as one",
     "gateway.auth.trustedProxy": "without a token or a password no proxy's users are admitted",
     "gateway.channelHealthCheckMinutes": "channels are supervised all the time",
     "gateway.controlUi": "the page always needs a paired device, at its own address",
-    "gateway.http.endpoints": "these endpoints are not served",
-    "gateway.nodes": "nodes get no commands",
+    "gateway.http.endpoints.responses.files.pdf": "the pages of a PDF are not drawn",
+    "gateway.nodes.browser": "the browser of a node is not used",
     "gateway.remote": "it is for clients of another gateway",
     "gateway.tailscale": "the gateway does not publish itself by Tailscale",
-    "gateway.tools": "tools cannot be called by HTTP",
-    "hooks": "the gateway has no webhooks of its own",
+    **{
+        f"hooks.gmail.{name}": "no watcher of a mailbox is started: start gog yourself"
+        for name in (
+            "account", "hookUrl", "label", "pushToken", "renewEveryMinutes", "serve",
+            "subscription", "tailscale", "topic",
+        )
+    },
+    "hooks.internal.installs": "it is OpenClaw's list of what it installed",
     "media": "files are stored under their hash",
     "messages.tts": "nothing is spoken",
     "models.bedrockDiscovery": "models are not searched for",
@@ -54,7 +57,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-_HEARTBEAT: Final = "there is no heartbeat"
 _BLOCKS: Final = "a reply is sent message by message"
 _ACCOUNT: Final = "channels.<key>"  # of every channel; its accounts have the same settings
 
@@ -80,7 +82,6 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
     "skills.entries.<key>.config": "only the skill itself reads it",
     "session.mainKey": "the key of the main session is always main, as in OpenClaw",
     f"{_ACCOUNT}.blockStreamingCoalesce": _BLOCKS,
-    **{f"channels.{name}.heartbeat": _HEARTBEAT for name in ("irc", "matrix", "telegram")},
     "channels.irc.capabilities": "the capabilities are those of the adapter",
     "channels.matrix.capabilities": "the capabilities are those of the adapter",
     "channels.telegram.actions.sticker": "no stickers are sent",

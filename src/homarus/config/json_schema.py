@@ -1,10 +1,17 @@
 """Make the JSON Schema of `openclaw.json` with the names that clients have always seen.
 
 Pydantic names definitions after Python classes. The published names are fixed, so that renaming
-a class changes neither `homarus config schema` nor the gateway's `config.schema`.
+a class changes neither `homarus config schema` nor the gateway's `config.schema`. An object is
+described by the docstring of its class, every other key by a line of `key_descriptions.txt`.
 """
 
+import re
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 
 from homarus.config.channels import AccountSettings, ChannelSettings
 from homarus.config.schema import Config
@@ -21,14 +28,18 @@ _PUBLISHED: Final = {
 }
 
 
+# A Python name in the docstring of a class.
+_PYTHON_NAME: Final = re.compile(r"`([a-z]+(?:_[a-z]+)+)`")
+
+
 def config_json_schema() -> dict[str, Any]:
     """Return the JSON Schema of the config, with published definition names and titles."""
-    schema = Config.model_json_schema(by_alias=True)
+    schema = described_schema(Config)
     definitions: dict[str, Any] = schema.pop("$defs")
     for name, definition in definitions.items():
         if definition.get("title") == name:
-            definition["title"] = _published(name)
-    named = {_published(name): definition for name, definition in definitions.items()}
+            definition["title"] = published_name(name)
+    named = {published_name(name): definition for name, definition in definitions.items()}
     _rename_refs(named)
     _rename_refs(schema)
     return {"$defs": dict(sorted(named.items())), **schema}
@@ -38,7 +49,7 @@ def channel_json_schema(settings: type[ChannelSettings]) -> dict[str, Any]:
     """Return the schema of a channel's section: the settings of an account, and its accounts."""
     properties: dict[str, Any] = {}
     for section in (AccountSettings, settings):
-        properties |= inline_references(section.model_json_schema(by_alias=True))["properties"]
+        properties |= inline_references(described_schema(section))["properties"]
     account = {"type": "object", "properties": properties, "additionalProperties": False}
     accounts = {"type": "object", "title": "Accounts", "additionalProperties": account}
     return {**account, "properties": {**properties, "accounts": accounts}}
@@ -71,8 +82,49 @@ def inline_references(schema: dict[str, Any]) -> dict[str, Any]:
     return inlined
 
 
-def _published(name: str) -> str:
-    return _PUBLISHED.get(name) or name.removesuffix("Config")
+def described_schema(settings: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a section in which every key has a description."""
+    schema: dict[str, Any] = settings.model_json_schema(by_alias=True)
+    definitions: dict[str, Any] = schema.get("$defs", {})
+    for name, definition in ((settings.__name__, schema), *definitions.items()):
+        texts = key_descriptions().get(published_name(name), {})
+        for key, spec in _properties(definition):
+            if key in texts:
+                spec.setdefault("description", texts[key])
+        if isinstance(text := definition.get("description"), str):
+            definition["description"] = _PYTHON_NAME.sub(_to_key, text)
+    return schema
+
+
+@lru_cache(1)
+def key_descriptions() -> dict[str, dict[str, str]]:
+    """Return the descriptions of keys by the published name of their object."""
+    found: dict[str, dict[str, str]] = {}
+    names: list[str] = []
+    text = Path(__file__).with_name("key_descriptions.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line.startswith("["):
+            names = line.strip("[]").split(", ")
+        elif line and not line.startswith("#"):
+            key, _, meaning = line.partition(": ")
+            for name in names:
+                found.setdefault(name, {})[key] = meaning
+    return found
+
+
+def _properties(definition: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the keys of an object; where a section has several forms, those of the object."""
+    forms = [definition, *definition.get("anyOf", ())]
+    return [pair for form in forms for pair in form.get("properties", {}).items()]
+
+
+def _to_key(found: re.Match[str]) -> str:
+    return f"`{to_camel(found[1])}`"
+
+
+def published_name(name: str) -> str:
+    """Return the name of a class in the schema."""
+    return _PUBLISHED.get(name) or name.removesuffix("Config") or name
 
 
 def _rename_refs(tree: Any) -> None:
@@ -82,6 +134,6 @@ def _rename_refs(tree: Any) -> None:
     elif isinstance(tree, dict):
         ref = tree.get("$ref")
         if isinstance(ref, str) and ref.startswith(_PREFIX):
-            tree["$ref"] = _PREFIX + _published(ref.removeprefix(_PREFIX))
+            tree["$ref"] = _PREFIX + published_name(ref.removeprefix(_PREFIX))
         for each in tree.values():
             _rename_refs(each)

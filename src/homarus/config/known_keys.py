@@ -18,16 +18,26 @@ ANY_KEY, ENTRY = "<key>", "[]"
 UNKNOWN_KEY = "unknown key"
 _CONTAINER = "object strict"
 # Our own keys, and own values of OpenClaw's keys, which are written to `homarus.json`: enabling
-# heartbeat and compaction, and how much compaction keeps; spend limits; who may have prompt files
+# heartbeat and compaction, and how much compaction keeps; settings of heartbeats that OpenClaw has
+# since 2026.9; spend limits; who may have prompt files
 # written; the default agent, and two more fields of an identity; secrets from files, variables and
 # commands; OAuth clients; the gateway's bind address, metrics, MCP endpoint, and running without
 # authentication; a queue mode for any channel; the server of a Telegram bot, and the port of its
 # webhook; messages of other bots; where fetched URLs and pages may lead, and how pages are read;
 # wire formats, memory backends, embedders and search providers that OpenClaw does not have; MCP
-# servers, which OpenClaw has since 2026.9 with these keys, and which of them each agent uses.
+# servers, which OpenClaw has since 2026.9 with these keys, and which of them each agent uses; the
+# how long calls of models are kept; the secret of GitHub's webhooks.
 OWN_KEYS = (
-    "agents.defaults.heartbeat.enabled: boolean",
-    "agents.list[].heartbeat.enabled: boolean",
+    *(
+        f"agents.{each}.heartbeat.{key}"
+        for each in ("defaults", "list[]")
+        for key in (
+            "enabled: boolean",
+            'directPolicy: "allow" | "block"',
+            "isolatedSession: boolean",
+            "lightContext: boolean",
+        )
+    ),
     "agents.defaults.compaction.enabled: boolean",
     "agents.defaults.compaction.reserveTokens: integer min=0",
     "agents.defaults.compaction.keepRecentTokens: integer min=0",
@@ -42,7 +52,11 @@ OWN_KEYS = (
     "agents.list[].tools.policy.allow: [string]",
     "agents.list[].tools.policy.alsoAllow: [string]",
     "agents.list[].tools.policy.deny: [string]",
+    "session.maintenance.usageRetention: string | number | false",
     "skills.registry: string",
+    "cron.misfire: object strict",
+    'cron.misfire.policy: "skip" | "once" | "all"',
+    "cron.misfire.maxAgeMinutes: integer min=0",
     "agents.list[].identity.creature: string",
     "agents.list[].identity.vibe: string",
     "models.providers.<key>.apiKeyFrom: object strict",
@@ -63,6 +77,7 @@ OWN_KEYS = (
         )
     ),
     "approvals.expirySeconds: integer gt=0",
+    "diagnostics.stuckSessionWarnMs: integer gt=0",
     "approvals.waitSeconds: integer min=0",
     "auth.clients: map",
     "auth.clients.<key>: object strict",
@@ -82,6 +97,12 @@ OWN_KEYS = (
     "gateway.http.endpoints.metrics.enabled: boolean",
     "gateway.http.endpoints.mcp: object strict",
     "gateway.http.endpoints.mcp.enabled: boolean",
+    "gateway.http.endpoints.embeddings: object strict",
+    "gateway.http.endpoints.embeddings.enabled: boolean",
+    "gateway.http.endpoints.toolsInvoke: object strict",
+    "gateway.http.endpoints.toolsInvoke.enabled: boolean",
+    "hooks.github: object strict",
+    "hooks.github.secret: string",
     "channels.telegram.apiRoot: string",
     "channels.telegram.accounts.<key>.apiRoot: string",
     "channels.telegram.webhookPort: integer gt=0",

@@ -9,7 +9,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -112,6 +113,36 @@ class ConsoleFormatter(logging.Formatter):
         return f"\x1b[2m{at}\x1b[0m {colour}{level.upper():5}\x1b[0m [{part}] {colour}{text}\x1b[0m"
 
 
+class FlagFilter(logging.Filter):
+    """Passes records of a level, and all records of the parts of the program that flags name.
+
+    A flag is the name of a part, or of its end, such as `telegram.adapter`; `*` stands for any
+    text.
+    """
+
+    def __init__(self, level: int, flags: Sequence[str]) -> None:
+        super().__init__()
+        self._min_level = level
+        self._flags = [flag.strip().lower() for flag in flags]
+        self._passes: dict[str, bool] = {}  # by logger
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= self._min_level:
+            return True
+        if (passes := self._passes.get(record.name)) is None:
+            passes = self._passes[record.name] = self._is_flagged(record.name)
+        return passes
+
+    def _is_flagged(self, logger: str) -> bool:
+        parts = logger.lower().removeprefix("homarus.").split(".")
+        ends = [".".join(parts[start:]) for start in range(len(parts))]
+        return any(
+            fnmatchcase(f"{end}.", f"{flag}*") if flag.endswith(".*") else fnmatchcase(end, flag)
+            for end in ends
+            for flag in self._flags
+        )
+
+
 def _level_name(record: logging.LogRecord) -> str:
     """Return a record's level as `logging.level` spells it."""
     return _LEVEL_NAMES.get(record.levelno, (3, record.levelname))[1].lower()
@@ -169,11 +200,17 @@ def configure_logging(config: "Config", logs: Path | None = None) -> None:
     if settings.console_level:
         console_level = LEVELS[settings.console_level]
     root.setLevel(min(level, console_level))
+    flags = config.diagnostics.flags if config.diagnostics.enabled else ()
+    if flags:
+        root.setLevel(logging.DEBUG)
     root.propagate = False
     if logs or settings.file:
         get_path = partial(log_file, config, logs or Path())
         file = PrivateFileHandler(get_path, is_own_folder=not settings.file)
-        file.setLevel(level)
+        if flags:
+            file.addFilter(FlagFilter(level, flags))
+        else:
+            file.setLevel(level)
         file.setFormatter(JsonLineFormatter(redacted=settings.redact_sensitive != "off"))
         root.addHandler(file)
     console = logging.StreamHandler(sys.stderr)

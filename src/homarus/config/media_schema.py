@@ -7,7 +7,14 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Strict
 
-from homarus.config.section import ConfigSection, NonEmptyStr, PositiveInt, StrTuple
+from homarus.config.section import (
+    ConfigSection,
+    HostNames,
+    NonEmptyStr,
+    NonNegativeInt,
+    PositiveInt,
+    StrTuple,
+)
 from homarus.config.session_rule_schema import SendRule
 
 MediaCapability: TypeAlias = Literal["image", "audio", "video"]
@@ -81,7 +88,23 @@ class PdfLimitsConfig(ConfigSection):
     max_pages: PositiveInt = 4
 
 
-class DocumentLimitsConfig(ConfigSection):
+class UrlLimitsConfig(ConfigSection):
+    """Whether a request over HTTP may name the address of a file, and how that is fetched."""
+
+    allow_url: bool = True
+    url_allowlist: HostNames = ()
+    max_redirects: NonNegativeInt = 3
+    timeout_ms: PositiveInt = 10_000
+
+
+class ImageLimitsConfig(UrlLimitsConfig):
+    """The images of requests over HTTP; without `allowedMimes`, all that models read."""
+
+    allowed_mimes: StrTuple | None = None
+    max_bytes: PositiveInt = 10_485_760
+
+
+class DocumentLimitsConfig(UrlLimitsConfig):
     """The documents of a message whose text is part of it; without `allowedMimes`, all text."""
 
     allowed_mimes: StrTuple | None = None

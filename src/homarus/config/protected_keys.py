@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from homarus.config.channels import merged_section
 from homarus.config.json5_document import KeyPath, Value
 from homarus.config.paths import Paths, expand
 from homarus.config.redaction import is_secret
@@ -20,6 +21,7 @@ from homarus.config.tree_edit import format_path
 from homarus.config.variables import references
 from homarus.core.errors import UserError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.session_keys import normalize_account_id
 
 KeyAccess: TypeAlias = Literal["free", "machine", "guard", "workspace", "endpoint"]
 """`machine` may be removed, not set; `guard` neither, because it may restrict; `workspace` may be a
@@ -47,6 +49,17 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("plugins.entries.*.enabled", "guard"),
     ("hooks.internal", "guard"),
     ("hooks.gmail.tailscale", "guard"),
+    *(
+        (f"hooks.{name}", "guard")
+        for name in (
+            "enabled",
+            "token",
+            "github",
+            "allowRequestSessionKey",
+            "allowedSessionKeyPrefixes",
+            "allowedAgentIds",
+        )
+    ),
     ("hooks.path", "free"),
     ("hooks.gmail.serve.path", "free"),
     ("hooks.mappings.*.match", "free"),
@@ -62,7 +75,14 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("gateway.http.endpoints.responses.files.allowUrl", "guard"),
     ("gateway.http.endpoints.responses.files.urlAllowlist", "guard"),
     ("gateway.http.endpoints.responses.files", "free"),
-    ("gateway.http.endpoints.mcp", "guard"),
+    *(
+        (f"gateway.http.endpoints.{name}", "guard")
+        for name in ("mcp", "chatCompletions", "responses.enabled", "embeddings", "toolsInvoke")
+    ),
+    *(
+        (f"gateway.http.endpoints.responses.images.{name}", "guard")
+        for name in ("allowUrl", "urlAllowlist")
+    ),
     ("gateway.auth", "guard"),
     ("gateway.tls", "guard"),
     ("gateway.remote.tlsFingerprint", "guard"),  # whom our own commands trust
@@ -112,6 +132,7 @@ _LOADERS = re.compile(
     r"|.*_OPTIONS|OPENCLAW_.*)\Z"
 )
 _CREDENTIALS = re.compile(r"(?i)[A-Z0-9_]+_(?:KEY|TOKEN|SECRET|PASSWORD)\Z")
+_ACCOUNT_STEPS = 3  # channels, the channel, accounts
 _FIX = "change it in the file, on the machine itself: homarus config set"
 
 
@@ -130,6 +151,8 @@ class ClientRules:
     in_use: Value = None
     # Returns whether a model provider has a credential outside the config.
     has_stored_key: Callable[[str], bool] = lambda _provider: True
+    # Returns whether a channel has one: a saved login, or a variable of the environment.
+    has_stored_login: Callable[[str], bool] = lambda _channel: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +314,10 @@ def _check_removed(setting: _Setting, new: Value) -> None:
 
 def _brings_credential(path: KeyPath, old: Value, new: Value, rules: ClientRules) -> bool:
     """Return whether no stored credential is sent to a new address."""
+    if path[0] == "channels":
+        return _brings_login(path, old, new, rules)
     is_provider = path[:2] == ("models", "providers")
-    length = {"models": 3, "channels": 2}.get(str(path[0]), len(path) - 1)
+    length = {"models": 3}.get(str(path[0]), len(path) - 1)
     scope = path[:length]
     stored = set(_credentials(_find(old, scope), scope))
     given = set(_credentials(_find(new, scope), scope))
@@ -301,6 +326,30 @@ def _brings_credential(path: KeyPath, old: Value, new: Value, rules: ClientRules
     if is_provider:
         return not rules.has_stored_key(str(path[2]))
     return bool(given)
+
+
+def _brings_login(path: KeyPath, old: Value, new: Value, rules: ClientRules) -> bool:
+    """Return whether no stored credential of a channel is sent to a new address.
+
+    An account is sent its own credentials and those of the section of its channel; a setting of
+    that section concerns all accounts. An address without any credential, such as that of a public
+    IRC server, is accepted if no login is stored outside the config either.
+    """
+    scope, channel = path[:2], str(path[1])
+    stored = set(_credentials(_login_section(old, path), scope))
+    given = set(_credentials(_login_section(new, path), scope))
+    if stored & given:
+        return False
+    return bool(given) or not rules.has_stored_login(channel)
+
+
+def _login_section(tree: Value, path: KeyPath) -> Value:
+    """Return the settings whose credentials are sent to the address at a path of `channels`."""
+    if len(path) <= _ACCOUNT_STEPS or path[2] != "accounts":
+        return _find(tree, path[:2])
+    channels = _find(tree, path[:1])
+    account = normalize_account_id(str(path[3]))
+    return merged_section(channels if isinstance(channels, dict) else {}, str(path[1]), account)
 
 
 def _credentials(tree: Value, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:

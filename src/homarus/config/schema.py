@@ -17,7 +17,11 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from homarus.config.browser_schema import BrowserConfig
+from homarus.config.cron_schema import CronConfig
+from homarus.config.diagnostics_schema import DiagnosticsConfig
 from homarus.config.gateway_schema import GatewayConfig
+from homarus.config.heartbeat_schema import HeartbeatConfig
+from homarus.config.hooks_schema import HooksConfig
 from homarus.config.mcp_schema import AgentMcpConfig, McpConfig
 from homarus.config.sandbox_schema import SandboxConfig
 from homarus.config.section import (
@@ -222,6 +226,7 @@ class AgentDefaults(ConfigSection):
     compaction: CompactionConfig = CompactionConfig.model_construct()
     spend: SpendConfig = SpendConfig.model_construct()
     prompt_file_writers: Literal["owner", "everyone"] = "owner"
+    heartbeat: HeartbeatConfig = HeartbeatConfig.model_construct()
     # Not validated here: config/memory.py does, for agents that use memory.
     memory_search: Mapping[str, Any] = {}
 
@@ -257,6 +262,8 @@ class AgentEntry(ConfigSection):
     identity: IdentityConfig = IdentityConfig.model_construct()
     group_chat: GroupChatConfig = GroupChatConfig.model_construct()
     sandbox: SandboxConfig = SandboxConfig.model_construct()
+    # If any agent has one, the others have no heartbeat.
+    heartbeat: HeartbeatConfig | None = None
     subagents: AgentSubagentsConfig = AgentSubagentsConfig.model_construct()
     tools: AgentToolsConfig | None = None
     mcp: AgentMcpConfig = AgentMcpConfig.model_construct()
@@ -421,6 +428,7 @@ class MaintenanceConfig(ConfigSection):
     prune_days: PositiveInt | None = None
     max_entries: PositiveInt = 500
     rotate_bytes: Size = "10mb"
+    usage_retention: Age | Literal[False] = "90d"
 
 
 class SessionExchangeConfig(ConfigSection):
@@ -653,4 +661,7 @@ class Config(ConfigSection):
     gateway: GatewayConfig = GatewayConfig.model_construct()
     mcp: McpConfig = McpConfig.model_construct()
     browser: BrowserConfig = BrowserConfig.model_construct()
+    cron: CronConfig = CronConfig.model_construct()
     skills: SkillsConfig = SkillsConfig.model_construct()
+    hooks: HooksConfig = HooksConfig.model_construct()
+    diagnostics: DiagnosticsConfig = DiagnosticsConfig.model_construct()

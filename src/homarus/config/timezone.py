@@ -66,7 +66,7 @@ def is_within_hours(start: str, end: str, name: str, at_ms: int) -> bool:
     """
     from datetime import datetime
 
-    first, last = _minutes(start), _minutes(end)
+    first, last = minutes_of_day(start), minutes_of_day(end)
     if first is None or last is None or first == last:
         return True
     now = datetime.fromtimestamp(at_ms / 1000, load_zone(name) if name else None)
@@ -74,7 +74,8 @@ def is_within_hours(start: str, end: str, name: str, at_ms: int) -> bool:
     return first <= minute < last if first < last else minute >= first or minute < last
 
 
-def _minutes(time: str) -> int | None:
+def minutes_of_day(time: str) -> int | None:
+    """Return the minutes since midnight of a time such as 08:00; None for an invalid one."""
     hours, colon, minutes = time.partition(":")
     if not (colon and len(hours) == len(minutes) == 2 and (hours + minutes).isdecimal()):
         return None

@@ -65,12 +65,13 @@ def write_config(
     at_ms: int | None = None,
     check: Callable[[ConfigTexts], None] = lambda _texts: None,
     move_own: bool = False,
+    dry_run: bool = False,
 ) -> ConfigWrite:
     """Apply `change` to the files' own tree; with `if_hash`, only if the texts have this hash.
 
     `check` is called with the new texts before they are written, and may raise. `move_own` moves
-    settings of our own out of `openclaw.json`. Raises ConfigError for invalid changes,
-    ConflictError if a file was changed meanwhile, and StoreError.
+    settings of our own out of `openclaw.json`. With `dry_run`, nothing is written. Raises
+    ConfigError for invalid changes, ConflictError if a file was changed meanwhile, and StoreError.
     """
     target = Path(os.path.realpath(paths.config))  # a linked config stays a link
     own_target = Path(os.path.realpath(paths.own_config))
@@ -102,12 +103,13 @@ def write_config(
         _check_new_errors(paths, env, texts, examined)
         check(written)
         # In this order a setting that moves to homarus.json is in both files meanwhile.
-        if is_own_changed:
+        if is_own_changed and not dry_run:
             _replace(own_target, written.own or "", texts.own)
-        if is_shared_changed:
+        if is_shared_changed and not dry_run:
             _replace(target, written.shared or "", texts.shared)
-    shown = [_format_change(path, merged, new) for path in changed]
-    log_change(paths.state, "config", action="write", changed=shown, hash=written.hash)
+    if not dry_run:
+        shown = [_format_change(path, merged, new) for path in changed]
+        log_change(paths.state, "config", action="write", changed=shown, hash=written.hash)
     return ConfigWrite(
         file=target if is_shared_changed else own_target,
         hash=written.hash,

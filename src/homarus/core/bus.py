@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
 from homarus.core.event import Event, EventData, RunEnded, TextAdded, ThinkingAdded, ToolProgressed
@@ -80,10 +80,30 @@ class Bus:
 
     def __init__(self) -> None:
         self._subscriptions: set[Subscription] = set()
+        self._of_runs: dict[str, list[Callable[[Event], None]]] = {}
 
     def publish(self, event: Event) -> None:
         for subscription in self._subscriptions:
             subscription.push(event)
+        for push in tuple(self._of_runs.get(event.run_id, ())):
+            push(event)
+
+    def follow_run(self, run_id: str, push: Callable[[Event], None]) -> Callable[[], None]:
+        """Call a function with each event of a run, until the returned function is called.
+
+        It is called while the run publishes: it must be quick, and must not raise. Readers of other
+        runs cost nothing.
+        """
+        self._of_runs.setdefault(run_id, []).append(push)
+
+        def leave() -> None:
+            pushes = self._of_runs.get(run_id, [])
+            if push in pushes:
+                pushes.remove(push)
+            if not pushes:
+                self._of_runs.pop(run_id, None)
+
+        return leave
 
     @contextmanager
     def subscribe(

@@ -30,7 +30,10 @@ class ChannelTraits:
     `address_forms` are (start, inner part) of ids that no other service has.
     `has_named_rooms`: people of the service write a group as `#name`.
     `abilities` are the actions of the `message` tool that the service has besides sending, by their
-    names in the config, and `files`. `message_hints` are sentences for the model that writes there.
+    names in the config, and `files`. `chat_actions` are those that only operators have, by the
+    names of chat_action.py. `message_hints` are sentences for the model that writes there.
+    `secret_variables` are the variables of the environment that hold a credential of an account;
+    None where that is not known.
     """
 
     title: str = ""
@@ -46,7 +49,9 @@ class ChannelTraits:
     has_topics: bool = False
     has_buttons: bool = False
     abilities: tuple[str, ...] = ()
+    chat_actions: tuple[str, ...] = ()
     message_hints: tuple[str, ...] = ()
+    secret_variables: tuple[str, ...] | None = None
 
     def canonical_id(self, text: str) -> str:
         """Return the one form of an id that is compared; "" if the service has no such id.

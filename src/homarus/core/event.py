@@ -114,6 +114,13 @@ class RunEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class RunSuspended:
+    """The run waits for these approvals: it goes on when they are answered, perhaps days later."""
+
+    approvals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalRequested:
     """A person is asked to approve a call; `request` has what approvers see."""
 
@@ -152,12 +159,19 @@ EventData: TypeAlias = (
     | ErrorNoted
     | CommandAnswered
     | RunEnded
+    | RunSuspended
     | ApprovalRequested
     | ApprovalResolved
 )
 
 # Event data that the protocol has no stream for.
-_WITHOUT_STREAM = (MessageSaved, CommandAnswered, ApprovalRequested, ApprovalResolved)
+_WITHOUT_STREAM = (
+    MessageSaved,
+    CommandAnswered,
+    RunSuspended,
+    ApprovalRequested,
+    ApprovalResolved,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +255,7 @@ class EventEncoder:
                 return "compaction", _compaction_data(data)
             case ErrorNoted(message):
                 return "error", {"message": message}
-            case CommandAnswered() | ApprovalRequested() | ApprovalResolved():
+            case CommandAnswered() | RunSuspended() | ApprovalRequested() | ApprovalResolved():
                 return None
 
     def _added(self, added: TextAdded | ThinkingAdded) -> tuple[str, dict[str, Json]]:

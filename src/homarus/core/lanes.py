@@ -10,15 +10,24 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
+from homarus.core.diagnostics import Diagnostics, LaneDequeued, LaneEnqueued
 from homarus.core.fast_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
 # Each kind of work has its own lane: a run that waits for a child must not block the child.
-WIDTHS: Final[Mapping[str, int]] = {"main": 4, "subagent": 8, "cron": 1, "nested": 1}
+WIDTHS: Final[Mapping[str, int]] = {
+    "main": 4,
+    "subagent": 8,
+    "cron": 1,
+    "nested": 1,
+    "heartbeat": 1,
+}
 NESTED_LANE: Final = "nested"  # of runs that another run caused, and may wait for
+HEARTBEAT_LANE: Final = "heartbeat"  # of runs that no person waits for
 SLOW_WAIT_S: Final = 2.0
 
 
@@ -90,9 +99,14 @@ class LanePlace:
     """A place in a lane that its holder can give up and get back, as often as it likes."""
 
     def __init__(
-        self, lane: _Lane, task_name: str, slow_wait_s: float, on_slow_wait: Callable[[], None]
+        self,
+        lane: _Lane,
+        task_name: str,
+        slow_wait_s: float,
+        on_slow_wait: Callable[[], None],
+        on_wait: Callable[[float | None], None] | None = None,
     ) -> None:
-        self._lane, self._task_name = lane, task_name
+        self._lane, self._task_name, self._on_wait = lane, task_name, on_wait
         self._slow_wait_s, self._on_slow_wait = slow_wait_s, on_slow_wait
         self._is_closed = False
         self._acquiring = asyncio.Lock()  # several tool calls of one run may want it back at once
@@ -110,7 +124,13 @@ class LanePlace:
                 await self._acquire(resumes=resumes)
 
     async def _acquire(self, *, resumes: bool) -> None:
-        await self._lane.acquire(self._slow_wait_s, self._on_slow_wait, resumes=resumes)
+        if self._on_wait and not resumes:
+            started_s = asyncio.get_running_loop().time()
+            self._on_wait(None)
+            await self._lane.acquire(self._slow_wait_s, self._on_slow_wait)
+            self._on_wait(asyncio.get_running_loop().time() - started_s)
+        else:
+            await self._lane.acquire(self._slow_wait_s, self._on_slow_wait, resumes=resumes)
         self.is_held = True
         self._lane.holders[self] = self._task_name, asyncio.get_running_loop().time()
         if self._is_closed:
@@ -141,8 +161,13 @@ class Lanes:
     """All lanes of the process; a lane that is neither in `widths` nor in WIDTHS has width 1."""
 
     def __init__(
-        self, widths: Mapping[str, int] | None = None, *, slow_wait_s: float = SLOW_WAIT_S
+        self,
+        widths: Mapping[str, int] | None = None,
+        *,
+        slow_wait_s: float = SLOW_WAIT_S,
+        diagnostics: Diagnostics | None = None,
     ) -> None:
+        self._diagnostics = diagnostics or Diagnostics()
         self._widths: dict[str, int] = dict(WIDTHS)
         self._slow_wait_s = slow_wait_s
         self._lanes: dict[str, _Lane] = {}
@@ -205,7 +230,19 @@ class Lanes:
         lane = self._lanes.setdefault(name, _Lane(self._widths.get(name, 1)))
         self._users[name] = self._users.get(name, 0) + 1
         task = _task_name()
-        return LanePlace(lane, task, self._slow_wait_s, lambda: self._log_slow_wait(name, task))
+        on_wait = None
+        if self._diagnostics.is_active and name in self._widths:  # sessions have lanes too
+            on_wait = partial(self._publish_wait, name)
+        return LanePlace(
+            lane, task, self._slow_wait_s, lambda: self._log_slow_wait(name, task), on_wait
+        )
+
+    def _publish_wait(self, name: str, waited_s: float | None) -> None:
+        if waited_s is None:
+            self._diagnostics.publish(LaneEnqueued(name, self.depth(name) + 1))
+        else:
+            wait_ms = round(waited_s * 1000)
+            self._diagnostics.publish(LaneDequeued(name, self.depth(name), wait_ms))
 
     def _close(self, name: str, place: LanePlace) -> None:
         place.close()

@@ -15,8 +15,9 @@ Role: TypeAlias = Literal["user", "assistant", "tool"]
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 # Which commands a sender may give: all, all but the owner's, none; "": commands are not parsed.
 Authority: TypeAlias = Literal["", "owner", "authorised", "stranger"]
-# A gateway request, a command in the chat, or a newer message (queue mode `interrupt`).
-StoppedBy: TypeAlias = Literal["rpc", "stop-command", "interrupt"]
+# A gateway request, a command in the chat, a newer message (queue mode `interrupt`), or a person's
+# message that a heartbeat must not delay.
+StoppedBy: TypeAlias = Literal["rpc", "stop-command", "interrupt", "preempt"]
 ProvenanceKind: TypeAlias = Literal["external_user", "inter_session", "internal_system"]
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]
 MediaKind: TypeAlias = Literal["image", "audio", "voice", "video", "document", "sticker"]
@@ -183,6 +184,52 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class HeartbeatOptions:
+    """What is different in the run of a heartbeat.
+
+    An answer of `HEARTBEAT_OK` and at most `ack_max_chars` characters is an acknowledgement; the
+    chat gets it with `shows_ok`, and other answers with `shows_alerts`. `last_alert` is an alert
+    that is not sent again. `session` is set for a heartbeat with a session of its own, which has no
+    history: the session whose notices it is about. With `is_light`, HEARTBEAT.md is the only
+    workspace file in the prompt.
+    """
+
+    ack_max_chars: int = 30
+    shows_ok: bool = False
+    shows_alerts: bool = True
+    last_alert: str = ""
+    session: str = ""
+    is_light: bool = False
+    suppresses_tool_errors: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTool:
+    """A function of a client: the model may call it, and the client runs it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """What a program adds to its run, which answers its message and no other.
+
+    The model is offered `tools` besides the agent's, which `disables_tools` leaves out; a call of
+    one of them ends the run. `results` are the results of such calls of an earlier run, `history`
+    is the conversation before the message, for a session without one: both are messages in the
+    transcript's format. `params` are for the model: temperature, top_p, stop and max_tokens.
+    """
+
+    tools: tuple[ClientTool, ...] = ()
+    disables_tools: bool = False
+    results: tuple[Mapping[str, Json], ...] = ()
+    history: tuple[Mapping[str, Json], ...] = ()
+    params: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """Options for the one run that answers; None uses the session's or agent's setting."""
 
@@ -206,6 +253,8 @@ class RunOptions:
     # Kind and origin of the untrusted content that the session which sends this has read.
     taint: tuple[tuple[str, str], ...] = ()
     lane: str = ""  # the lane whose width limits the run; "" is that of its session
+    heartbeat: HeartbeatOptions | None = None  # of the run of a heartbeat
+    client: ClientOptions | None = None  # of the run of a program that must have its own answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +326,8 @@ class InboundMetadata:
 
 DIRECT: Final = InboundMetadata()
 # Channels without an outbox: their clients see the run's events and its transcript.
-NO_OUTBOX_CHANNELS: Final = frozenset({"webchat", "agent", "cli", "wake"})
+HEARTBEAT_CHANNEL: Final = "heartbeat"
+NO_OUTBOX_CHANNELS: Final = frozenset({"webchat", "agent", "cli", "wake", HEARTBEAT_CHANNEL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +336,7 @@ class Inbound:
 
     `authority` says which commands its sender may give. `group_history` is the text of the group
     since our last reply. `copy_for` is the agent, when several agents each get a copy.
+    `matched_by` is the rule by which a chat was routed to its session.
     """
 
     id: str
@@ -301,12 +352,23 @@ class Inbound:
     media: tuple[Media, ...] = ()
     group_history: str = ""
     copy_for: str = ""
+    matched_by: str = ""
 
     @property
     def is_internal(self) -> bool:
         """Whether a session of ours sent it, or the program itself: no person wrote it."""
         source = self.options.provenance
         return source is not None and source.kind != "external_user"
+
+    @property
+    def is_heartbeat(self) -> bool:
+        """Whether it starts a heartbeat, which no message of a person may wait for."""
+        return self.options.heartbeat is not None
+
+    @property
+    def needs_own_run(self) -> bool:
+        """Whether a run must answer it alone: it neither steers nor is merged or dropped."""
+        return self.options.client is not None
 
 
 @dataclass(frozen=True, slots=True)

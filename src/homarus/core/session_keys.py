@@ -36,6 +36,10 @@ _MAX_ID_CHARS = 200  # of an id on a service; a longer one is replaced by a hash
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NOT_ID = re.compile(r"[^a-z0-9_-]+")
 _CRON_RUN = re.compile(r"cron:[^:]+:run:[^:]+")
+# Of a request without a session key, and of the presets.
+_HOOK_DELIVERY = re.compile(
+    r"hook:(?:(?:github:)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|gmail:[0-9a-f]{16})"
+)
 _AGENT_MODEL = re.compile(rf"(?:openclaw[:/]|agent:)({_ID.pattern})", re.IGNORECASE)
 _THREAD_MARKS = (":thread:", ":topic:")
 _CHAT_MARKS = frozenset({"direct", "group", "channel"})
@@ -292,6 +296,12 @@ def is_cron_run(key: str | None) -> bool:
 def is_hook(key: str | None) -> bool:
     """Return whether the session is a webhook's, also for look-alike characters in its key."""
     return _starts(unicodedata.normalize("NFKC", key or ""), "hook:", bare=True)
+
+
+def is_hook_delivery(key: str | None) -> bool:
+    """Return whether this is the session of one delivery of a webhook: it names no other one."""
+    parsed = parse_agent_key(key)
+    return bool(parsed and _HOOK_DELIVERY.fullmatch(parsed.rest.lower()))
 
 
 def is_acp(key: str | None) -> bool:

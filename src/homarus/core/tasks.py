@@ -77,6 +77,14 @@ async def run_contained(
         failed(exc)
 
 
+def call_contained(name: str, call: Callable[[], object]) -> None:
+    """Call a function once; log an error instead of raising it."""
+    try:
+        call()
+    except Exception:
+        log.exception("%s failed", name)
+
+
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
     """Open a TaskGroup that raises a single error as itself, so that its class can be caught."""

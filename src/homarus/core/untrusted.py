@@ -28,9 +28,10 @@ REMOVED: Final = "[marker removed]"
 _ID_BYTES: Final = 8
 _MAX_ORIGIN_CHARS: Final = 200
 # Compiled by `re` at the first text that needs one: most programs see none.
+# A notice has it on one line.
 _WRAPPED: Final = (
-    rf'<<<{START} id="([0-9a-f]{{16}})">>>\n'
-    r"[ ]*Source: ([\w-]{1,40})(?: \(([^\n]*)\))?\n[ ]*---\n"
+    rf'<<<{START} id="([0-9a-f]{{16}})">>>[ \n]'
+    r"[ ]*Source: ([\w-]{1,40})(?: \(([^\n]*?)\))?[ \n][ ]*---[ \n]"
     rf'(.*?)\n?[ ]*<<<{END} id="\1">>>'
 )
 # Letters of other scripts, and of mathematics, that look like those of the markers.

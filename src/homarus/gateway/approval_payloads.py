@@ -24,6 +24,18 @@ def show_pending(record: ApprovalRecord) -> dict[str, Json]:
     )
 
 
+def show_resolved(record: ApprovalRecord) -> dict[str, Json]:
+    """Return an approval or a question that ended: how, when, and who answered it."""
+    return {
+        **show_pending(record),
+        "kind": "question" if record.is_question else "approval",
+        "state": record.state,
+        "decision": record.answer or record.decision or None,
+        "resolvedBy": record.resolved_by or None,
+        "resolvedAtMs": record.resolved_ms or None,
+    }
+
+
 def show_decision(record: ApprovalRecord) -> dict[str, Json]:
     """Return an approval that is resolved; without an answer, the decision is null."""
     return {

@@ -11,7 +11,7 @@ import platform
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from homarus import __version__
@@ -33,8 +33,6 @@ from homarus.gateway.json_file import JsonFile
 from homarus.store.lock import lock_holder_pid
 
 if TYPE_CHECKING:
-    from websockets.asyncio.client import ClientConnection
-
     from homarus.gateway.identity import DeviceIdentity
 
 SCOPES = ("operator.admin", "operator.approvals", "operator.pairing")
@@ -89,10 +87,25 @@ def find_running_gateway(paths: Paths) -> RunningGateway | None:
     )
 
 
+class ClientSocket(Protocol):
+    """The client's end of a connection: a WebSocket, or a pair of queues in one process."""
+
+    @property
+    def close_reason(self) -> str | None: ...
+
+    async def send(self, message: str) -> None:
+        """Send a frame; raises ConnectionClosed of websockets when the gateway is gone."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[str | bytes]:
+        """Return the frames that arrive, until the connection ends."""
+        ...
+
+
 class GatewayClient:
     """An open connection; `hello` is the gateway's response to connect."""
 
-    def __init__(self, socket: "ClientConnection", url: str) -> None:
+    def __init__(self, socket: ClientSocket, url: str) -> None:
         self._socket, self._url = socket, url
         self._pending: dict[str, Callable[[Mapping[str, Json]], None]] = {}
         self._events: asyncio.Queue[Mapping[str, Json] | None] = asyncio.Queue(_MAX_EVENTS)
@@ -189,14 +202,15 @@ class ClientProfile:
     mode: str = "cli"
     scopes: Sequence[str] = SCOPES
     caps: Sequence[str] = ("tool-events",)
+    protocol: int = PROTOCOL
 
     def connect_params(self, nonce: str, signed_at_ms: int) -> dict[str, Json]:
         """Return the params of `connect` that answer the gateway's challenge."""
         auth = {"token": self.secret.token, "password": self.secret.password}
         client = {"id": self.client_id, "mode": self.mode, "instanceId": str(uuid4())}
         params: dict[str, Json] = {
-            "minProtocol": PROTOCOL,
-            "maxProtocol": PROTOCOL,
+            "minProtocol": self.protocol,
+            "maxProtocol": self.protocol,
             "client": {**client, "version": __version__, "platform": platform.system().lower()},
             "caps": list(self.caps),
             "role": "operator",
@@ -245,7 +259,16 @@ async def connect_gateway(
             nonce, at_ms = str(challenge["nonce"]), int(challenge["ts"])
     except (OSError, ValueError, LookupError, TypeError, WebSocketException) as exc:
         raise _unreachable(url, exc) from exc
-    async with socket, task_group() as group:
+    async with socket, use_connection(socket, url, profile, nonce, at_ms) as client:
+        yield client
+
+
+@asynccontextmanager
+async def use_connection(
+    socket: ClientSocket, url: str, profile: ClientProfile, nonce: str, at_ms: int
+) -> AsyncIterator[GatewayClient]:
+    """Authenticate on an open connection, by the challenge that the gateway sent first."""
+    async with task_group() as group:
         client = GatewayClient(socket, url)
         reader = group.create_task(client._read_loop())  # noqa: SLF001 - its own reader
         try:

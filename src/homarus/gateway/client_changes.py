@@ -6,8 +6,10 @@ config/protected_keys.py. No method may call `write_config` itself.
 
 from collections.abc import Callable
 
+from homarus.channels.registry import find_traits
 from homarus.config.agent_settings import agent_ids
 from homarus.config.config_files import ConfigTexts
+from homarus.config.paths import openclaw_files_dir
 from homarus.config.protected_keys import ClientRules, check_protected_keys
 from homarus.config.redaction import restore_redacted
 from homarus.config.write import ConfigWrite, write_config
@@ -21,10 +23,11 @@ def write_client_change(
     *,
     base_hash: str | None = None,
     check: Callable[[ConfigTexts], None] = lambda _texts: None,
+    dry_run: bool = False,
 ) -> ConfigWrite:
     """Change the config files as `write_config` does, if a client may make this change.
 
-    Raises UserError for what a client may not set.
+    Raises UserError for what a client may not set. With `dry_run`, nothing is written.
     """
     rules = client_rules(services)
 
@@ -40,6 +43,7 @@ def write_client_change(
         if_hash=base_hash,
         at_ms=services.clock.now_ms(),
         check=check,
+        dry_run=dry_run,
     )
 
 
@@ -49,6 +53,7 @@ def client_rules(services: GatewayServices) -> ClientRules:
         services.paths,
         in_use=services.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True),
         has_stored_key=lambda provider: _has_stored_key(services, provider),
+        has_stored_login=lambda channel: _has_stored_login(services, channel),
     )
 
 
@@ -59,3 +64,12 @@ def _has_stored_key(services: GatewayServices, provider: str) -> bool:
         for agent in agent_ids(services.loaded.config)
         for entry in services.models.credentials(agent).entries(provider)
     )
+
+
+def _has_stored_login(services: GatewayServices, channel: str) -> bool:
+    """Return whether a channel has a saved login, or a credential in the environment."""
+    variables = find_traits(channel).secret_variables
+    if variables is None or any(services.loaded.env.get(name) for name in variables):
+        return True
+    folder = openclaw_files_dir(services.paths.state) / "credentials" / channel
+    return folder.is_dir() and any(folder.iterdir())

@@ -139,12 +139,23 @@ def _cut_schema(schema: Json, levels: int) -> Json:
 
 
 def _schema_tree() -> tuple[Any, dict[str, Any]]:
-    from homarus.config.json_schema import config_json_schema, inline_references
+    from homarus.config.json_schema import (
+        config_json_schema,
+        described_schema,
+        inline_references,
+    )
+    from homarus.config.memory import MemoryConfig, MemorySearchConfig
 
     tree = inline_references(config_json_schema())
+    keys = tree["properties"]
+    keys["memory"] = inline_references(described_schema(MemoryConfig))
+    search = inline_references(described_schema(MemorySearchConfig))
+    agents = keys["agents"]["properties"]
+    for agent in (agents["defaults"], agents["list"]["items"]):
+        agent["properties"]["memorySearch"] = search
     channels = {name: _channel_schema(name) for name in available_channels()}
     others = {name: _unavailable_schema(name) for name in services_without_channel()}
-    tree["properties"]["channels"]["properties"] = {**others, **channels}
+    keys["channels"]["properties"] = {**others, **channels}
     return tree, channels
 
 

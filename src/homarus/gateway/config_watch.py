@@ -32,6 +32,10 @@ _DELETED_FIX = "put it back, or restart the gateway to go on without one"
 RULES: tuple[tuple[str, Rule], ...] = (
     ("gateway.remote", "none"),
     ("gateway.reload", "none"),
+    *((f"gateway.{name}", "none") for name in (
+        "tools", "http.endpoints.chatCompletions", "http.endpoints.responses",
+        "http.endpoints.embeddings", "http.endpoints.toolsInvoke",
+    )),
     ("hooks", "hot"),
     ("agents.defaults.heartbeat", "hot"),
     ("cron", "hot"),
@@ -44,11 +48,16 @@ RULES: tuple[tuple[str, Rule], ...] = (
         "audio", "routing", "messages", "session", "talk", "skills", "ui",
         "auth", "env", "$schema", "memory",  # our own: connections and indexes are reopened
     )),
+    ("diagnostics", "hot"),
     ("plugins", "restart"),
     ("gateway", "restart"),
     ("discovery", "restart"),
     ("canvasHost", "restart"),
 )  # fmt: skip
+
+
+# Sections whose parts have different rules: where one is new or gone, its parts changed.
+_MIXED = frozenset({"gateway", "gateway.http", "gateway.http.endpoints"})
 
 
 def reload_rule(path: str) -> Rule:
@@ -62,7 +71,8 @@ def changed_paths(
 ) -> Iterator[str]:
     """Return the paths that differ, as deep as both sides are objects."""
     for name in sorted({*before, *after}):
-        old, new = before.get(name), after.get(name)
+        default: Value = {} if f"{at}{name}" in _MIXED else None
+        old, new = before.get(name, default), after.get(name, default)
         if isinstance(old, dict) and isinstance(new, dict):
             yield from changed_paths(old, new, f"{at}{name}.")
         elif old != new or (name in before) != (name in after):

@@ -36,6 +36,7 @@ from homarus.gateway.frames import (
 from homarus.gateway.method import Caller, Method, MethodCall
 
 if TYPE_CHECKING:
+    from homarus.gateway.connect_params import ConnectParams
     from homarus.gateway.server import Gateway
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,8 @@ class Connection:
         self.nonce = str(uuid4())
         self.scope: Mapping[str, Any] = scope or {}
         self.caller: Caller | None = None
-        self.token_issued_ms = 0
+        self.claims: ConnectParams | None = None  # what a node says of itself
+        self.token_issued_ms = self.connected_ms = 0
         self._gateway, self._transport = gateway, transport
         self._receive, self._send = receive, send
         self._out: deque[str] = deque()
@@ -232,6 +234,9 @@ class Connection:
             log.info("connection %s refused: %s", self.id, refusal.message)
             return False
         self.caller, self.token_issued_ms = accepted.caller, accepted.token_issued_ms
+        self.connected_ms = self._gateway.clock.now_ms()
+        if accepted.caller.role == "node":
+            self.claims = accepted.params
         self._transport.allow(accepted.caller.max_frame_bytes)
         self.send_response(frames.response_frame(request_id, hello))
         self._gateway.register_client(self, accepted.caller)
@@ -248,7 +253,8 @@ class Connection:
             if not self._is_token_valid():
                 self.abort(POLICY, VOIDED_REASON)
                 return
-            max_values = MAX_VALUES if self._has_scopes else MAX_UNSCOPED_VALUES
+            is_trusted = self._has_scopes or self.claims is not None
+            max_values = MAX_VALUES if is_trusted else MAX_UNSCOPED_VALUES
             try:
                 request = frames.parse_request(frame, max_values=max_values)
             except InvalidRequestError as exc:

@@ -201,6 +201,13 @@ class DeviceRegistry:
         self.on_token_voided(device_id, role, "")
         return now_ms
 
+    def rename(self, device_id: str, name: str) -> None:
+        """Give a device another name."""
+        device = self.get(device_id)
+        if device is None:
+            raise InvalidRequestError("unknown deviceId")
+        self._save(device_id, {**device.raw, "displayName": name})
+
     def remove(self, device_id: str, by: Collection[str], *, by_device: str = "") -> None:
         """Forget a device: its connections are closed, and it must be paired as a new one.
 

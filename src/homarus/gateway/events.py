@@ -3,7 +3,8 @@
 A run becomes `agent` events, one for each event of the bus, and `chat` events: the text so far at
 most once per 150 ms, then exactly one `final`, `aborted` or `error`. Buffered pieces of text, or
 of reasoning, are sent together: a client gets the same text in fewer frames, numbered without a
-gap. Tool events go only to connections that started or joined the run and asked for them.
+gap. Tool events go only to connections that started or joined the run and asked for them. Of a
+heartbeat, `chat` has nothing but an alert.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,7 +30,8 @@ from homarus.core.event import (
     ToolStarted,
 )
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Json, Message, Text, ToolCall
+from homarus.core.message import HEARTBEAT_CHANNEL, Json, Message, Text, ToolCall
+from homarus.core.silent_reply import strip_heartbeat_ack
 from homarus.gateway.session_subscriptions import SessionSubscriptions
 from homarus.sessions.transcript import encode_message
 
@@ -39,6 +41,7 @@ BUS_SIZE = 100_000
 # Bounded: a run whose message steered another run never starts, and its waiters stay.
 _MAX_JOINED = 2_000
 _PIECES = (TextAdded, ThinkingAdded)
+_HEARTBEAT = f"{HEARTBEAT_CHANNEL}:"  # the start of the id of its run
 _ONLY_VERBOSE = ("result", "partialResult")
 # Each frame repeats the complete text: the longer it is, the fewer frames are sent.
 _SLOW_TEXT_CHARS = 4_000
@@ -84,10 +87,29 @@ class LiveRun:
     is_flush_scheduled: bool = False  # a flush is scheduled
     verbose: bool | None = None
     calls: dict[str, ToolCall] = field(default_factory=dict)  # tool calls that have no result
+    # Of a heartbeat: a text of this length next to HEARTBEAT_OK is not shown.
+    ack_max_chars: int | None = None
+
+    @property
+    def is_heartbeat(self) -> bool:
+        return self.ack_max_chars is not None
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether a heartbeat found nothing that needs attention."""
+        if self.ack_max_chars is None:
+            return False
+        text = self.reply.text if self.reply else self.text
+        found = strip_heartbeat_ack(text, heartbeat=True, max_chars=self.ack_max_chars)
+        return found.skip or self.reply is None or self.reply.silent
 
 
 class EventBroadcaster:
-    """Turn bus events into client events. `later` calls a function after some seconds."""
+    """Turn bus events into client events. `later` calls a function after some seconds.
+
+    `find_ack_max_chars` returns for the session of a heartbeat how long the text of an
+    acknowledgement may be; None if heartbeats are shown like other runs.
+    """
 
     def __init__(
         self,
@@ -97,11 +119,14 @@ class EventBroadcaster:
         later: Callable[[float, Callable[[], None]], None],
         verbose: Callable[[str], Awaitable[bool]],
         sessions: SessionSubscriptions | None = None,
+        find_ack_max_chars: Callable[[str], int | None] = lambda _key: None,
     ) -> None:
+        self._find_ack_max_chars = find_ack_max_chars
         self._sender, self._clock, self._later, self._verbose = sender, clock, later, verbose
         self._sessions = sessions
         self._runs: dict[str, LiveRun] = {}
         self._joined: dict[str, set[str]] = {}
+        self._result_receivers: set[str] = set()  # connections that get the output of tools
 
     async def follow(self, subscription: Subscription) -> None:
         """Send the events of the bus until it is closed."""
@@ -143,8 +168,13 @@ class EventBroadcaster:
                 self._joined.setdefault(run.run_id, set()).add(conn_id)
             self._catch_up(run, conn_id)
 
+    def add_result_receiver(self, conn_id: str) -> None:
+        """Send a connection the output of tools too, whatever the session's verbose level is."""
+        self._result_receivers.add(conn_id)
+
     def leave(self, conn_id: str) -> None:
         """Forget a connection that ended."""
+        self._result_receivers.discard(conn_id)
         for connections in self._joined.values():
             connections.discard(conn_id)
 
@@ -154,6 +184,8 @@ class EventBroadcaster:
 
     def _start(self, event: Event) -> LiveRun:
         run = LiveRun(event.run_id, event.session_key, started_ms=event.ts_ms)
+        if event.run_id.startswith(_HEARTBEAT):
+            run.ack_max_chars = self._find_ack_max_chars(event.session_key)
         self._runs[event.run_id] = run
         return run
 
@@ -189,7 +221,9 @@ class EventBroadcaster:
         sessions, key = self._sessions, event.session_key
         if sessions is None or not sessions.is_followed(key):
             return
-        await sessions.send_messages(key, event.run_id)
+        is_heartbeat = event.run_id.startswith(_HEARTBEAT)
+        if not is_heartbeat or isinstance(event.data, RunEnded):
+            await sessions.send_messages(key, event.run_id, only_path=is_heartbeat)
         run: dict[str, Json] = {"runId": event.run_id}
         match event.data:
             case RunStarted():
@@ -215,6 +249,8 @@ class EventBroadcaster:
                 if isinstance(last.data, TextAdded):
                     run.text = text
                 self._sender.broadcast("agent", self._numbered(run, payload), drop_if_slow=True)
+        if run.is_heartbeat:
+            run.delta_text = run.text
         if run.text != run.delta_text and at_s >= run.delta_at_s + DELTA_S:
             self._send_delta(run)
         if (run.buffered or run.text != run.delta_text) and not run.is_flush_scheduled:
@@ -239,7 +275,7 @@ class EventBroadcaster:
         return {**_chat(run, "delta"), "message": _message(run.text, self._clock.now_ms())}
 
     def _catch_up(self, run: LiveRun, conn_id: str) -> None:
-        if run.text:
+        if run.text and not run.is_heartbeat:
             newest = _newest(run.sent_text, replaces=True)  # the next piece continues from there
             self._sender.send(conn_id, "chat", self._delta(run), newest=newest)
 
@@ -249,16 +285,19 @@ class EventBroadcaster:
             return
         if run.verbose is None:
             run.verbose = await self._verbose(run.session_key)
-        data = payload["data"]
-        if not run.verbose and isinstance(data, dict):
+        short = payload
+        if not run.verbose and isinstance(data := payload["data"], dict):
             visible = {name: value for name, value in data.items() if name not in _ONLY_VERBOSE}
-            payload = {**payload, "data": visible}
+            short = {**payload, "data": visible}
         for conn_id in tuple(subscribers):
-            self._sender.send(conn_id, "agent", payload)
+            shown = payload if conn_id in self._result_receivers else short
+            self._sender.send(conn_id, "agent", shown)
 
     def _end(self, run: LiveRun, ended: RunEnded, at_ms: int) -> None:
         del self._runs[run.run_id]
         self._joined.pop(run.run_id, None)
+        if run.is_heartbeat and (ended.error or ended.aborted or run.is_acknowledged):
+            return
         self._sender.broadcast("chat", _end_event(run, ended, at_ms))
 
     def _answer(self, event: Event, answer: CommandAnswered) -> None:

@@ -8,6 +8,7 @@ import asyncio
 from typing import Final
 
 from homarus.config.agent_settings import agent_ids, default_agent_id
+from homarus.config.heartbeat_settings import DEFAULT_PROMPT
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError
 from homarus.core.loop_monitor import LoopMonitor
@@ -79,7 +80,7 @@ async def collect_health(
         "ts": services.clock.now_ms(),
         "durationMs": round((services.clock.monotonic() - started) * 1000),
         **_channels(services),
-        "heartbeatSeconds": 0,
+        "heartbeatSeconds": round((own["heartbeat"]["everyMs"] or 0) / 1000),
         "defaultAgentId": default,
         "agents": rows,
         "sessions": own["sessions"],
@@ -106,9 +107,27 @@ def loop_lag(monitor: LoopMonitor) -> dict[str, Json]:
     }
 
 
-def heartbeat_status() -> dict[str, Json]:
-    """Return an agent's heartbeat as `status` shows it; none is implemented yet."""
-    return {"enabled": False, "every": "disabled", "everyMs": None}
+def heartbeat_status(services: GatewayServices, agent: str) -> dict[str, Json]:
+    """Return an agent's heartbeat as `status` shows it."""
+    heartbeats = services.heartbeats
+    settings = heartbeats.settings_of(agent)
+    is_on = settings.is_enabled and heartbeats.is_switched_on
+    return {
+        "enabled": is_on,
+        "every": settings.every if is_on else "disabled",
+        "everyMs": settings.every_ms if is_on else None,
+    }
+
+
+def _heartbeat(services: GatewayServices, agent: str) -> dict[str, Json]:
+    settings = services.heartbeats.settings_of(agent)
+    return {
+        **heartbeat_status(services, agent),
+        "prompt": settings.prompt or DEFAULT_PROMPT,
+        "target": settings.target,
+        **({"model": settings.model} if settings.model else {}),
+        "ackMaxChars": settings.ack_max_chars,
+    }
 
 
 async def _agent(services: GatewayServices, agent: str, *, is_default: bool) -> dict[str, Json]:
@@ -117,7 +136,7 @@ async def _agent(services: GatewayServices, agent: str, *, is_default: bool) -> 
     return {
         "agentId": agent,
         "isDefault": is_default,
-        "heartbeat": {**heartbeat_status(), "prompt": "", "target": "last", "ackMaxChars": 30},
+        "heartbeat": _heartbeat(services, agent),
         "sessions": {
             "path": index_path(services, agent),
             "count": await services.store.count_sessions(agent=agent),

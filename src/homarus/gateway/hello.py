@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from homarus import __version__
 from homarus.config.agent_settings import default_agent_id
 from homarus.core.message import Json
-from homarus.gateway.attachments import max_image_bytes
+from homarus.gateway.attachments import max_file_bytes, max_image_bytes
 from homarus.gateway.frames import MAX_BUFFERED_BYTES, NEWEST_PROTOCOL, TICK_S
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
 
 EVENTS = (
-    "connect.challenge", "agent", "chat", "presence", "tick", "shutdown", "health",
+    "connect.challenge", "agent", "chat", "presence", "tick", "shutdown", "health", "cron",
     "device.pair.requested", "device.pair.resolved", "config.reloaded", "config.rejected", "gap",
     "sessions.changed", "session.message",
 )  # fmt: skip
@@ -55,8 +55,9 @@ def _add_newest(
     caller = accepted.caller
     payload.setdefault("auth", {"role": caller.role, "scopes": sorted(caller.scopes)})
     payload["features"]["capabilities"] = list(CAPABILITIES)
-    max_bytes = max_image_bytes(gateway.services.loaded.config)
-    payload["policy"]["attachments"] = {"maxBytes": max_bytes, "maxImageBytes": max_bytes}
+    config = gateway.services.loaded.config
+    limits = {"maxBytes": max_file_bytes(config), "maxImageBytes": max_image_bytes(config)}
+    payload["policy"]["attachments"] = limits
     if caller.may("read"):
         payload["snapshot"]["appliedConfigHash"] = gateway.services.loaded.hash
 

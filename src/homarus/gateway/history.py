@@ -26,6 +26,7 @@ _SHOWN_FIELDS = (
     "api", "provider", "model", "stopReason", "errorMessage", "toolCallId", "toolName",
     "idempotencyKey",
 )  # fmt: skip
+_USAGE_FIELDS = ("input", "output", "cacheRead", "cacheWrite", "totalTokens")
 _PROVENANCE_FIELDS = ("kind", "sourceSessionKey", "sourceChannel", "sourceTool")
 _ABORT_FIELDS = {"aborted": bool, "origin": str, "runId": str}
 _PAGE_ENTRIES = 50  # entries read in addition to the requested messages
@@ -136,6 +137,8 @@ def show_entry(entry: TranscriptEntry, max_chars: int | None = None) -> dict[str
     if marker:
         shown["__openclaw"] = marker
     shown |= _fields(message)
+    if max_chars is not None:
+        shown |= _figures(message)
     shown["timestamp"] = _stamp(message.get("timestamp")) or entry.at_ms
     return shown
 
@@ -200,6 +203,27 @@ def _fields(message: Mapping[str, Json]) -> dict[str, Json]:
             k: v[:2_000] if isinstance(v, str) else v for k, v in fields.items()
         }
     return shown
+
+
+def _figures(message: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the tokens and the cost of a message, and the details of a tool result."""
+    shown: dict[str, Json] = {}
+    if isinstance(usage := message.get("usage"), dict):
+        counts: dict[str, Json] = {k: n for k in _USAGE_FIELDS if (n := _count(usage.get(k)))}
+        cost = usage.get("cost")
+        if total := _count(cost.get("total") if isinstance(cost, dict) else None):
+            counts["cost"] = {"total": total}
+        shown |= {"usage": counts} if counts else {}
+    details = message.get("details")
+    if isinstance(details, dict) and len(json.dumps(details)) <= MAX_TEXT_CHARS:
+        shown["details"] = details
+    return shown
+
+
+def _count(value: Json) -> float:
+    """Return a number that another program may have written; 0 for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value <= MAX_INT else 0
 
 
 def images_of(entry: TranscriptEntry) -> dict[int, str]:

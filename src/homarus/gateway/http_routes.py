@@ -1,15 +1,16 @@
-"""The plain HTTP routes: the chat page, `/health` and, when enabled, `/metrics` and `/mcp`.
+"""The plain HTTP routes: the control UI, `/health` and, when enabled, the endpoints for programs.
 
-The page's files are a fixed list, served with the strictest content security policy. They are read
-for each request and not kept in memory; a browser that has the current version gets a 304. Imported
-with the first request that is not for a WebSocket.
+The UI's files are a fixed list, served with the strictest content security policy; an installation
+without a built UI serves the plain chat page. Files are read for each request and not kept in
+memory; a browser that has the current version gets a 304. Imported with the first request that is
+not for a WebSocket.
 """
 
 import asyncio
-from collections.abc import Iterable
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -17,8 +18,13 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
+from homarus.gateway.http_api.api_routes import find_api_route
 from homarus.gateway.origin_policy import RequestBlockedError, RequestInfo
-from homarus.gateway.server import Gateway, memory_bytes
+from homarus.gateway.server import Gateway
+from homarus.gateway.ui_files import UiFiles
+
+if TYPE_CHECKING:
+    from homarus.gateway.http_api.application import HttpApi
 
 _STATIC: Final = Path(__file__).parent / "static"
 _TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
@@ -26,7 +32,8 @@ _PAGE_PATHS: Final = ("/", "/chat")  # the addresses of the page in OpenClaw's l
 _HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
-        " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+        " img-src 'self' data: blob:; media-src 'self' blob:; base-uri 'none'; form-action 'none';"
+        " frame-ancestors 'none';"
         " require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
@@ -51,14 +58,41 @@ class HttpRoutes:
 
             routes.append(Route("/mcp", McpEndpoint(gateway)))
         if page:
-            names = page_files()
-            routes += [Route(f"/{name}", self._page) for name in names]
-            routes += [Route(path, self._page) for path in _PAGE_PATHS]
+            ui = UiFiles.find()
+            routes += self._ui_routes(ui) if ui else self._chat_page_routes()
             routes.append(Route("/avatar/{agent}", self._avatar))
         self._router = Router(routes, default=self._not_found, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._router(scope, receive, send)
+        if found := find_api_route(scope["path"]):
+            await self._api.handle(*found, scope, receive, send)
+        else:
+            await self._router(scope, receive, send)
+
+    @cached_property
+    def _api(self) -> "HttpApi":
+        # Imported with the first request to one of its paths.
+        from homarus.gateway.http_api.application import HttpApi
+
+        return HttpApi(self._gateway)
+
+    def _ui_routes(self, ui: UiFiles) -> list[Route]:
+        async def respond_with_page(request: Request) -> Response:
+            return ui.respond_with_index(request, _HEADERS)
+
+        async def respond_with_asset(request: Request) -> Response:
+            name = str(request.path_params["name"])
+            if found := ui.respond_with_asset(name, request, _HEADERS):
+                return found
+            self._gateway.authenticator.check_bearer(RequestInfo.from_scope(request.scope))
+            return PlainTextResponse("Not Found", 404, _HEADERS)
+
+        pages = [Route(path, respond_with_page) for path in ui.pages()]
+        return [*pages, Route("/assets/{name}", respond_with_asset)]
+
+    def _chat_page_routes(self) -> list[Route]:
+        paths = [*(f"/{name}" for name in page_files()), *_PAGE_PATHS]
+        return [Route(path, self._page) for path in paths]
 
     async def redirect_to_https(
         self, request: RequestInfo, scope: Scope, receive: Receive, send: Send
@@ -111,9 +145,12 @@ class HttpRoutes:
         return JSONResponse({"ok": ok, "status": state}, 200 if ok else 503, _HEADERS)
 
     async def _metrics(self, request: Request) -> Response:
+        from homarus.gateway.metrics import metrics_text
+
         self._gateway.authenticator.check_bearer(RequestInfo.from_scope(request.scope))
         kind = "text/plain; version=0.0.4"
-        return PlainTextResponse(metrics_text(self._gateway), headers=_HEADERS, media_type=kind)
+        text = await metrics_text(self._gateway)
+        return PlainTextResponse(text, headers=_HEADERS, media_type=kind)
 
     async def _page(self, request: Request) -> Response:
         path = request.url.path
@@ -151,36 +188,8 @@ class HttpRoutes:
 
 
 def page_files() -> list[str]:
-    """Return the files of the page that may be requested."""
+    """Return the files of the plain chat page that may be requested."""
     folder = _STATIC
     if not folder.is_dir():
         return []
     return sorted(f.name for f in folder.iterdir() if f.name.rpartition(".")[2] in _TYPES)
-
-
-def metrics_text(gateway: Gateway) -> str:
-    """Return the gateway's counters in Prometheus format."""
-    counts = gateway.counts
-    figures: Iterable[tuple[str, str, str, float]] = (
-        ("connections", "gauge", "Clients connected now.", len(gateway.connections)),
-        ("runs", "gauge", "Runs under way.", len(gateway.events.live())),
-        ("uptime_seconds", "gauge", "Since the start.", gateway.uptime_ms / 1000),
-        (
-            "loop_lag_p99_seconds",
-            "gauge",
-            "How late the loop runs.",
-            gateway.monitor.p99_lag_ms / 1000,
-        ),
-        ("loop_lag_max_seconds", "gauge", "How late at most.", gateway.monitor.max_lag_ms / 1000),
-        ("loop_stalls_total", "counter", "Times the loop was blocked.", gateway.monitor.stalls),
-        ("memory_bytes", "gauge", "Resident memory.", memory_bytes()),
-        ("connections_total", "counter", "Clients that came in.", counts.connections),
-        ("refused_total", "counter", "Requests turned away at the door.", counts.refused),
-        ("requests_total", "counter", "Requests answered.", counts.requests),
-        ("events_total", "counter", "Events sent.", counts.events),
-        ("events_dropped_total", "counter", "Events a client was too slow for.", counts.dropped),
-    )
-    return "".join(
-        f"# HELP homarus_{name} {text}\n# TYPE homarus_{name} {kind}\nhomarus_{name} {value:g}\n"
-        for name, kind, text, value in figures
-    )

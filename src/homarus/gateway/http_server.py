@@ -1,7 +1,8 @@
 """HTTP: one port for the WebSocket, for webhooks, and for plain requests.
 
-The origin policy checks every request first; `webhooks` answers chat services and `http_routes` the
-rest. A request that is not complete within the handshake timeout is dropped.
+The origin policy checks every request first; `webhooks` answers chat services, `hooks` other
+programs that wake the agent, and `http_routes` the rest. A request that is not complete within the
+handshake timeout is dropped.
 """
 
 import asyncio
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from websockets.http11 import Request as Upgrade
 
     from homarus.channels.base import SupportsWebhook
+    from homarus.gateway.hooks.endpoint import HookEndpoint
     from homarus.gateway.http_routes import HttpRoutes
     from homarus.gateway.tls import GatewayTls
     from homarus.gateway.webhooks import WebhookEndpoint
@@ -54,6 +56,7 @@ class HttpProtocol(H11Protocol):
     timeout_s: ClassVar[float] = HANDSHAKE_S
     _timeout: asyncio.TimerHandle | None = None
     _discarded_bytes = 0
+    _accepted: "Scope | None" = None  # the request whose client is authenticated
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
         super().connection_made(transport)
@@ -74,8 +77,29 @@ class HttpProtocol(H11Protocol):
             is_complete or self.transport.get_protocol() is not self
         ):  # otherwise it became a WebSocket
             self._cancel_timeout()
-        elif self._timeout is None:
+        elif self._timeout is None and not self._reads_accepted_body:
             self._start_timeout()
+
+    def handle_events(self) -> None:
+        before = self.scope
+        super().handle_events()
+        if self.scope is not before:  # its application starts later
+            self.scope.setdefault("extensions", {})[_WIRE] = {"wire": self}
+
+    def accept_client(self, scope: "Scope") -> None:
+        """Let the application limit a body itself, and the connection count no more.
+
+        Called for a request whose client is authenticated: it may send many, and large ones.
+        """
+        _slots(self.app).release(self.transport)
+        self._accepted = scope
+        if self._reads_accepted_body:
+            self._cancel_timeout()
+
+    @property
+    def _reads_accepted_body(self) -> bool:
+        is_open = self.conn.their_state is h11.SEND_BODY
+        return is_open and self._accepted is not None and self._accepted is self.scope
 
     @property
     def is_busy(self) -> bool:
@@ -229,6 +253,13 @@ class GatewayAsgiApp:
 
         return WebhookEndpoint(self._gateway.clock)
 
+    @cached_property
+    def _hooks(self) -> "HookEndpoint":
+        # Imported with the first request to a webhook that the config turns on.
+        from homarus.gateway.hooks.connect import make_hook_endpoint
+
+        return make_hook_endpoint(self._gateway)
+
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
             await self._route(RequestInfo.from_scope(scope), scope, receive, send)
@@ -249,6 +280,10 @@ class GatewayAsgiApp:
         if listener := self._listener(scope):
             await self._receive_webhook(listener, request, scope, receive, send)
             return
+        if self._is_hook(scope):
+            async with self._gateway.track_webhook("hooks") as errors:
+                errors.extend(await self._hooks.handle(request, scope, receive, send))
+            return
         self._gateway.authenticator.check_request(request)
         if scope["type"] == "websocket":
             wire = scope["extensions"][_WIRE]["wire"]
@@ -265,7 +300,19 @@ class GatewayAsgiApp:
         send: "Send",
     ) -> None:
         self._gateway.authenticator.origin_policy.check_shape(request)
-        await self._webhooks.handle(listener, request, scope, receive, send)
+        async with self._gateway.track_webhook(str(getattr(listener, "name", "channel"))):
+            await self._webhooks.handle(listener, request, scope, receive, send)
+
+    def _is_hook(self, scope: "Scope") -> bool:
+        """Return whether a request is for `hooks.path`; its Host may be any name."""
+        if scope["type"] != "http" or not self._gateway.ready.is_set():
+            return False
+        hooks = self._gateway.services.loaded.config.hooks
+        if not hooks.enabled:
+            return False
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        path, base = raw.decode("latin-1"), hooks.path
+        return path == base or path.startswith(f"{base}/")
 
     def _listener(self, scope: "Scope") -> "SupportsWebhook | None":
         """Return the account that a webhook is for; its Host may be any name."""

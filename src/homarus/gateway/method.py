@@ -89,7 +89,8 @@ class Caller:
     @property
     def max_frame_bytes(self) -> int:
         """The largest frame that the client may send."""
-        return MAX_FRAME_BYTES if self.scopes else MAX_UNSCOPED_FRAME_BYTES
+        is_trusted = self.scopes or self.role == "node"  # a paired device: it answers with pictures
+        return MAX_FRAME_BYTES if is_trusted else MAX_UNSCOPED_FRAME_BYTES
 
     @property
     def is_approver(self) -> bool:

@@ -18,6 +18,7 @@ from homarus.core.message import (
     Inbound,
     InboundMetadata,
     Json,
+    Media,
     RunOptions,
 )
 from homarus.core.session_keys import agent_id_of, normalize_agent_id
@@ -31,7 +32,7 @@ from homarus.store.journal import InboxRecord
 
 MAX_TIMEOUT_S = 7 * 86_400.0
 MAX_PENDING_PER_SESSION = 100
-MAX_PENDING = 1_000
+MAX_PENDING = 2_000
 _TERMINAL_CLIENT: Final = "cli"  # the client id and mode of our own terminal commands
 
 
@@ -65,6 +66,8 @@ class RunRequest:
     authority: Authority = ""  # "": the text is not searched for commands
     options: RunOptions = field(default_factory=RunOptions)
     is_program: bool = False
+    media: tuple[Media, ...] = ()
+    message_id: str = ""  # "": the run's id
 
 
 def resolve_run_session(
@@ -125,11 +128,12 @@ async def start_run(
     at_ms = call.services.clock.now_ms()
     keeps_route = request.is_program or bool(request.options.deliver_to)
     inbound = Inbound(
-        id=request.run_id,
+        id=request.message_id or request.run_id,
         address=Address(channel, "" if keeps_route else key),
         sender=call.caller.device_id or call.caller.client_id,
         text=request.text,
         images=request.images,
+        media=request.media,
         at_ms=at_ms,
         options=request.options,
         run_id=request.run_id,

@@ -124,6 +124,11 @@ class RunTracker:
         """How many runs are pending."""
         return len(self._pending)
 
+    @property
+    def sessions(self) -> frozenset[str]:
+        """The sessions that have pending runs."""
+        return frozenset(run.session_key for run in self._pending.values())
+
     def for_session(self, session_key: str) -> tuple[PendingRun, ...]:
         """Return the pending runs of a session, queued ones included."""
         return tuple(run for run in self._pending.values() if run.session_key == session_key)

@@ -198,7 +198,16 @@ def _prepare(options: ServeOptions) -> tuple[SharedSecretAuth, ListenAddress]:
         from homarus.gateway.tls import check_tls
 
         check_tls(settings.tls, options.paths, options.clock)
+    _check_hooks(options, options.loaded, auth)
     return auth, listen
+
+
+def _check_hooks(options: ServeOptions, loaded: LoadedConfig, auth: SharedSecretAuth) -> None:
+    """Raise a ConfigError for webhooks that cannot be served."""
+    if loaded.config.hooks.enabled:
+        from homarus.gateway.hooks.settings import check_hooks
+
+        check_hooks(loaded.config.hooks, options.paths, auth.secret)
 
 
 async def _serve_clients(
@@ -221,6 +230,9 @@ async def _serve_clients(
     gateway.config_watcher = watcher
     services.set_config_watcher(watcher)
     services.channels.set_webhook_server(WebhookListeners(gateway).serve)
+    services.start_diagnostics(
+        has_metrics=options.loaded.config.gateway.http.endpoints.metrics.enabled
+    )
     services.set_restart(lambda: shutdown.request("restart", "a person asked for a restart"))
     if options.problem:
         _reject(gateway, options.problem)
@@ -279,6 +291,8 @@ async def _apply_config(
     """Apply a new config that is readable; one the gateway could not start with is refused."""
     if change.action == "restart":
         _check(options, change.loaded)
+    elif change.action == "apply":
+        _check_hooks(options, change.loaded, gateway.authenticator.auth)
     was_refused, gateway.config_problem = bool(gateway.config_problem), ""
     payload: dict[str, Json] = {"changed": list(change.paths), "action": change.action}
     if change.action == "restart" or (change.action == "ignore" and was_refused):

@@ -7,19 +7,24 @@ client that connects in between is challenged at once and greeted when they are 
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from homarus import __version__
+from homarus.config.heartbeat_settings import resolve_visibility
 from homarus.core.clock import Clock, SystemClock
+from homarus.core.diagnostics import WebhookFailed, WebhookProcessed, WebhookReceived
 from homarus.core.errors import InvalidRequestError, UnavailableError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
 from homarus.core.loop_monitor import LoopMonitor
 from homarus.core.message import Json
 from homarus.core.retry import Backoff
+from homarus.core.session_keys import agent_id_of
 from homarus.core.tasks import run_contained, supervise, task_group
+from homarus.core.text import one_line
 from homarus.gateway import frames
 from homarus.gateway.config_watch import ConfigWatcher
 from homarus.gateway.connection import POLICY, RESTART, Connection
@@ -31,7 +36,8 @@ from homarus.gateway.health import FRESH_MS, DiskProbe, collect_health
 from homarus.gateway.hello import hello
 from homarus.gateway.idempotency import IdempotencyCache
 from homarus.gateway.method import Caller, Method, MethodTable, Scope
-from homarus.gateway.origin_policy import RequestInfo
+from homarus.gateway.node_calls import NodeCalls
+from homarus.gateway.origin_policy import RequestBlockedError, RequestInfo
 from homarus.gateway.presence import PresenceList
 from homarus.gateway.run_tracker import RunTracker
 from homarus.gateway.services import GatewayServices
@@ -40,12 +46,14 @@ from homarus.gateway.session_subscriptions import SessionSubscriptions
 from homarus.gateway.usage_cache import UsageCache
 
 if TYPE_CHECKING:  # imported when a client starts one
+    from homarus.gateway.hooks.refusal import HookCounters
     from homarus.gateway.wizard.session import WizardSession
     from homarus.store.approvals import ApprovalRecord
 
 log = logging.getLogger(__name__)
 
 DRAIN_S = 10.0
+TOOL_RESULTS = "tool-results"  # a client's capability: tool events with the output of the tool
 _BACKOFF = Backoff(first_s=0.05, max_s=5.0)
 # The scope that an event needs, by the prefix of its name; any other is for every client.
 _EVENT_SCOPES: tuple[tuple[str, Scope], ...] = (
@@ -88,6 +96,7 @@ class Gateway:
         self.ready = asyncio.Event()
         self.stopping = False
         self.counts = GatewayCounters()
+        self.hook_counters: HookCounters | None = None  # with the first request to a webhook
         self.started_ms = self.clock.now_ms()
         self.presence = PresenceList(self.clock, __version__)
         self.runs, self.answers = RunTracker(self.clock), IdempotencyCache(self.clock)
@@ -99,9 +108,10 @@ class Gateway:
             add_key=self.runs.add_message_key,
         )
         self.events = EventBroadcaster(
-            self, self.clock, later=self._later, verbose=self._is_verbose, sessions=self.sessions
-        )
-        self.usage = UsageCache()
+            self, self.clock, later=self._later, verbose=self._is_verbose, sessions=self.sessions,
+            find_ack_max_chars=self._find_ack_max_chars,
+        )  # fmt: skip
+        self.usage, self.node_calls = UsageCache(), NodeCalls()
         self.health: Mapping[str, Json] = {}
         self.monitor, self.disk = LoopMonitor(), DiskProbe(self.clock)
         self.config_problem = ""  # why the file on disk is not the config in use
@@ -133,22 +143,36 @@ class Gateway:
     def state_version(self) -> dict[str, int]:
         return {"presence": self.presence.version, "health": self._health_version}
 
-    async def run(self, services: GatewayServices) -> None:
-        """Serve with these services until cancelled."""
+    async def run(self, services: GatewayServices, *, is_background: bool = True) -> None:
+        """Serve with these services until cancelled.
+
+        Without `is_background` nothing runs by itself: what an earlier process left is not
+        resumed, and no job, heartbeat or channel is started.
+        """
         with services.bus.subscribe(BUS_SIZE) as subscription:
             async with task_group() as group:
                 self._group = group
-                await self._recover(services)  # before a new message could be taken for an old one
+                if services.schedules:
+                    services.schedules.add_listener(self._on_cron_event)
+                if is_background:  # before a new message could be taken for an old one
+                    await self._recover(services)
                 self._services = services
                 services.approval_ports.reach.append(self._has_approver)
+                heartbeats = services.heartbeats
+                heartbeats.listeners.append(self._broadcast_heartbeat)
+                heartbeats.listeners.append(self._count_heartbeat)
                 self.ready.set()
                 try:
-                    group.create_task(self._supervise("tick", self._tick))
-                    group.create_task(self.monitor.run(), name="pulse")
-                    group.create_task(self._supervise("maintenance", services.run_maintenance))
+                    if is_background:
+                        group.create_task(self._supervise("tick", self._tick))
+                        group.create_task(self.monitor.run(), name="pulse")
+                        group.create_task(self._supervise("schedule", services.run_schedule))
+                        group.create_task(self._supervise("heartbeats", heartbeats.run))
                     await self._supervise("events", lambda: self.events.follow(subscription))
                 finally:
                     services.approval_ports.reach.remove(self._has_approver)
+                    heartbeats.listeners.remove(self._broadcast_heartbeat)
+                    heartbeats.listeners.remove(self._count_heartbeat)
                     self._services = self._group = None
 
     async def _recover(self, services: GatewayServices) -> None:
@@ -217,6 +241,20 @@ class Gateway:
                 payload = {**payload, **newest}
             connection.send_event(frames.event_frame(event, payload))
 
+    def _broadcast_heartbeat(self, payload: Mapping[str, Json]) -> None:
+        self.broadcast("heartbeat", payload)
+
+    def _count_heartbeat(self, payload: Mapping[str, Json]) -> None:
+        if metrics := self.services.get_event_metrics():
+            metrics.on_heartbeat(payload)
+
+    def _find_ack_max_chars(self, key: str) -> int | None:
+        """Return how long an acknowledgement may be; None if clients are shown heartbeats."""
+        config = self.services.loaded.config
+        if resolve_visibility(config, "").shows_ok:
+            return None
+        return self.services.heartbeats.settings_of(agent_id_of(key)).ack_max_chars
+
     def _has_approver(self, _record: "ApprovalRecord") -> bool:
         """Return whether a person who may answer approvals is at a connected client."""
         return any(c.caller and c.caller.is_approver for c in self._connections.values())
@@ -230,11 +268,17 @@ class Gateway:
     def subscribe_run(self, run_id: str, caller: Caller) -> None:
         """Subscribe the caller to the tool events of a run that it started or joined."""
         if "tool-events" in caller.caps:
+            self._note_result_receiver(caller)
             self.events.subscribe_tools(run_id, caller.conn_id)
+
+    def _note_result_receiver(self, caller: Caller) -> None:
+        if TOOL_RESULTS in caller.caps and caller.may("read"):
+            self.events.add_result_receiver(caller.conn_id)
 
     def catch_up(self, session_key: str, caller: Caller) -> None:
         """Send the caller, after its response, the text so far of the session's active runs."""
-        tools = "tool-events" in caller.caps
+        if tools := "tool-events" in caller.caps:
+            self._note_result_receiver(caller)
         send_text = partial(self.events.catch_up, session_key, caller.conn_id, tools=tools)
         asyncio.get_running_loop().call_soon(send_text)
 
@@ -243,6 +287,29 @@ class Gateway:
         self.health = health
         self._health_version += 1
         self.broadcast("health", dict(health), drop_if_slow=True)
+
+    @asynccontextmanager
+    async def track_webhook(self, name: str) -> AsyncIterator[list[str]]:
+        """Publish what becomes of a request to a webhook; it failed if errors are added."""
+        errors = list[str]()
+        diagnostics = self._services.diagnostics if self._services else None
+        if diagnostics is None or not diagnostics.is_active:
+            yield errors
+            return
+        started_s = self.clock.monotonic()
+        diagnostics.publish(WebhookReceived(name))
+        try:
+            yield errors
+        except RequestBlockedError as exc:
+            errors.append(str(exc))
+            raise
+        finally:
+            for error in errors:
+                diagnostics.publish(WebhookFailed(name, one_line(error, 160)))
+        if errors:
+            return
+        duration_ms = round((self.clock.monotonic() - started_s) * 1000)
+        diagnostics.publish(WebhookProcessed(name, duration_ms))
 
     def broadcast_presence(self) -> None:
         """Broadcast a change of the presence list."""
@@ -265,6 +332,8 @@ class Gateway:
         self._connections.pop(connection.id, None)
         self.events.leave(connection.id)
         self.sessions.leave(connection.id)
+        if caller.role == "node":
+            self.node_calls.leave(connection.id)
         if self.presence.leave(caller) and not self.stopping:
             self.broadcast_presence()
 
@@ -274,6 +343,12 @@ class Gateway:
         for connection in known:
             connection.abort(POLICY, reason)
         return len(known)
+
+    def _on_cron_event(self, event: Mapping[str, Json]) -> None:
+        """Send what happened to a scheduled job."""
+        self.broadcast("cron", dict(event))
+        if self._services and (metrics := self._services.get_event_metrics()):
+            metrics.on_cron(event)
 
     def _on_device_event(self, event: str, payload: Json) -> None:
         """Send an event of the device registry, and show a request that waits at the terminal."""

@@ -11,6 +11,7 @@ from homarus.core.session_keys import GLOBAL_KEY, channel_of, global_key, is_sub
 from homarus.gateway.params import MAX_INT
 from homarus.gateway.services import GatewayServices
 from homarus.sessions.chat_fields import display_name
+from homarus.sessions.queue_policy import resolve_queue_settings
 from homarus.store.base import SessionRecord
 
 # Fields of a record that a row shows unchanged, if they have the right type.
@@ -117,6 +118,7 @@ async def find_subagent_fields(
 def activity(services: GatewayServices, record: SessionRecord) -> dict[str, Json]:
     """Return whether a session has active runs, and how its last run ended."""
     active: list[Json] = list(services.control.active_runs(record.key))
+    queue = services.loaded.config.messages.queue
     ended = "killed" if record.data.get("abortedLastRun") is True else "done"
     return {
         "agentId": record.agent,
@@ -124,6 +126,8 @@ def activity(services: GatewayServices, record: SessionRecord) -> dict[str, Json
         "status": "running" if active else ended,
         "hasActiveRun": bool(active),
         "activeRunIds": active,
+        "queueDepth": services.control.queue_depth(record.key),
+        "queueMode": resolve_queue_settings(queue, channel="webchat", entry=record.data).mode,
     }
 
 

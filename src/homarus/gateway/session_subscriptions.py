@@ -6,12 +6,12 @@ its transcript by a user or the agent. Nothing is read while there is no subscri
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from homarus.core.message import Json
 from homarus.core.session_keys import agent_id_of
 from homarus.gateway.history import show_entry
-from homarus.store.base import Store
+from homarus.store.base import Store, TranscriptEntry
 
 MAX_KEYS_PER_CLIENT = 200
 _MAX_CURSORS = 1_000
@@ -90,8 +90,11 @@ class SessionSubscriptions:
         for conn_id in tuple(self._all):
             self._send(conn_id, "sessions.changed", payload)
 
-    async def send_messages(self, key: str, run_id: str) -> None:
-        """Send `session.message` for the messages of a session that were not sent yet."""
+    async def send_messages(self, key: str, run_id: str, *, only_path: bool = False) -> None:
+        """Send `session.message` for the messages of a session that were not sent yet.
+
+        With `only_path`, those that are on a branch are left out.
+        """
         if not self.is_followed(key):
             return
         row = await self._load_row(key)
@@ -107,6 +110,8 @@ class SessionSubscriptions:
             self._cursors.move_to_end(session_id)
             if len(self._cursors) > _MAX_CURSORS:
                 self._cursors.popitem(last=False)
+        if only_path:
+            entries = _on_path(entries, await self._get_store().leaf(session_id))
         receivers = self._all | {conn for conn, keys in self._keys.items() if key in keys}
         for entry in entries:
             message = show_entry(entry)
@@ -126,3 +131,12 @@ class SessionSubscriptions:
             }
             for conn_id in receivers:
                 self._send(conn_id, "session.message", payload)
+
+
+def _on_path(entries: Sequence[TranscriptEntry], leaf: str | None) -> list[TranscriptEntry]:
+    """Return the entries that the leaf follows, itself included."""
+    by_id, kept = {entry.id: entry for entry in entries}, set[str]()
+    while leaf is not None and leaf in by_id:
+        kept.add(leaf)
+        leaf = by_id[leaf].parent
+    return [entry for entry in entries if entry.id in kept]

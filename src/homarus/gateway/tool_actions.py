@@ -1,5 +1,6 @@
 """What the `gateway` tool does: by the rules for the owner's chats, and after its run's answer."""
 
+import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from typing import Final, Literal
@@ -66,7 +67,7 @@ class GatewayActions:
                 case "config.get":
                     return self._show_config(ctx, request)
                 case "config.schema":
-                    return self._show_schema(request)
+                    return await asyncio.to_thread(self._show_schema, request)
                 case "config.patch":
                     return await self._change(ctx, request, "config-patch")
                 case "config.apply":

@@ -1,10 +1,10 @@
-"""The cost of sessions, cached until their transcript grows."""
+"""What transcripts say of sessions, cached until they grow."""
 
 from collections import OrderedDict
-from datetime import datetime
 
 from homarus.sessions.usage import UsageSummary, summarize_usage
 from homarus.store.base import SessionRecord, Store
+from homarus.store.usage import local_day
 
 MAX_KEPT = 2_000
 
@@ -29,11 +29,3 @@ class UsageCache:
         while len(self._cache) > MAX_KEPT:
             self._cache.popitem(last=False)
         return summary
-
-
-def local_day(at_ms: int) -> str:
-    """Return the day in this machine's time zone."""
-    try:
-        return str(datetime.fromtimestamp(at_ms / 1000).astimezone().date())
-    except (OverflowError, OSError, ValueError):  # a time outside the calendar
-        return "1970-01-01"

@@ -18,6 +18,7 @@ from homarus.core.clock import Clock
 from homarus.core.errors import StoreError
 from homarus.core.tasks import run_contained
 from homarus.gateway.origin_policy import RequestBlockedError, RequestInfo
+from homarus.gateway.request_body import check_body_headers, joined_headers, read_body
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -65,15 +66,15 @@ class WebhookEndpoint:
         send: "Send",
     ) -> None:
         """Pass one request to the account; raises RequestBlockedError when it is refused."""
-        headers = _headers(scope)
+        headers = joined_headers(scope)
         path = listener.path
         self._admit(listener, request, headers)
-        _check_form(headers)
+        check_body_headers(headers, _KINDS, MAX_BYTES)
         if self.active_count >= MAX_LIVE or self._live[path] >= MAX_LIVE_EACH:
             raise RequestBlockedError(503, "too many requests at once", after_s=1)
         self._live[path] += 1
         try:
-            body = await self._read(receive)
+            body = await read_body(receive, MAX_BYTES, self._body_timeout_s)
             status = 0 if body is None else await self._handle(listener, headers, body)
         finally:
             self._live[path] -= 1
@@ -95,25 +96,6 @@ class WebhookEndpoint:
             log.warning("a request to %s without the right secret was refused", listener.path)
         raise RequestBlockedError(401, "unauthorized")
 
-    async def _read(self, receive: "Receive") -> bytes | None:
-        """Return the complete body; None when the client disconnects before its end."""
-        pieces, size = list[bytes](), 0
-        try:
-            async with asyncio.timeout(self._body_timeout_s):
-                while True:
-                    message = await receive()
-                    if message["type"] != "http.request":
-                        return None
-                    piece = message.get("body", b"")
-                    size += len(piece)
-                    if size > MAX_BYTES:
-                        raise _too_large()
-                    pieces.append(piece)
-                    if not message.get("more_body", False):
-                        return b"".join(pieces)
-        except TimeoutError:
-            raise RequestBlockedError(408, "the body did not come in time") from None
-
     async def _handle(
         self, listener: SupportsWebhook, headers: Mapping[str, str], body: bytes
     ) -> int:
@@ -131,32 +113,6 @@ class WebhookEndpoint:
 
         await run_contained(f"webhook {listener.path}", handle_request, lambda _exc: None)
         return status if 200 <= status <= 599 else 500
-
-
-def _headers(scope: "Scope") -> dict[str, str]:
-    """Return headers by lower-case name; a repeated one is joined, so it matches no secret."""
-    found: dict[str, str] = {}
-    for raw, value in scope["headers"]:
-        name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
-        found[name] = f"{found[name]},{text}" if name in found else text
-    return found
-
-
-def _check_form(headers: Mapping[str, str]) -> None:
-    """Refuse, by its headers, a body that would not be read."""
-    if headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise RequestBlockedError(415, "send the body as it is, not compressed")
-    if headers.get("content-type", "").partition(";")[0].strip().lower() not in _KINDS:
-        raise RequestBlockedError(415, f"the body must be {' or '.join(sorted(_KINDS))}")
-    length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit()):
-        raise RequestBlockedError(400, "Content-Length is not a number")
-    if len(length) > len(str(MAX_BYTES)) or int(length) > MAX_BYTES:
-        raise _too_large()
-
-
-def _too_large() -> RequestBlockedError:
-    return RequestBlockedError(413, f"a body may have {MAX_BYTES} bytes")
 
 
 async def _send_status(send: "Send", status: int) -> None:

@@ -3,31 +3,28 @@
 A job that is here under the same id stays as it is, so that no job runs twice.
 """
 
-import json
+import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from homarus.core.atomic_file import write_atomic
-from homarus.core.errors import StoreError
+from homarus.core.errors import StoreError, UserError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
 from homarus.core.message import Json
-from homarus.core.private_files import make_private_dir
 from homarus.core.text import one_line
 from homarus.importing.file_copy import CheckTarget
 from homarus.importing.report import ImportReport
 from homarus.importing.source_home import SourceHome, place_in, section
 from homarus.importing.source_tree import RefusedSourceError
+from homarus.schedule.jobs_file import JobsFile, decode_entry, render_jobs
+from homarus.schedule.schedules import AtSchedule, check_schedule, parse_schedule
 from homarus.store.transcript_codec import load_json
 
 JOBS: Final = "cron/jobs.json"
 _MAX_BYTES: Final = 32 << 20
-_MAX_ID_CHARS: Final = 200
 # What changes when a job runs or is saved, and does not make it another job.
 _VOLATILE: Final = frozenset({"state", "updatedAtMs"})
-_PAYLOAD_TEXT: Final = {"systemEvent": "text", "agentTurn": "message"}
 
 
 def read_jobs(home: SourceHome, report: ImportReport) -> list[dict[str, Json]]:
@@ -107,63 +104,25 @@ class CronImporter:
         return {"version": 1, **tree, "jobs": jobs}
 
     def _save(self, tree: Mapping[str, Json]) -> None:
-        make_private_dir(self.file.parent)
-        data = json.dumps(tree, indent=2, ensure_ascii=True) + "\n"
         fault_point("import.file")
-        write_atomic(self.check_target(self.file), data.encode("ascii"))
+        extra = {key: value for key, value in tree.items() if key not in {"version", "jobs"}}
+        JobsFile(self.check_target(self.file)).write(render_jobs((), tree["jobs"], extra))
         fault_point("import.item")
 
 
 def find_job_problem(job: Mapping[str, Json]) -> str:
     """Return why a job is not valid; "" for a valid one."""
-    id_ = job.get("id")
-    if not isinstance(id_, str) or not id_ or len(id_) > _MAX_ID_CHARS or not id_.isprintable():
-        return "it has no valid id"
-    if "/" in id_ or "\\" in id_ or id_.startswith("."):
-        return "its id is a path"  # it names the file of its runs
     if job.get("declarationKey"):
         return "OpenClaw makes this job itself"
-    payload = job.get("payload")
-    if not isinstance(payload, dict) or payload.get("kind") not in _PAYLOAD_TEXT:
-        return "its payload is neither a systemEvent nor an agentTurn"
-    kind = payload["kind"]
-    if not isinstance(payload.get(_PAYLOAD_TEXT[kind]), str):
-        return f"its payload has no {_PAYLOAD_TEXT[kind]}"
-    target = job.get("sessionTarget")
-    if target == ("isolated" if kind == "systemEvent" else "main"):
-        return f"a {kind} cannot run in sessionTarget {target}"
-    return _schedule_problem(job.get("schedule"))
-
-
-def _schedule_problem(schedule: Json) -> str:
-    if not isinstance(schedule, dict):
-        return "it has no schedule"
-    match schedule.get("kind"):
-        case "at":
-            at = schedule.get("at", schedule.get("atMs"))
-            is_valid = _is_number(at) or (isinstance(at, str) and _is_time(at))
-        case "every":
-            is_valid = _is_number(schedule.get("everyMs"))
-        case "cron":
-            expression = schedule.get("expr")
-            is_valid = isinstance(expression, str) and (
-                expression.startswith("@") or 5 <= len(expression.split()) <= 7
-            )
-        case _:
-            is_valid = False
-    return "" if is_valid else "its schedule is not valid"
-
-
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-
-
-def _is_time(text: str) -> bool:
     try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+        schedule = parse_schedule(decode_entry(job).schedule)
+        if not isinstance(schedule, AtSchedule):
+            check_schedule(schedule, time.time_ns() // 1_000_000)
+        elif schedule.at_ms is None:
+            return "its schedule is not valid"
+    except UserError as exc:
+        return exc.message
+    return ""
 
 
 def _definition(job: Mapping[str, Json]) -> dict[str, Json]:

@@ -11,7 +11,7 @@ Nothing here is replaced, and nothing of the source is lost:
 A run after a crash finds each session either complete or missing, so it adds what is missing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,8 +20,16 @@ from homarus.core.faults import fault_point
 from homarus.core.message import Json
 from homarus.importing.report import ImportReport, Outcome
 from homarus.importing.session_source import SourceRecord, SourceSession, SourceTranscript
-from homarus.store.base import SessionRecord, Store, Transaction, TranscriptEntry, TranscriptHeader
+from homarus.store.base import (
+    SessionRecord,
+    Store,
+    Transaction,
+    TranscriptEntry,
+    TranscriptHeader,
+    UsageRecord,
+)
 from homarus.store.state_paths import StatePaths
+from homarus.store.usage import transcript_usage
 
 _MAX_COPIES: Final = 100
 _MAX_ID_CHARS: Final = 100
@@ -100,6 +108,8 @@ class SessionImporter:
         if not self.is_dry_run:
             async with self.store.transaction() as transaction:
                 transaction.append(place.session_id, *place.missing)
+                key = min(session.records, default="")
+                transaction.add_usage(*_usage(session, place, key))
                 if transcript.leaf:
                     transaction.set_leaf(place.session_id, transcript.leaf)
             fault_point("import.item")
@@ -124,6 +134,8 @@ class SessionImporter:
             async with self.store.transaction() as transaction:
                 if place:
                     _append(transaction, session, transcript, place)
+                    key = puts[0].key if puts else ""
+                    transaction.add_usage(*_usage(session, place, key))
                 for put in puts:
                     transaction.put_session(put, if_version=0)
             fault_point("import.item")
@@ -182,6 +194,13 @@ def _append(
     transaction.append(place.session_id, *place.missing)
     if transcript.leaf:
         transaction.set_leaf(place.session_id, transcript.leaf)
+
+
+def _usage(session: SourceSession, place: _Placement, key: str) -> Iterator[UsageRecord]:
+    """Return what the added answers used: no call here made them."""
+    return transcript_usage(
+        place.missing, agent=session.agent, session=key, session_id=place.session_id
+    )
 
 
 def _count_messages(place: _Placement) -> int:

@@ -11,6 +11,7 @@ background, and the previous generation answers. Nothing is opened or watched be
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -21,6 +22,7 @@ from typing import Final, TypeVar
 
 from homarus.config.timezone import local_date
 from homarus.core.clock import Clock, SystemClock
+from homarus.core.diagnostics import Diagnostics, MemorySearched
 from homarus.core.errors import HomarusError, StoreError, UserError
 from homarus.core.tasks import run_contained
 from homarus.memory.backends import SupportsDocuments, load_backend, open_backend
@@ -43,11 +45,12 @@ from homarus.memory.index import SyncReport
 from homarus.memory.spec import MemorySpec
 from homarus.memory.transcripts import TranscriptSource, read_session
 from homarus.memory.view import EVERYTHING, PRIVATE, MemoryView
-from homarus.memory.watch import files_signature, sync_periodically, watch_files
+from homarus.memory.watch import files_signature, watch_files
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_MAX_RECALLS: Final = 200  # durations of searches that are kept for the status
 _SYNC_TIMEOUT_S: Final = 1.5  # of a search's wait for the sync before it
 _GRACE_S: Final = 0.5  # beyond the deadline that the backend itself observes
 _CLOSE_TIMEOUT_S: Final = 10.0
@@ -64,8 +67,9 @@ class AgentMemory:
         on_cost: OnCost = ignore_cost,
         clock: Clock | None = None,
         backend: Callable[[], MemoryBackend] | None = None,
+        diagnostics: Diagnostics | None = None,
     ) -> None:
-        self.spec = spec
+        self.spec, self._diagnostics = spec, diagnostics
         self._group, self._clock = group, clock or SystemClock()
         self._open = backend or partial(open_backend, spec, on_cost)
         self._opening = threading.Lock()
@@ -76,15 +80,18 @@ class AgentMemory:
         self._sync_started_s: float | None = None  # of the sync that is running
         self._is_closed = False
         self._watching: list[asyncio.Task[None]] = []
+        self._is_watching, self._interval_s = False, 0.0
         self._transcripts = TranscriptSource(spec)
+        self._recall_ms: deque[int] = deque(maxlen=_MAX_RECALLS)
 
     async def search(self, text: str, options: SearchOptions | None = None) -> SearchResponse:
         """Sync the index, then return the results for a query, best first."""
         self._start()
         limit_ms = self.spec.settings.qmd.limits.timeout_ms
+        started_s = self._clock.monotonic()
         try:
             async with asyncio.timeout(limit_ms / 1000 + _GRACE_S if limit_ms else None):
-                return await self._search(
+                response = await self._search(
                     text, self._with_today(options or SearchOptions()), limit_ms / 1000
                 )
         except TimeoutError:
@@ -92,6 +99,11 @@ class AgentMemory:
                 f"the memory of {self.spec.agent} did not answer within {limit_ms} ms",
                 fix="ask again in a moment, or raise memory.qmd.limits.timeoutMs",
             ) from None
+        took_ms = round((self._clock.monotonic() - started_s) * 1000)
+        self._recall_ms.append(took_ms)
+        if self._diagnostics and self._diagnostics.is_active:
+            self._diagnostics.publish(MemorySearched(self.spec.agent, took_ms))
+        return response
 
     async def _search(self, text: str, options: SearchOptions, limit_s: float) -> SearchResponse:
         notes: list[str] = []
@@ -126,7 +138,8 @@ class AgentMemory:
 
     async def status(self) -> MemoryStatus:
         self._start(watch=False)
-        return await self._in_thread(lambda: self._get_backend().status())
+        status = await self._in_thread(lambda: self._get_backend().status())
+        return replace(status, recall_ms=tuple(self._recall_ms))
 
     async def get(
         self,
@@ -185,7 +198,8 @@ class AgentMemory:
                 fix="set agents.defaults.memorySearch.enabled to true",
             )
         self._check_open()
-        if watch and self._group is not None and not self._watching:
+        if watch and self._group is not None and not self._is_watching:
+            self._is_watching = True
             self._watch(self._group)
 
     def _check_open(self) -> None:
@@ -203,8 +217,7 @@ class AgentMemory:
                 watch_files, self._signature, self._try_sync, clock=clock, quiet_s=quiet_s
             )
             self._spawn(group, poll)
-        if interval_s := load_backend(self.spec).sync_interval_s(self.spec):
-            self._spawn(group, partial(sync_periodically, interval_s, self._try_sync, clock=clock))
+        self._interval_s = load_backend(self.spec).sync_interval_s(self.spec)
 
     def _spawn(self, group: asyncio.TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
         name = f"memory of {self.spec.agent}"
@@ -213,6 +226,15 @@ class AgentMemory:
             self._watching.append(group.create_task(contained, name=name))
         except RuntimeError:  # the program is about to end
             contained.close()
+
+    @property
+    def sync_interval_s(self) -> float:
+        """How often the scheduler has it synced, from its first use on; 0: it does not."""
+        return 0.0 if self._is_closed else self._interval_s
+
+    async def sync_now(self) -> None:
+        """Sync for the scheduler; a failure was logged already."""
+        await self._try_sync()
 
     async def _signature(self) -> str:
         return await asyncio.to_thread(files_signature, self.spec, self._transcripts)

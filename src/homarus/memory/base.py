@@ -87,6 +87,7 @@ class MemoryStatus:
     problem: str = ""
     notes: tuple[str, ...] = ()
     why: str = ""  # why this provider was selected
+    recall_ms: tuple[int, ...] = ()  # durations of the latest searches of this process
 
 
 class MemoryBackend(Protocol):

@@ -208,6 +208,9 @@ def _cut(passage: Passage, score: float, max_chars: int) -> SearchResult:
     worth = [passage.worth.get(start + number, 0.0) for number in range(len(lines))]
     first, last = _window(lines, worth, max_chars)
     text = "\n".join(lines[first : last + 1])
+    if not text:  # no line weighs more than an empty one
+        first = last = next((at for at, line in enumerate(lines) if line), first)
+        text = lines[first]
     if len(text) > max_chars:  # a single line: around the match
         at = max(0, text.find(passage.best))
         at = max(0, min(at - (max_chars - len(passage.best)) // 2, len(text) - max_chars))

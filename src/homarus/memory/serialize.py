@@ -1,5 +1,7 @@
 """Memory responses as JSON, the same for the command line and for gateway clients."""
 
+from collections.abc import Sequence
+
 from homarus.core.message import Json
 from homarus.memory.base import FallbackNotice, MemoryStatus, NoteExcerpt, NoteWrite, SearchResponse
 from homarus.memory.index import SyncReport
@@ -59,6 +61,20 @@ def status_json(status: MemoryStatus) -> dict[str, Json]:
         "fallback": fallback_json(status.fallback),
         "problem": status.problem,
         "notes": list(status.notes),
+        "recall": recall_json(status.recall_ms),
+    }
+
+
+def recall_json(durations_ms: Sequence[int]) -> Json:
+    """Encode how long the latest searches took; None before the first one."""
+    if not durations_ms:
+        return None
+    ordered = sorted(durations_ms)
+    return {
+        "count": len(ordered),
+        "p50Ms": ordered[len(ordered) // 2],
+        "p95Ms": ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)],
+        "lastMs": durations_ms[-1],
     }
 
 

@@ -1,4 +1,4 @@
-"""Sync automatically: after files changed and a debounce, and periodically.
+"""Sync automatically: after files changed and a debounce.
 
 Polling is a walk over names, sizes and times, on a thread. A slow walk is made less often, so that
 all of them use less than a fiftieth of a processor.
@@ -63,15 +63,6 @@ async def watch_files(
                 break
             seen = again
         known = seen
-        await sync()
-
-
-async def sync_periodically(
-    seconds: float, sync: Callable[[], Awaitable[None]], *, clock: Clock
-) -> None:
-    """Sync at an interval. Runs until cancelled."""
-    while True:
-        await clock.sleep(seconds)
         await sync()
 
 

@@ -62,7 +62,7 @@ class NetworkPolicy:
     `allowed_hosts` are names whose addresses may also be private; `*.lan` is every name beneath
     lan. `blocked_hosts` are refused with all names beneath them. No setting allows the metadata
     services of clouds, multicast and reserved addresses, except an address that `allowed_hosts`
-    has literally.
+    has literally. With `only_hosts`, no others are fetched from.
     """
 
     allows_private: bool = False
@@ -70,6 +70,14 @@ class NetworkPolicy:
     allows_unique_local: bool = False
     allowed_hosts: frozenset[str] = frozenset()
     blocked_hosts: frozenset[str] = frozenset()
+    only_hosts: frozenset[str] = frozenset()
+
+    def is_unlisted(self, host: str) -> bool:
+        """Return whether a list of hosts holds, and a host is not on it."""
+        names = self.only_hosts
+        return bool(names) and not any(
+            host == name or (name.startswith("*.") and host.endswith(name[1:])) for name in names
+        )
 
     def is_blocked(self, host: str) -> bool:
         """Return whether the owner blocks a host, or a domain that it is in."""
@@ -133,6 +141,8 @@ async def check_target(
     parts, host, port = parse_url(url)
     if policy.is_blocked(host):
         raise BlockedUrlError(f"{host} is blocked by {POLICY_KEY}.blockedHostnames")
+    if policy.is_unlisted(host):
+        raise BlockedUrlError(f"{host} is not on the list of hosts that may be fetched from")
     if not is_port_allowed:
         _check_port(port)
     if (literal := _find_literal(host)) is not None:

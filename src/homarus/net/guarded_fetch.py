@@ -96,13 +96,15 @@ async def guarded_fetch(
     body: bytes = b"",
     resolve: Resolve = resolve_host,
     open_client: MakeClient = make_client,
+    is_port_allowed: bool = False,
 ) -> FetchedResponse:
     """Return the response to a request, after at most `limits.max_redirects` redirects.
 
+    With `is_port_allowed` the owner named the URL: its port may be any, but not that of a redirect.
     A response of any status is returned. Raises BlockedUrlError where the guard refuses, and
     FetchError when a server fails or exceeds a limit.
     """
-    fetch = _Fetch(limits, policy, resolve, open_client)
+    fetch = _Fetch(limits, policy, resolve, open_client, is_port_allowed)
     try:
         async with asyncio.timeout(limits.total_s):
             return await fetch.run(url, method, dict(headers or {}), body)
@@ -118,13 +120,15 @@ class _Fetch:
     policy: NetworkPolicy
     resolve: Resolve
     open_client: MakeClient
+    is_port_allowed: bool = False
 
     async def run(
         self, url: str, method: str, headers: dict[str, str], body: bytes
     ) -> FetchedResponse:
         origin: tuple[str, str, int] | None = None
         for _ in range(self.limits.max_redirects + 1):
-            target = await check_target(url, self.policy, self.resolve)
+            is_own = self.is_port_allowed and origin is None
+            target = await check_target(url, self.policy, self.resolve, is_port_allowed=is_own)
             if origin is not None and target.origin != origin:
                 headers = {key: headers[key] for key in headers if key.lower() in _COMMON_HEADERS}
                 if body:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from homarus.core.errors import UnknownNameError, UserError
-from homarus.core.message import Inbound, Message, Outbound, ToolCall, ToolResult
+from homarus.core.message import Inbound, Json, Message, Outbound, ToolCall, ToolResult
 from homarus.core.tasks import run_contained
 from homarus.core.text import closest_names, one_line
 from homarus.plugins.values import HookContext, HookFailure, Refusal
@@ -164,6 +164,9 @@ class Hooks:
         """Return the lines that hooks add to the reply of a command."""
         args = {"where": where, "name": name, "text": text}
         return tuple(line for line in await self._collect("command", args, str) if line.strip())
+
+    async def diagnostic_event(self, event: Mapping[str, Json]) -> None:
+        await self._notify("diagnostic_event", {"event": event})
 
     async def gateway_startup(self) -> None:
         await self._notify("gateway_startup", {})

@@ -132,5 +132,9 @@ class HookSpecs:
         """
 
     @spec
+    def diagnostic_event(self, event: Mapping[str, Json]) -> HookDone:
+        """A diagnostic event, with its `type`, `seq`, `ts` and fields (`diagnostics.enabled`)."""
+
+    @spec
     def gateway_startup(self) -> HookDone:
         """The channels are running, and messages can be sent (`gateway:startup`)."""

@@ -18,7 +18,6 @@ _WITHOUT_GROUP: Final = (
 
 PLANNED_TOOLS: Final = (
     ToolDeclaration("canvas", ("ui",)),
-    ToolDeclaration("cron", ("automation",), ("cron_create",), is_owner_only=True),
     ToolDeclaration("nodes", ("nodes",), ("node_list", "node_command")),
     ToolDeclaration("whatsapp_login", is_owner_only=True),
     *(ToolDeclaration(name) for name in _WITHOUT_GROUP),

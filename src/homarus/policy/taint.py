@@ -35,6 +35,8 @@ _TOOL_EFFECTS: Final[Mapping[str, Effect]] = {
     "nodes": "exec",
     "cron": "schedule",
 }
+# Actions of such tools that change nothing.
+_READING: Final[Mapping[str, frozenset[str]]] = {"cron": frozenset({"status", "list", "runs"})}
 # Programs that print what other machines send: their output is untrusted.
 NETWORK_PROGRAMS: Final = frozenset(
     {
@@ -52,6 +54,9 @@ _MAX_SHOWN: Final = 3
 def call_effects(call: ToolCallFacts) -> frozenset[Effect]:
     """Return the effects of a call: those its preparation found, and those of its tool."""
     named = _TOOL_EFFECTS.get(call.tool.name)
+    action = call.args.get("action")
+    if isinstance(action, str) and action in _READING.get(call.tool.name, ()):
+        named = None
     if call.exec is not None:
         named = "exec"
     return call.effects | {named} if named else call.effects

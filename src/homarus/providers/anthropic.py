@@ -177,6 +177,8 @@ class _AnthropicRequestBuilder:
         """Return every field but system, messages and tools; the caller's params override ours."""
         ours = {"messages", "system", _RETENTION}
         params = {k: v for k, v in request.params.items() if k not in ours}
+        if stop := params.pop("stop", None):  # the name that other wires have for it
+            params.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)
         max_tokens = self._model.limit_tokens(params.pop("max_tokens", None) or request.max_tokens)
         level = request.thinking if self._thinks else "off"
         fields: dict[str, Json] = {

@@ -123,6 +123,7 @@ class _ResponsesRequestBuilder:
                 fields["reasoning"] = {"effort": request.thinking, "summary": "auto"}
         fields.update(request.params)
         fields.pop("input", None)
+        fields.pop("stop", None)  # the service has no such field
         return {
             name: value for name, value in fields.items() if value is not None or name == "model"
         }

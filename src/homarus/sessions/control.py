@@ -17,6 +17,7 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, TypeAlias, TypeVar
@@ -25,9 +26,10 @@ from homarus.config.agent_settings import agent_ids, default_agent_id, resolve_a
 from homarus.config.paths import Paths
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
+from homarus.core.diagnostics import Diagnostics, MessageQueued
 from homarus.core.errors import StoreError, UnavailableError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.lanes import NESTED_LANE, Lanes
+from homarus.core.lanes import HEARTBEAT_LANE, NESTED_LANE, Lanes
 from homarus.core.message import Inbound, Message, StoppedBy, Text, redirect_reply
 from homarus.core.session_keys import DEFAULT_MAIN, agent_id_of, canonical_key, global_key
 from homarus.core.tasks import run_contained
@@ -37,7 +39,14 @@ from homarus.providers.model_router import ModelRouter, ModelSelection
 from homarus.sessions.directives import QueueDirective
 from homarus.sessions.queue_policy import QueueSettings, inbound_debounce_ms, resolve_queue_settings
 from homarus.sessions.recovery import recover, resume_or_park
-from homarus.sessions.run_queue import RunQueue, StartRun, copy_result, make_result_future
+from homarus.sessions.run_queue import (
+    PREEMPTED,
+    QueuePlace,
+    RunQueue,
+    StartRun,
+    copy_result,
+    make_result_future,
+)
 from homarus.sessions.send_policy import is_muted
 from homarus.sessions.session import Session, SessionRepository
 from homarus.store.base import Store, Transaction
@@ -131,7 +140,8 @@ class SessionServices(Generic[OutcomeT]):
     resumed, `on_suspended_stopped` the suspended runs that a person stopped. `on_unanswered` adds
     writes to the transaction that settles messages of a session without a run. `stop_children`
     stops the sub-agents of a session, and returns how many it stopped. `on_parked` is called after
-    messages may have been parked while the program runs.
+    messages may have been parked while the program runs. `release_notices` makes the notices
+    pending again that a heartbeat had which gets no run.
     """
 
     repository: SessionRepository
@@ -157,6 +167,8 @@ class SessionServices(Generic[OutcomeT]):
     on_unanswered: OnUnanswered = ignore_unanswered
     stop_children: Callable[[str], Awaitable[int]] = stop_no_children
     on_parked: Callable[[], Awaitable[None]] = ignore_parked
+    release_notices: Callable[[str], None] = lambda _run: None
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +205,7 @@ class SessionControl(Generic[OutcomeT]):
             settle=self._settle_unanswered,
             is_suspended=services.is_suspended,
             on_suspended=services.on_suspended,
+            preempt=self._preempt,
         )
 
     # Sessions
@@ -266,6 +279,10 @@ class SessionControl(Generic[OutcomeT]):
         """Return how many messages of a session wait for a run."""
         return self._queue.depth(key)
 
+    def active_place(self, key: str) -> QueuePlace | None:
+        """Return how the messages of the active run of a session came to it."""
+        return self._queue.active_place(key)
+
     def active_runs(self, key: str | None = None) -> tuple[str, ...]:
         """Return the ids of the active runs, of one session or of all."""
         return self._services.active_ids(key)
@@ -319,6 +336,17 @@ class SessionControl(Generic[OutcomeT]):
         """Stop the active run because a newer message goes first."""
         self._services.mark_stopped_by(key, None, "interrupt")
         self._services.stop_run(key, None)
+
+    def _preempt(self, key: str) -> None:
+        """Stop a heartbeat because a message must not wait for it."""
+        self._services.mark_stopped_by(key, None, "preempt")
+        self._services.stop_run(key, None)
+
+    def _release_notices(self, records: Sequence[InboxRecord]) -> None:
+        """Make the notices pending again that heartbeats had which get no run."""
+        for record in records:
+            if record.inbound and record.inbound.is_heartbeat:
+                self._services.release_notices(record.id)
 
     async def stop(
         self, key: str, run_id: str | None = None, *, by: StoppedBy | None = None
@@ -492,6 +520,10 @@ class SessionControl(Generic[OutcomeT]):
         result = self._queue.submit(
             key, record, inline, debounce_ms=inbound_debounce_ms(inbound, record)
         )
+        if self._services.diagnostics.is_active:
+            source, depth = _source_of(record), self._queue.depth(key)
+            event = MessageQueued(key, record.channel, source, depth)
+            self._services.diagnostics.publish(event)
         return self._track(key, record.id, result)
 
     def _track(
@@ -550,8 +582,12 @@ class SessionControl(Generic[OutcomeT]):
     def _settings(
         self, key: str, record: InboxRecord, inline: QueueDirective | None = None
     ) -> QueueSettings:
-        if record.inbound and record.inbound.options.lane == NESTED_LANE:
-            # A session that waits for the answer: it neither steers nor stops the run under way.
+        inbound = record.inbound
+        if inbound and (
+            inbound.needs_own_run or inbound.options.lane in {NESTED_LANE, HEARTBEAT_LANE}
+        ):
+            # Of a program or a session that waits for the answer, or a heartbeat: it neither
+            # steers nor stops the run under way.
             return QueueSettings(mode="followup", debounce_ms=0)
         entry = self._services.repository.entry(key)
         config = self._services.get_config().messages.queue
@@ -561,6 +597,7 @@ class SessionControl(Generic[OutcomeT]):
         """Settle messages that get no run of their own, and report the reason to their senders."""
         if not records:
             return
+        self._release_notices(records)
         ids = [record.id for record in records]
         # No run works on these: there is no need to wait until the session's run has ended.
         async with (
@@ -585,8 +622,11 @@ class SessionControl(Generic[OutcomeT]):
         lease: Lease,
         reason: str,
     ) -> None:
-        ids = [record.id for record in records]
-        transaction.settle(ids, lease, "reported", at_ms=self._clock.now_ms(), why=reason)
+        ids, now_ms = [record.id for record in records], self._clock.now_ms()
+        if reason == PREEMPTED:  # they are heartbeats, which no person waits for
+            transaction.settle(ids, lease, "silent", at_ms=now_ms, why=reason)
+            return
+        transaction.settle(ids, lease, "reported", at_ms=now_ms, why=reason)
         if reason == ABORTED:
             return  # the sender stopped it
         for record in records:
@@ -613,6 +653,14 @@ class SessionControl(Generic[OutcomeT]):
         """Return whether the send policy forbids replies to this chat."""
         rules = self._services.get_config().session.send_policy
         return is_muted(rules, key, self._services.repository.entry(key), inbound)
+
+
+def _source_of(record: InboxRecord) -> str:
+    """Return who wrote a message: a person, a session of ours, or the program."""
+    inbound = record.inbound
+    if inbound is None or not inbound.is_internal:
+        return "person"
+    return "heartbeat" if inbound.is_heartbeat else "internal"
 
 
 def _ignore(_exc: Exception) -> None:

@@ -103,7 +103,10 @@ def format_envelope(
         )  # fmt: skip
     if address.channel in _GATEWAY_CHANNELS:
         return with_timestamp(
-            inbound.text, inbound.at_ms, rules.own_zone, uses_12_hours=rules.uses_12_hours
+            "\n".join([inbound.text, *map(_file, inbound.media)]),
+            inbound.at_ms,
+            rules.own_zone,
+            uses_12_hours=rules.uses_12_hours,
         )
     line = header(
         channel_title(address.channel, find_traits(address.channel)),

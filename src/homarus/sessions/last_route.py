@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from homarus.core.message import Address, Json
+from homarus.core.message import HEARTBEAT_CHANNEL, Address, Json
 from homarus.core.session_keys import parse_agent_key
 
 # Channels that no later message can be sent to.
-_NO_ROUTE: Final = frozenset({"agent", "cli", "wake"})
+_NO_ROUTE: Final = frozenset({"agent", "cli", "wake", HEARTBEAT_CHANNEL})
 _KIND: Final = re.compile(r"^(?:user|dm|direct|group|channel|room|chat):")
 _WEBCHAT: Final = "webchat"  # its clients read the transcript: it has no address
 

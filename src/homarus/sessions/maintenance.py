@@ -1,6 +1,6 @@
-"""Session maintenance: prune old sessions and trash, bound archived transcripts, `sessions.json`.
+"""Session maintenance: prune old sessions, model calls and trash; bound archives, `sessions.json`.
 
-It runs a minute after a start and then once a day. Mode `warn` only logs what `enforce` would do.
+The scheduler runs it once a day. Mode `warn` only logs what `enforce` would do.
 The transcript of a pruned session stays in the store, and its file is renamed, not removed, up to
 a budget.
 """
@@ -17,7 +17,7 @@ from typing import Final, Literal
 from homarus.config import schema
 from homarus.config.agent_settings import agent_ids, resolve_agent_settings
 from homarus.config.paths import Paths
-from homarus.core.clock import Clock, ClockStepDetector
+from homarus.core.clock import Clock
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.session_keys import is_main
@@ -28,8 +28,6 @@ from homarus.tools.trash import prune_trash
 
 log = logging.getLogger(__name__)
 
-FIRST_S: Final = 60.0
-EVERY_S: Final = 86_400.0
 PRUNE_AFTER: Final = "30d"
 KEPT_MS: Final = 7 * 86_400_000  # how long duplicates of a settled message are recognised
 APPROVALS_KEPT_MS: Final = 30 * 86_400_000
@@ -114,24 +112,13 @@ class MaintenanceServices:
 
 
 class SessionMaintenance:
-    """Prunes sessions and archived transcripts, once a day."""
+    """Prunes sessions and archived transcripts."""
 
     def __init__(
         self, services: MaintenanceServices, *, archive_bytes: int = ARCHIVE_BYTES
     ) -> None:
         self._services, self._clock = services, services.clock
         self._archive_bytes = archive_bytes
-
-    async def run(self) -> None:
-        """Run until cancelled."""
-        steps = ClockStepDetector(self._clock)
-        await self._clock.sleep(FIRST_S)
-        while True:
-            if steps.take_step_ms() < EVERY_S * 1000:
-                await self.run_once()
-            else:  # by a wrong clock, every session is old
-                log.warning("the clock was set forwards: sessions are pruned a day later")
-            await self._clock.sleep(EVERY_S)
 
     async def run_once(self) -> None:
         """Apply the rules to every agent's sessions, and prune the journal."""
@@ -142,6 +129,11 @@ class SessionMaintenance:
         if forgotten:
             log.info("forgot %d settled messages and sent replies", forgotten)
         config = self._services.get_config()
+        retention = config.session.maintenance.usage_retention
+        if retention is not False:
+            before_ms = now_ms - parse_duration_ms(str(retention), "d")
+            if pruned := await self._services.store.prune_usage(before_ms):
+                log.info("deleted %d old model calls; their daily totals stay", pruned)
         rules = retention_rules(config.session.maintenance)
         for agent in agent_ids(config):
             await self._maintain_agent(agent, rules)

@@ -4,7 +4,8 @@ A run that was started is resumed from its transcript; a message without a run g
 that was started too often may be what kills the process, and an answer to one that waited too
 long is no longer expected: those are parked for a person to decide, logged, and reported to their
 senders. An attempt that a clean stop cancelled does not count. A message whose run waits for an
-approval is left until the approval is answered, expires or is cancelled.
+approval is left until the approval is answered, expires or is cancelled. A heartbeat is not parked,
+because the next one does the same: it is settled without an answer, and logged.
 """
 
 import logging
@@ -14,7 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from homarus.core.clock import Clock
 from homarus.core.fast_dataclass import dataclass
-from homarus.store.journal import OPEN, InboxRecord, Journal, OutboxRecord
+from homarus.store.journal import OPEN, InboxRecord, Journal, OutboxRecord, SettledState
 
 log = logging.getLogger(__name__)
 
@@ -115,9 +116,13 @@ async def _park(
         journal.lease(f"session:{record.session}") as lease,
         journal.transaction() as transaction,
     ):
+        is_heartbeat = record.inbound is not None and record.inbound.is_heartbeat
+        state: SettledState = "silent" if is_heartbeat else "parked"
         transaction.mark_running([record.id], lease, run=record.run or record.id)
-        transaction.settle([record.id], lease, "parked", at_ms=now_ms, why=reason)
+        transaction.settle([record.id], lease, state, at_ms=now_ms, why=reason)
         if record.run:
             transaction.cancel_approvals([record.run], at_ms=now_ms)
+        if is_heartbeat:
+            return
         # The lease's token keeps the name unique when a person retries the message.
         transaction.enqueue(*build_notice(record, f"{record.id}:parked:{lease.token}", reason))

@@ -17,6 +17,8 @@ happens to a message, by the rules of `queue_policy`:
   question of its chat, and it is settled with that;
 - a message that no person wrote (the result of a sub-agent, a message of another session) steers or
   waits, is never merged with others, and neither the cap nor a newer message drops it;
+- a message of a program that must have its own answer waits for its own run, in the same way;
+- a heartbeat is stopped at once when a person's message arrives, or waits until no message does;
 - `steer-backlog` is given to the active run and answered by its own run, which alone settles it;
 - a run that ends suspended leaves its messages with `hold`: the session goes on with others, and
   their futures get the outcome of the run that `resume` starts for them.
@@ -56,7 +58,21 @@ StartRun: TypeAlias = Callable[[str, Sequence[InboxRecord], str], Awaitable[Outc
 
 _STEERING: Final = ("steer", "steer-backlog")
 QUEUE_FULL = "too many messages were waiting (queue cap {cap}, drop {drop})"
+PREEMPTED: Final = "preempted"  # of a heartbeat: a person's message goes first
 SUPERSEDED = "a newer message took its place (queue mode interrupt)"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """How a message came to its run: the mode it waited by, "idle" if the session was free.
+
+    `submitted_s` is when it was submitted, by the monotonic clock; `messages` is the number of
+    messages that were merged.
+    """
+
+    mode: str
+    submitted_s: float
+    messages: int
 
 
 @dataclass(slots=True)
@@ -67,6 +83,7 @@ class _QueuedMessages(Generic[OutcomeT]):
     future: asyncio.Future[OutcomeT]
     settings: QueueSettings = field(default_factory=QueueSettings)
     at_s: float = 0.0
+    has_waited: bool = False  # for the run that was active when it came
     was_steered: bool = False  # given to the active run, with `steer-backlog`
     is_resumed: bool = False  # started before: the cap does not drop it
     summary: str = ""  # the summary of a dropped one
@@ -86,6 +103,15 @@ class _QueuedMessages(Generic[OutcomeT]):
     def is_internal(self) -> bool:
         return self.inbound.is_internal
 
+    @property
+    def is_heartbeat(self) -> bool:
+        return self.inbound.is_heartbeat
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether neither the cap nor a newer message drops it."""
+        return self.is_internal or self.inbound.needs_own_run
+
     def can_steer(self, answered: "_QueuedMessages[OutcomeT]") -> bool:
         """Return whether a run for the other message can answer this one: as it has to be sent.
 
@@ -93,7 +119,7 @@ class _QueuedMessages(Generic[OutcomeT]):
         invokes.
         """
         own, other = self.inbound.options, answered.inbound.options
-        if own.skill:
+        if own.skill or own.client or other.client:
             return False
         is_prompted = own.extra_system_prompt not in ("", other.extra_system_prompt)
         is_judged_alike = _exec_options(own) == _exec_options(other)
@@ -117,6 +143,7 @@ class _ActiveRun(Generic[OutcomeT]):
     text: str
     has_started: bool = False
     is_dropped: bool = False
+    is_preempted: bool = False  # it is stopped as soon as it has started
 
     @property
     def chat(self) -> Address:
@@ -125,6 +152,10 @@ class _ActiveRun(Generic[OutcomeT]):
     @property
     def is_startable(self) -> bool:
         return not self.has_started and not self.is_dropped
+
+    @property
+    def is_heartbeat(self) -> bool:
+        return bool(self.items) and self.items[0].is_heartbeat
 
     def open_futures(self) -> list[asyncio.Future[OutcomeT]]:
         return [item.future for item in self.items if not item.future.done()]
@@ -149,6 +180,10 @@ class _SessionQueue(Generic[OutcomeT]):
     def all_items(self) -> list[_QueuedMessages[OutcomeT]]:
         return [*(item for some in self.overflow.values() for item in some), *self.waiting]
 
+    def sort(self) -> None:
+        """Move heartbeats behind the messages: none waits for a heartbeat."""
+        self.waiting.sort(key=lambda item: item.is_heartbeat)
+
     def notify(self) -> None:
         """Make the debounce check again whether there is anything to wait for."""
         if self.wake and not self.wake.done():
@@ -159,7 +194,8 @@ class RunQueue(Generic[OutcomeT]):
     """Decides what a new message does to its session.
 
     `settings` returns the queue settings of a message whose session is busy. `interrupt` stops the
-    active run of a session, which must be possible as soon as `start` was called. `settle` records
+    active run of a session for a newer message, `preempt` for one that must not wait for it: both
+    must be possible as soon as `start` was called. `settle` records
     in the journal that messages are reported, and the reason. `is_suspended` says whether the
     outcome of a run is that it waits for an approval; then `on_suspended` is called with it as
     soon as it can be resumed.
@@ -176,9 +212,10 @@ class RunQueue(Generic[OutcomeT]):
         settle: Callable[[Sequence[InboxRecord], str], Awaitable[None]],
         is_suspended: Callable[[OutcomeT], bool] = lambda _outcome: False,
         on_suspended: Callable[[OutcomeT], None] = lambda _outcome: None,
+        preempt: Callable[[str], object] = lambda _session: None,
     ) -> None:
         self._group: asyncio.TaskGroup = group
-        self._start, self._clock = start, clock
+        self._start, self._clock, self._preempt = start, clock, preempt
         self._settings, self._interrupt, self._settle = settings, interrupt, settle
         self._is_suspended, self._on_suspended = is_suspended, on_suspended
         self._queues: dict[str, _SessionQueue[OutcomeT]] = {}
@@ -208,7 +245,9 @@ class RunQueue(Generic[OutcomeT]):
         if item.is_debouncing:
             queue.waiting.append(item)
             return item.future
-        item.settings = inline or self._settings(session, record)
+        item.settings, item.has_waited = inline or self._settings(session, record), True
+        if self._preempt_heartbeat(session, queue, item):
+            item.settings = replace(item.settings, debounce_ms=debounce_ms)
         if item.is_internal and item.settings.mode not in _STEERING:
             item.settings = replace(item.settings, mode="followup")
         if item.settings.mode == "interrupt":
@@ -225,6 +264,7 @@ class RunQueue(Generic[OutcomeT]):
         if queue is None or self._closed:
             self._start_queue(session, item)
         else:
+            self._preempt_heartbeat(session, queue, item)
             queue.waiting.append(item)
         return item.future
 
@@ -314,6 +354,15 @@ class RunQueue(Generic[OutcomeT]):
         queue = self._queues.get(session)
         return _records(queue.all_items()) if queue else ()
 
+    def active_place(self, session: str) -> QueuePlace | None:
+        """Return how the messages of the active run of a session came to it."""
+        queue = self._queues.get(session)
+        if queue is None or queue.active is None or not queue.active.items:
+            return None
+        first = queue.active.items[0]
+        mode = first.settings.mode if first.has_waited or first.is_debouncing else "idle"
+        return QueuePlace(mode, first.at_s, len(queue.active.records))
+
     def depth(self, session: str | None = None) -> int:
         """Return how many messages wait, in one session or in all."""
         names = self._queues if session is None else (session,)
@@ -327,10 +376,8 @@ class RunQueue(Generic[OutcomeT]):
     def _add(self, queue: _SessionQueue[OutcomeT], item: _QueuedMessages[OutcomeT]) -> None:
         """Queue a message, if the cap allows it."""
         rule = item.settings
-        others = [
-            one for one in queue.items_of(item.chat) if not (one.is_resumed or one.is_internal)
-        ]
-        if item.is_internal:
+        others = [one for one in queue.items_of(item.chat) if not (one.is_resumed or one.is_kept)]
+        if item.is_kept:
             queue.waiting.append(item)
             return
         decision = apply_cap(others, rule.cap, rule.drop)
@@ -346,15 +393,31 @@ class RunQueue(Generic[OutcomeT]):
             self._settle_items(decision.dropped, reason)
         queue.waiting.append(item)
 
+    def _preempt_heartbeat(
+        self, session: str, queue: _SessionQueue[OutcomeT], item: _QueuedMessages[OutcomeT]
+    ) -> bool:
+        """Stop a heartbeat for a person's message; return whether there was one."""
+        active = queue.active
+        if item.is_internal or active is None or not active.is_heartbeat:
+            return False
+        if active.has_started:
+            self._preempt(session)
+        elif active.records[0].entry:  # of an earlier process: its run settles what it left
+            active.is_preempted = True
+        elif active.is_startable:
+            active.is_dropped = True
+            self._settle_items(active.items, PREEMPTED)
+        return True
+
     def _supersede(
         self, session: str, queue: _SessionQueue[OutcomeT], item: _QueuedMessages[OutcomeT]
     ) -> None:
         """Put a message first, in place of earlier ones of the same chat."""
-        waiting = [one for one in queue.items_of(item.chat) if not one.is_internal]
+        waiting = [one for one in queue.items_of(item.chat) if not one.is_kept]
         older = [*queue.overflow.get(item.chat, ()), *waiting]
         self._remove(queue, older)
         queue.waiting.insert(0, item)
-        if queue.active and queue.active.is_startable and not queue.active.items[0].is_internal:
+        if queue.active and queue.active.is_startable and not queue.active.items[0].is_kept:
             queue.active.is_dropped = True
             older = [*queue.active.items, *older]
         elif queue.active and queue.active.has_started:
@@ -445,6 +508,8 @@ class RunQueue(Generic[OutcomeT]):
                 future.set_exception(exc)
 
         active.has_started = True
+        if active.is_preempted:
+            asyncio.get_running_loop().call_soon(self._preempt, session)
         try:
             await run_contained(f"run {session}", run, failed)
         except asyncio.CancelledError:
@@ -475,6 +540,7 @@ class RunQueue(Generic[OutcomeT]):
             return (
                 _ActiveRun(overflow, _records(overflow), _summary(overflow)) if overflow else None
             )
+        queue.sort()
         first = queue.waiting[0]
         items = [first]
         if first.settings.mode == "collect" and not first.inbound.options.skill:
@@ -485,7 +551,8 @@ class RunQueue(Generic[OutcomeT]):
                 )
             )
         del queue.waiting[: len(items)]
-        overflow = queue.overflow.pop(first.chat, [])
+        is_alone = first.inbound.needs_own_run
+        overflow = [] if is_alone else queue.overflow.pop(first.chat, [])
         return _ActiveRun(
             [*items, *overflow], _records([*items, *overflow]), _question(items, overflow)
         )
@@ -502,6 +569,7 @@ class RunQueue(Generic[OutcomeT]):
                 queue.wake = None
 
     def _wait_s(self, queue: _SessionQueue[OutcomeT]) -> float:
+        queue.sort()
         if not queue.waiting or queue.waiting[0].settings.mode == "interrupt":
             return 0.0
         first = queue.waiting[0]

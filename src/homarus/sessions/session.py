@@ -20,9 +20,10 @@ from homarus.config.change_log import change_author
 from homarus.core.clock import Clock
 from homarus.core.errors import ConflictError, UserError
 from homarus.core.fast_dataclass import replace
-from homarus.core.message import Inbound, Json, Message, Usage
+from homarus.core.message import Inbound, Json, Message, ToolResult, Usage
 from homarus.sessions import transcript
 from homarus.sessions.chat_fields import chat_fields
+from homarus.sessions.client_turn import without_results
 from homarus.sessions.last_route import route_fields
 from homarus.sessions.rejection import is_answer
 from homarus.sessions.transcript import (
@@ -34,6 +35,7 @@ from homarus.sessions.transcript import (
 )
 from homarus.store.audit import AuditEntry
 from homarus.store.base import (
+    SKILLS_FIELD,
     SessionRecord,
     SessionRevision,
     Store,
@@ -56,7 +58,8 @@ _TRANSCRIPT_FIELDS: Final = frozenset(
         "sessionFile", "systemSent", "abortedLastRun", "inputTokens", "outputTokens",
         "totalTokens", "totalTokensFresh", "cacheRead", "cacheWrite", "compactionCount",
         "memoryFlushAt",
-        "memoryFlushCompactionCount", "skillsRead", "skillsSnapshot", "systemPromptReport",
+        "memoryFlushCompactionCount", "sessionMemoryFile", "skillsRead", SKILLS_FIELD,
+        "systemPromptReport",
     }
 )  # fmt: skip
 
@@ -182,34 +185,51 @@ class Session:
         return next(times, None)
 
     async def start_turn(
-        self, question: Message, *, provider: str, model: str, thinking: str = "off",
+        self, question: Message | None, *, provider: str, model: str, thinking: str = "off",
         api: str = "", window: int | None = None, inbound: Inbound | None = None,
         extra_writes: ExtraWrites | None = None, extra_fields: Mapping[str, Json] | None = None,
+        is_use: bool = True, earlier: Sequence[Message] = (),
     ) -> None:  # fmt: skip
         """Save the user message of a run, and the model and thinking level if they changed.
 
+        `earlier` are messages that come before it: results of calls for a client, or the
+        conversation so far of a session that is new. They may be all there is.
+
         `inbound` is the message that is answered: its chat becomes the last route and describes
         the session. `extra_fields` are more fields of the record. An earlier user message without
-        an answer is left on a branch of its own, so that two never follow each other.
+        an answer is left on a branch of its own, so that two never follow each other. A turn that
+        is no use of the session changes no other field of the record.
         """
         self._usage = Usage()
         messages, parent = self.messages, self.leaf
         if self._orphan:
             messages, parent = messages[:-1], self._orphan.parent
         drafts = self._changes(provider, model, thinking, api)
-        fields = {"abortedLastRun": False, **({"contextTokens": window} if window else {})}
-        if inbound:
+        fields: dict[str, Json] = {}
+        if is_use:
+            fields = {"abortedLastRun": False, **({"contextTokens": window} if window else {})}
+        if inbound and is_use:
             entry, key = self.record.data, self.key
             fields |= route_fields(entry, inbound.address, key=key)
             fields |= chat_fields({**entry, **fields}, inbound, key)
         fields |= extra_fields or {}
         await self._save(
-            (*drafts, question),
+            (*drafts, *earlier, *([question] if question else [])),
             fields,
             parent,
-            before=_with_results(messages, self._waiting_calls),
+            before=self._messages_before(messages, earlier),
             extra_writes=extra_writes,
+            is_use=is_use,
         )
+
+    def _messages_before(
+        self, messages: list[Message], earlier: Sequence[Message]
+    ) -> list[Message]:
+        """Return the messages before a turn; calls have results, or get them in the turn."""
+        parts = (part for message in earlier for part in message.parts)
+        if given := {part.call_id for part in parts if isinstance(part, ToolResult)}:
+            return without_results(messages, given)
+        return _with_results(messages, self._waiting_calls)
 
     async def resume_turn(
         self, question_ids: Sequence[str], extra_writes: ExtraWrites
@@ -265,6 +285,14 @@ class Session:
         """Return the entries from the root to the leaf."""
         return EntryTree(await self._store.entries(self.session_id), self.leaf).path()
 
+    async def entry_of_calls(self, call_ids: Sequence[str]) -> str:
+        """Return the id of the last entry with one of these calls."""
+        for entry in reversed(await self.path()):
+            message = transcript.decode_message(entry)
+            if message and any(call.id in call_ids for call in message.calls):
+                return entry.id
+        raise ConflictError("the calls are not in the transcript any more")
+
     async def apply_compaction(
         self, draft: NewEntry, fields: Mapping[str, Json], extra_writes: ExtraWrites
     ) -> None:
@@ -273,10 +301,56 @@ class Session:
         self.pair_messages(await self.path())
 
     async def append(
-        self, *items: Message | NewEntry, extra_writes: ExtraWrites | None = None
+        self,
+        *items: Message | NewEntry,
+        extra_writes: ExtraWrites | None = None,
+        extra_fields: Mapping[str, Json] | None = None,
+        is_use: bool = True,
     ) -> None:
-        """Append to the transcript, in one transaction with the session's new figures."""
-        await self._save(items, self._figures(items), self.leaf, extra_writes=extra_writes)
+        """Append to the transcript, in one transaction with the session's new figures.
+
+        What is no use of the session changes neither the figures nor the time of its last use.
+        """
+        figures = self._figures(items)  # counts the tokens of the turn in any case
+        fields = {**(figures if is_use else {}), **(extra_fields or {})}
+        await self._save(items, fields, self.leaf, extra_writes=extra_writes, is_use=is_use)
+
+    async def leave_turn(
+        self,
+        question_id: str,
+        *items: Message,
+        extra_writes: ExtraWrites,
+        extra_fields: Mapping[str, Json] | None = None,
+    ) -> None:
+        """Append the end of a turn, and leave the turn on a branch of its own.
+
+        The session continues from before the turn and does not count as used. A turn that has
+        become a part of the conversation meanwhile stays on the path.
+        """
+        can_leave, base = transcript.find_turn_base(await self.path(), question_id)
+        fields, leaf = extra_fields or {}, self.leaf
+
+        def write(transaction: Transaction, entries: Sequence[TranscriptEntry]) -> None:
+            if can_leave and self.leaf == leaf:  # no other writer added to the turn meanwhile
+                transaction.set_leaf(self.session_id, base)
+            extra_writes(transaction, entries)
+
+        await self._save(items, fields, leaf, extra_writes=write, is_use=False)
+        if can_leave:
+            await self.read()
+
+    async def copy_path(self, path: Sequence[TranscriptEntry], fields: Mapping[str, Json]) -> None:
+        """Fill this session, which has no transcript, with the entries of another one.
+
+        Raises ConflictError when it has one. What belongs to runs of the other session is left out.
+        """
+        if self.leaf is not None:
+            raise ConflictError("the session has a transcript already")
+        record = _with(self.record, fields, self._clock.now_ms())
+        entries = transcript.copy_entries(path)
+        await self._commit(record, entries, None, has_same_skills=False)
+        self.record = replace(record, version=record.version + 1)
+        await self.read()
 
     async def record_command(
         self,
@@ -309,7 +383,7 @@ class Session:
         if old.version:
             async with self._store.transaction() as transaction:
                 transaction.put_session(record)
-                if self.leaf is not None:
+                if self.leaf is not None or self._ids:
                     transaction.archive(old.session_id, "reset", now_ms)
             stored = await self._store.session(old.key)
             record = stored or record
@@ -379,7 +453,8 @@ class Session:
             record = _with(self.record, fields, now_ms if is_use else self.record.updated_ms)
             entries = self._entries(items, parent, now_ms)
             try:
-                await self._commit(record, entries, extra_writes)
+                has_same_skills = bool(record.version) and SKILLS_FIELD not in fields
+                await self._commit(record, entries, extra_writes, has_same_skills=has_same_skills)
             except ConflictError:
                 if attempt == _MAX_ATTEMPTS or not await self._reload():
                     raise
@@ -397,6 +472,8 @@ class Session:
         record: SessionRecord,
         entries: Sequence[TranscriptEntry],
         extra_writes: ExtraWrites | None,
+        *,
+        has_same_skills: bool,
     ) -> None:
         async with self._store.transaction() as transaction:
             if self.leaf is None and entries:
@@ -404,7 +481,9 @@ class Session:
                 transaction.open_transcript(
                     TranscriptHeader(record.session_id, record.agent, at_ms, self._cwd)
                 )
-            transaction.put_session(record, if_version=record.version)
+            transaction.put_session(
+                record, if_version=record.version, has_same_skills=has_same_skills
+            )
             if changed := _policy_changes(self.record, record):
                 transaction.add_audit(_audit_entry(record, changed, self._clock.now_ms()))
             if entries:

@@ -5,7 +5,6 @@ message. The names of OpenClaw's format (`toolResult`, `stopReason` …) are use
 """
 
 import json
-import math
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -29,12 +28,14 @@ from homarus.core.message import (
 )
 from homarus.core.text import clip_middle
 from homarus.store.base import TranscriptEntry
+from homarus.store.usage import decode_usage, read_whole_number
 
 _STOPS: Final[Mapping[str, StopReason]] = {stop: stop for stop in get_args(StopReason)}
 # The origin of an assistant message that no model wrote; clients know these names.
 INJECTED: Final = Origin("openai-responses", "openclaw", "gateway-injected")
 
 _STEERING = "homarus-steering"
+CLIENT_CALLS: Final = "homarus-client-calls"
 _APPROVAL = "homarus-approval"
 MAX_NOTE_CHARS: Final = 8_000
 _SUMMARY = "What was said before, in short:\n\n<summary>\n{}\n</summary>"
@@ -124,6 +125,18 @@ def compaction(
 def message_draft(message: Message, at_ms: int = 0) -> NewEntry:
     """Return a message as an entry; `at_ms` is used when the message has no time."""
     return NewEntry("message", {"message": encode_message(message, at_ms)})
+
+
+def copy_entries(path: Iterable[TranscriptEntry]) -> list[TranscriptEntry]:
+    """Return the entries of a path for another transcript, without the state of active runs."""
+    copied, parent = list[TranscriptEntry](), None
+    for entry in path:
+        is_of_run = entry.data.get("customType") in {_STEERING, _APPROVAL, CLIENT_CALLS}
+        if entry.type == "custom" and is_of_run:
+            continue
+        copied.append(TranscriptEntry(entry.id, parent, entry.type, entry.at_ms, entry.data))
+        parent = entry.id
+    return copied
 
 
 # --- encoding ----------------------------------------------------------------------------------
@@ -222,6 +235,8 @@ def encode_usage(usage: Usage) -> dict[str, Json]:
     }
 
 
+CUT_SHORT: Final = frozenset({"error", "aborted"})  # why a model's answer did not end
+
 # --- decoding ----------------------------------------------------------------------------------
 
 
@@ -242,8 +257,13 @@ def decode_message(entry: TranscriptEntry) -> Message | None:
             return None
 
 
+def decode_stored_message(message: Mapping[str, Json], at_ms: int) -> Message | None:
+    """Return the message that `encode_message` encoded, with this time if it has none."""
+    return _decode_role(message, at_ms)
+
+
 def _decode_role(message: Mapping[str, Json], entry_ms: int) -> Message | None:
-    at_ms = _int(message.get("timestamp")) or entry_ms
+    at_ms = read_whole_number(message.get("timestamp")) or entry_ms
     match message.get("role"):
         case "user" | "custom" | "hookMessage":
             return _decode_user(message.get("content"), at_ms, message.get("provenance"))
@@ -377,40 +397,8 @@ def _decode_origin(message: Mapping[str, Json]) -> Origin:
     )
 
 
-_NO_USAGE = Usage()
-
-
-def decode_usage(usage: Json) -> Usage:
-    """Decode tokens and cost from any JSON."""
-    if not isinstance(usage, dict):
-        return _NO_USAGE
-    cost = usage.get("cost")
-    return Usage(
-        _int(usage.get("input")),
-        _int(usage.get("output")),
-        _int(usage.get("cacheRead")),
-        _int(usage.get("cacheWrite")),
-        _int(usage.get("reasoning")),
-        _float(cost.get("total")) if isinstance(cost, dict) else 0.0,
-    )
-
-
 def _str(value: Json) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _int(value: Json) -> int:
-    if value.__class__ is int:  # by far the most common case
-        return value
-    return int(value) if isinstance(value, float) and math.isfinite(value) else 0
-
-
-def _float(value: Json) -> float:
-    try:
-        number = float(value) if isinstance(value, int | float) else 0.0
-    except OverflowError:
-        return 0.0
-    return number if math.isfinite(number) else 0.0
 
 
 # --- the tree ----------------------------------------------------------------------------------
@@ -548,6 +536,30 @@ def orphan_of(path: Sequence[TranscriptEntry]) -> OrphanedMessage | None:
     return None
 
 
+def find_turn_base(path: Sequence[TranscriptEntry], question_id: str) -> tuple[bool, str | None]:
+    """Return whether a turn can be left out of the path, and the entry that it follows.
+
+    A turn can be left out while it is the last one and has nothing but its question, the settings
+    before it, and what its run added: no compaction, and no message of others.
+    """
+    at = next((n for n, entry in enumerate(path) if entry.id == question_id), None)
+    if at is None or not all(_is_of_run(entry) for entry in path[at + 1 :]):
+        return False, None
+    while at and _is_turn_setting(path[at - 1]):
+        at -= 1
+    return True, path[at - 1].id if at else None
+
+
+def _is_of_run(entry: TranscriptEntry) -> bool:
+    message = decode_message(entry) if entry.type == "message" else None
+    return message is not None and message.role != "user" and not is_injected(message)
+
+
+def _is_turn_setting(entry: TranscriptEntry) -> bool:
+    is_snapshot = entry.type == "custom" and entry.data.get("customType") == "model-snapshot"
+    return is_snapshot or entry.type in {"model_change", "thinking_level_change"}
+
+
 def questions_in(path: Iterable[TranscriptEntry]) -> set[str]:
     """Return the ids of the entries with a user message that a run must answer.
 
@@ -640,7 +652,7 @@ def count_partial_answers(path: Sequence[TranscriptEntry]) -> int:
     for entry in reversed(path):
         message = decode_message(entry)
         origin = message.origin if message else None
-        if origin is None or origin.stop not in {"aborted", "error"}:
+        if origin is None or origin.stop not in CUT_SHORT:
             break
         count += 1
     return count

@@ -6,12 +6,12 @@ because it knows the time zone.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Usage
-from homarus.sessions.transcript import decode_usage
 from homarus.store.base import TranscriptEntry
+from homarus.store.usage import UsageTotal, decode_usage
 
 _MAX_WAIT_MS = 24 * 3_600_000  # a longer gap is not a wait for an answer
 
@@ -89,6 +89,15 @@ class UsageSummary:
         days = {day: one for day, one in self.days.items() if first_day <= day <= last_day}
         return UsageSummary(days, self.first_ms, self.last_ms)
 
+    def with_calls(self, calls: Iterable[UsageTotal]) -> "UsageSummary":
+        """Return the summary with the usage of these calls instead of that of its answers."""
+        days = {day: replace(one, models={}) for day, one in self.days.items()}
+        for call in calls:
+            models = days.setdefault(call.group["day"], DailyUsage()).models
+            name = (call.group["provider"], call.group["model"])
+            models.setdefault(name, ModelUsage()).add(to_model_usage(call))
+        return UsageSummary(days, self.first_ms, self.last_ms)
+
     def add(self, other: "UsageSummary") -> None:
         for day, one in other.days.items():
             self.days.setdefault(day, DailyUsage()).add(one)
@@ -100,6 +109,11 @@ class UsageSummary:
         for one in self.days.values():
             day.add(one)
         return day
+
+
+def to_model_usage(total: UsageTotal) -> ModelUsage:
+    """Return the usage of calls; one that failed was no answer."""
+    return ModelUsage(total.usage, total.calls - total.failed, total.unpriced)
 
 
 def last_prompt_tokens(data: Mapping[str, Json] | None) -> int | None:

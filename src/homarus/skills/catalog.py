@@ -11,9 +11,10 @@ from homarus.config.load import LoadedConfig
 from homarus.config.paths import Paths, expand
 from homarus.core.fast_dataclass import dataclass
 from homarus.skills.find import FoundSkills, SkillFileCache, SkillProblem, SkillRoot, find_skills
-from homarus.skills.gates import Eligibility, GateFacts, check_skill, make_bin_lookup
+from homarus.skills.gates import Eligibility, GateFacts, check_skill
 from homarus.skills.listing import SkillListing, list_skills
 from homarus.skills.plugin_folders import find_plugin_roots
+from homarus.skills.requirements import make_bin_lookup
 from homarus.skills.skill import Skill, SkillTier
 
 BUNDLED_FOLDER: Final = Path(__file__).parent / "bundled"

@@ -16,6 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Json
 from homarus.core.text import one_line
 from homarus.skills.hub.skill_files import SKILL_FILE, SkillFile, is_hidden
 from homarus.skills.lint_rules import DATA_URL, LINE_RULES, LONG_BLOB, Severity
@@ -112,6 +113,24 @@ def lint_skill(files: Iterable[SkillFile]) -> LintReport:
     unique = dict.fromkeys(findings)
     ordered = sorted(unique, key=lambda each: (_RANK[each.severity], each.file, each.line))
     return LintReport(tuple(ordered[:MAX_FINDINGS]), needs)
+
+
+def encode_report(report: LintReport) -> dict[str, Json]:
+    """Return a report as clients and `--json` show it."""
+    return {
+        "asksFor": dict(report.needs.rows()),
+        "findings": [
+            {
+                "rule": each.rule,
+                "severity": each.severity,
+                "file": each.file,
+                "line": each.line,
+                "message": each.message,
+                "excerpt": each.excerpt,
+            }
+            for each in report.findings
+        ],
+    }
 
 
 def _is_instruction(path: str) -> bool:

@@ -6,12 +6,11 @@ sorted by name, and nothing in the text changes by itself.
 
 from collections.abc import Iterable
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 from homarus.config.paths import shorten
 from homarus.config.skills_schema import SkillLimitsConfig
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.text import one_line
+from homarus.core.text import escape_markup, one_line
 from homarus.skills.skill import Skill, SkillTier
 
 MAX_DESCRIPTION_CHARS = 1_024  # the longest that the AgentSkills format has
@@ -64,20 +63,20 @@ def list_skills(skills: Iterable[Skill], limits: SkillLimitsConfig, home: Path) 
 
 def format_skill(skill: Skill, home: Path) -> str:
     """Format one entry: name, description, and where its SKILL.md is."""
-    name = escape(skill.name)
-    description = escape(one_line(skill.description, MAX_DESCRIPTION_CHARS))
+    name = escape_markup(skill.name)
+    description = escape_markup(one_line(skill.description, MAX_DESCRIPTION_CHARS))
     if _is_bundled(skill):
         return f"  <skill><name>{name}</name>{description}</skill>"
     return (
         f"  <skill>\n    <name>{name}</name>\n    <description>{description}</description>\n"
-        f"    <location>{escape(shorten(skill.file, home))}</location>\n  </skill>"
+        f"    <location>{escape_markup(shorten(skill.file, home))}</location>\n  </skill>"
     )
 
 
 def format_bundled_folder(skill: Skill, home: Path) -> str:
     """Format the entry that says where the bundled skills after it are."""
     pattern = skill.folder.parent / "NAME" / skill.file.name
-    return f"  <bundled><location>{escape(shorten(pattern, home))}</location></bundled>"
+    return f"  <bundled><location>{escape_markup(shorten(pattern, home))}</location></bundled>"
 
 
 def _is_bundled(skill: Skill) -> bool:

@@ -14,6 +14,7 @@ from homarus.core.file_stamp import FileStamp
 from homarus.core.message import Json
 from homarus.core.text import one_line
 from homarus.skills.frontmatter import FrontmatterError, format_value
+from homarus.skills.requirements import Requires
 
 InstallKind: TypeAlias = Literal["brew", "apt", "node", "go", "uv", "download"]
 
@@ -85,16 +86,6 @@ class CommandDispatch:
 
     tool: str
     arg_mode: Literal["raw"] = "raw"
-
-
-@dataclass(frozen=True, slots=True)
-class Requires:
-    """What must be available before a skill is offered; of `any_bins`, one is enough."""
-
-    bins: tuple[str, ...] = ()
-    any_bins: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
-    config: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

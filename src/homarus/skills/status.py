@@ -11,7 +11,8 @@ from homarus.skills.actions.action_files import find_action_problems, load_actio
 from homarus.skills.actions.definition import describe_action, make_action_name
 from homarus.skills.catalog import AgentSkills
 from homarus.skills.find import SkillProblem
-from homarus.skills.gates import Eligibility, Requirements, is_set
+from homarus.skills.gates import Eligibility
+from homarus.skills.requirements import Requirements, is_set
 from homarus.skills.skill import Install, Skill, SkillTier
 
 

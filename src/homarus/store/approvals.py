@@ -9,6 +9,7 @@ from homarus.core.message import Json
 
 ApprovalState: TypeAlias = Literal["pending", "allowed", "denied", "expired", "cancelled"]
 APPROVAL_STATES: Final = get_args(ApprovalState)
+ENDED_STATES: Final[tuple[ApprovalState, ...]] = ("allowed", "denied", "expired", "cancelled")
 QUESTION: Final = "question"  # the kind of a record that asks for an answer
 ANSWER: Final = "answer:"  # the start of the decision of an answered question
 

@@ -134,6 +134,20 @@ def check_audit_rows(
     return AuditCheck(last)
 
 
+def encode_entry(entry: AuditEntry) -> dict[str, Json]:
+    """Return an entry as JSON; `seq` is 0 for one that is not in the log yet."""
+    return {
+        "seq": entry.seq,
+        "atMs": entry.at_ms,
+        "kind": entry.kind,
+        "agent": entry.agent,
+        "session": entry.session,
+        "tool": entry.tool,
+        "data": dict(entry.data),
+        "hash": entry.hash,
+    }
+
+
 class AuditLog:
     """Collects the entries of a program; each is stored with the next transaction of a run.
 

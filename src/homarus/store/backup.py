@@ -15,6 +15,7 @@ import stat
 import tarfile
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
@@ -238,7 +239,7 @@ def _extract(path: Path, target: Path, *, only: str = "") -> BackupReport:
                 found[member.name] = _write_member(source, member, target, only)
             while stream.read(_BLOCK_BYTES):  # to the end, where the checksum is
                 pass
-    except (tarfile.TarError, OSError, EOFError, ValueError) as exc:
+    except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as exc:
         if isinstance(exc, FileNotFoundError) and not path.exists():
             raise UserError(f"there is no file {path}") from exc
         raise _broken(path, str(exc)) from exc

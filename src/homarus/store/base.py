@@ -8,25 +8,32 @@ What every store guarantees (tests/contract/test_store.py):
 - `put_session` with `if_version` raises ConflictError when the stored version differs (0: there
   is none yet); every put adds one to the version, a change made from outside at least one;
 - two holders never have the same lease at once, and a later token is a larger number;
+- a slot of a job is claimed once, and ends once: ConflictError otherwise;
 - entries of the audit log are chained by their hashes, in the order of their transactions;
 - a full disk raises DiskFullError and loses nothing that was committed before.
 
 Every row carries a principal; `scoped` narrows a store to one of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json, Usage
 from homarus.core.principal import Principal
 from homarus.store.audit import AuditAnchor, AuditCheck, AuditEntry
 from homarus.store.journal import Journal, JournalTransaction, Lease
+from homarus.store.slots import SlotRecord, SlotState
+
+if TYPE_CHECKING:
+    from homarus.store.usage import UsageField, UsageFilter, UsageTotal
 
 SEARCHED = ("label", "displayName", "subject", "origin.label")
+# The list of skills in a session's entry. It is large, and changes hardly ever.
+SKILLS_FIELD: Final = "skillsSnapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,12 @@ class TranscriptEntry:
 
 @dataclass(frozen=True, slots=True)
 class UsageRecord:
-    """The tokens and cost of one model call; `error` is set when the call failed."""
+    """The tokens and cost of one model call; `error` is set when the call failed.
+
+    `purpose` is what the call was for, `channel` where its message came from. The store fills in
+    the id of the conversation that the session has, if `session_id` is "". `is_priced` is False
+    for tokens whose price is not known.
+    """
 
     run: str
     session: str
@@ -94,12 +106,28 @@ class UsageRecord:
     at_ms: int
     usage: Usage = Usage()
     error: str = ""
+    agent: str = ""
+    session_id: str = ""
+    channel: str = ""
+    purpose: str = ""
+    is_priced: bool = True
 
 
 class Transaction(JournalTransaction, Protocol):
     """Writes that are committed together, when the `transaction()` block ends."""
 
-    def put_session(self, record: SessionRecord, *, if_version: int | None = None) -> None: ...
+    def put_session(
+        self,
+        record: SessionRecord,
+        *,
+        if_version: int | None = None,
+        has_same_skills: bool = False,
+    ) -> None:
+        """Write a session; `has_same_skills`: its list of skills is the one of that version.
+
+        Then the list need not be written again.
+        """
+        ...
 
     def delete_session(self, key: str) -> None: ...
 
@@ -136,6 +164,24 @@ class Transaction(JournalTransaction, Protocol):
     def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None: ...  # noqa: A002 - the word for it
 
     def delete_record(self, kind: str, id: str) -> None: ...  # noqa: A002 - the word for it
+
+    def claim_slot(self, record: SlotRecord) -> None:
+        """Insert a slot: one that runs, or one that was skipped.
+
+        Raises ConflictError when the job has a slot at this time already.
+        """
+        ...
+
+    def end_slot(self, record: SlotRecord) -> None:
+        """Write the end of a running slot. Raises ConflictError unless it is running."""
+        ...
+
+    def prune_slots(self, max_per_job: int, before_ms: int, jobs: Collection[str]) -> None:
+        """Delete ended slots: of each job all but the newest, and those that ended before a time.
+
+        The newest slot of each of these jobs stays.
+        """
+        ...
 
 
 class Store(Protocol):
@@ -185,6 +231,19 @@ class Store(Protocol):
         """Return usage records since a time, in the order they were added."""
         ...
 
+    async def usage_totals(
+        self, by: Sequence["UsageField"] = (), wanted: "UsageFilter | None" = None
+    ) -> Sequence["UsageTotal"]:
+        """Return sums of usage records by these fields, ordered by them; without, one of all.
+
+        They include records that were pruned, and answers in transcripts of other programs.
+        """
+        ...
+
+    async def prune_usage(self, before_ms: int) -> int:
+        """Delete usage records that are older, and return how many; totals stay the same."""
+        ...
+
     async def audit_entries(
         self,
         *,
@@ -192,9 +251,13 @@ class Store(Protocol):
         agent: str | None = None,
         tool: str | None = None,
         kind: str | None = None,
+        before_seq: int | None = None,
         limit: int | None = None,
     ) -> Sequence[AuditEntry]:
-        """Return the newest entries of the audit log that match, oldest first."""
+        """Return the newest entries of the audit log that match, oldest first.
+
+        With `before_seq`, of those with a lower number.
+        """
         ...
 
     async def audit_anchor(self, seq: int = 0) -> AuditAnchor:
@@ -233,5 +296,16 @@ class Store(Protocol):
     async def record(self, kind: str, id: str) -> Mapping[str, Json] | None: ...  # noqa: A002 - the word for it
 
     async def records(self, kind: str) -> Mapping[str, Mapping[str, Json]]: ...
+
+    async def slot(self, job: str, slot_ms: int) -> SlotRecord | None: ...
+
+    async def slots(
+        self, *states: SlotState, job: str | None = None, limit: int | None = None
+    ) -> Sequence[SlotRecord]:
+        """Return slots of these states or of all, in the order they were claimed.
+
+        With `limit`, the newest ones.
+        """
+        ...
 
     async def close(self) -> None: ...

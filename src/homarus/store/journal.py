@@ -36,6 +36,7 @@ from typing import Literal, Protocol, TypeAlias
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Json
 from homarus.store.approvals import ApprovalRecord, ApprovalState
+from homarus.store.traces import BacklogCount, DeliveryAttempt, TraceRecord
 
 InboxState: TypeAlias = Literal[
     "accepted", "running", "suspended", "answered", "silent", "reported", "parked"
@@ -116,7 +117,8 @@ class Cursor:
 class OutboxRecord:
     """One message for a channel to send. `id` is its idempotency key; parts have one each.
 
-    `receipt` is the service's own id for it, once it is known.
+    `receipt` is the service's own id for it, once it is known. `tries` are the newest attempts that
+    ended, `started_ms` is when the last one started.
     """
 
     id: str
@@ -132,6 +134,8 @@ class OutboxRecord:
     not_before_ms: int = 0
     place: int = 0
     extras: Extras = NO_EXTRAS
+    tries: tuple[DeliveryAttempt, ...] = ()
+    started_ms: int = 0
 
 
 class BuildReply(Protocol):
@@ -236,7 +240,7 @@ class JournalTransaction(Protocol):
         """Save how far a channel has read when the last thing it read is not accepted."""
         ...
 
-    def send_started(self, record_id: str, lease: Lease) -> None:
+    def send_started(self, record_id: str, lease: Lease, *, at_ms: int = 0) -> None:
         """Change pending or sending to sending: from now on it may have been delivered."""
         ...
 
@@ -249,8 +253,16 @@ class JournalTransaction(Protocol):
         receipt: str = "",
         why: str = "",
         not_before_ms: int = 0,
+        tries: Sequence[DeliveryAttempt] = (),
     ) -> None:
-        """Record the result of a sending record; `pending` with `not_before_ms` is a retry."""
+        """Record the result of a sending record; `pending` with `not_before_ms` is a retry.
+
+        `tries` replaces the attempts of the record, unless there are none.
+        """
+        ...
+
+    def add_trace(self, record: TraceRecord) -> None:
+        """Store the trace of an attempt at a run; a second one of the attempt replaces it."""
         ...
 
 
@@ -289,9 +301,33 @@ class Journal(Protocol):
     async def outbox_record(self, id: str) -> OutboxRecord | None: ...  # noqa: A002 - the word for it
 
     async def outbox_records(
-        self, *states: OutboxState, channel: str | None = None, limit: int | None = None
+        self,
+        *states: OutboxState,
+        channel: str | None = None,
+        run: str | None = None,
+        limit: int | None = None,
     ) -> Sequence[OutboxRecord]:
-        """Return outbox records of these states or of all, in order; with `limit`, the first."""
+        """Return outbox records of these states or of all, in order; with `limit`, the first.
+
+        With `run`, those whose id starts with its name and a colon.
+        """
+        ...
+
+    async def traces(
+        self, *, run: str | None = None, session: str | None = None, limit: int | None = None
+    ) -> Sequence[TraceRecord]:
+        """Return the traces of a run, of a session or of all, oldest first; with `limit`, newest.
+
+        A trace that cannot be read has no data.
+        """
+        ...
+
+    async def backlog(self) -> Sequence[BacklogCount]:
+        """Count what is not settled, not delivered or not answered, by state.
+
+        That is accepted, running, suspended and parked messages, pending, sending, unknown and
+        dead outbox records, and pending approvals.
+        """
         ...
 
     async def approval(self, id: str) -> ApprovalRecord | None: ...  # noqa: A002 - the word for it
@@ -343,8 +379,8 @@ class Journal(Protocol):
         ...
 
     async def prune(self, before_ms: int, *, approvals_before_ms: int = 0) -> int:
-        """Delete what was settled or sent before a time, except parked records.
+        """Delete what was settled or sent before a time, except parked records; and old traces.
 
-        Approvals have a time of their own. Return the count.
+        Approvals have a time of their own. Return the count without the traces.
         """
         ...

@@ -17,7 +17,10 @@ from homarus.core.message import (
     NO_EXTRAS,
     Address,
     Button,
+    ClientOptions,
+    ClientTool,
     Extras,
+    HeartbeatOptions,
     Image,
     Inbound,
     InboundMetadata,
@@ -29,6 +32,7 @@ from homarus.core.message import (
 )
 from homarus.core.text import one_line, repair_json
 from homarus.store.journal import PREVIEW_CHARS, InboxRecord, OutboxRecord
+from homarus.store.traces import DeliveryAttempt, TraceRecord, decode_attempts, encode_attempts
 from homarus.store.transcript_codec import dump_json, load_json
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -51,6 +55,24 @@ _OPTION_KEYS: Final = {
     "skill_input": "skill_input",
     "taint": "taint",
     "lane": "lane",
+    "heartbeat": "heartbeat",
+    "client": "client",
+}
+_CLIENT_KEYS: Final = {
+    "tools": "tools",
+    "disables_tools": "disables_tools",
+    "results": "results",
+    "history": "history",
+    "params": "params",
+}
+_HEARTBEAT_KEYS: Final = {
+    "ack_max_chars": "ack_max_chars",
+    "shows_ok": "shows_ok",
+    "shows_alerts": "shows_alerts",
+    "last_alert": "last_alert",
+    "session": "session",
+    "is_light": "is_light",
+    "suppresses_tool_errors": "suppresses_tool_errors",
 }
 _PROVENANCE_KEYS: Final = {
     "kind": "kind",
@@ -109,10 +131,13 @@ SELECT_INBOX: Final = (
 )
 SELECT_OUTBOX: Final = (
     "SELECT id, run, channel, chat, account, thread, text, at_ms, expires_ms, state, receipt, why,"
-    " attempts, not_before_ms, place, extras FROM parcels"
+    " attempts, not_before_ms, place, extras, tries, started_ms FROM parcels"
 )
+SELECT_TRACES: Final = "SELECT run, session, attempt, at_ms, json FROM traces"
 _NO_MEDIA: Final = Media()
 _NO_OPTIONS: Final = RunOptions()
+_NO_HEARTBEAT: Final = HeartbeatOptions()
+_NO_CLIENT: Final = ClientOptions()
 _BODY: Final = 9  # index of the message among the fields of InboxRecord
 
 
@@ -142,11 +167,12 @@ def encode_inbound(inbound: Inbound) -> dict[str, Json]:
         data["occasion"] = _encode_fields(inbound.metadata, DIRECT, _METADATA_KEYS)
     if inbound.media:
         data["media"] = [_encode_fields(media, _NO_MEDIA, _MEDIA_KEYS) for media in inbound.media]
-    if inbound.group_history:
-        data["before"] = inbound.group_history
-    if inbound.copy_for:
-        data["copyFor"] = inbound.copy_for
-    return data
+    added = {
+        "before": inbound.group_history,
+        "copyFor": inbound.copy_for,
+        "matchedBy": inbound.matched_by,
+    }
+    return data | {key: text for key, text in added.items() if text}
 
 
 def decode_inbound(data: Json) -> Inbound:
@@ -169,6 +195,7 @@ def decode_inbound(data: Json) -> Inbound:
             media=_decode_media(data.get("media", ())),
             group_history=data.get("before", ""),
             copy_for=data.get("copyFor", ""),
+            matched_by=data.get("matchedBy", ""),
         )
     except (AttributeError, KeyError, TypeError) as exc:
         raise CorruptDataError("a kept message cannot be read", fix="run `homarus doctor`") from exc
@@ -230,6 +257,17 @@ def _encode_options(options: RunOptions) -> dict[str, Json]:
     if source := options.provenance:
         named = {key: getattr(source, name) for name, key in _PROVENANCE_KEYS.items()}
         data["provenance"] = {key: value for key, value in named.items() if value}
+    if heartbeat := options.heartbeat:
+        data["heartbeat"] = _encode_fields(heartbeat, _NO_HEARTBEAT, _HEARTBEAT_KEYS)
+    if client := options.client:
+        data["client"] = _encode_client(client)
+    return data
+
+
+def _encode_client(client: ClientOptions) -> dict[str, Json]:
+    data = _encode_fields(client, _NO_CLIENT, _CLIENT_KEYS)
+    if client.tools:
+        data["tools"] = [[each.name, each.description, each.parameters] for each in client.tools]
     return data
 
 
@@ -241,7 +279,19 @@ def _decode_options(data: Mapping[str, Json]) -> RunOptions:
     if "provenance" in data:
         source = InputProvenance(**_decode_fields(data["provenance"], _PROVENANCE_KEYS))
         data = {**data, "provenance": source}
+    if "heartbeat" in data:
+        heartbeat = HeartbeatOptions(**_decode_fields(data["heartbeat"], _HEARTBEAT_KEYS))
+        data = {**data, "heartbeat": heartbeat}
+    if "client" in data:
+        data = {**data, "client": _decode_client(data["client"])}
     return RunOptions(**_decode_fields(data, _OPTION_KEYS))
+
+
+def _decode_client(data: Mapping[str, Json]) -> ClientOptions:
+    fields = _decode_fields(data, _CLIENT_KEYS)
+    tools = tuple(ClientTool(*row) for row in data.get("tools", ()))
+    messages = {name: tuple(data.get(name, ())) for name in ("results", "history")}
+    return ClientOptions(**{**fields, **messages, "tools": tools})
 
 
 def _decode_media(rows: Iterable[Mapping[str, Json]]) -> tuple[Media, ...]:
@@ -390,10 +440,39 @@ def decode_inbox_record(row: Sequence[Any]) -> InboxRecord:
 
 def decode_outbox_record(row: Sequence[Any]) -> OutboxRecord:
     """Return an outbox record from its columns, which are in the order of the fields."""
-    record_id, run, channel, chat, account, thread, *rest, extras = row
+    record_id, run, channel, chat, account, thread, *rest, extras, tries, started_ms = row
     address = Address(channel, chat, account, thread)
-    fields = (record_id, run, address, *rest, decode_extras(extras))
-    return OutboxRecord(*fields)
+    added = decode_extras(extras), _decode_tries(tries), started_ms
+    return OutboxRecord(*(record_id, run, address, *rest, *added))
+
+
+def encode_tries(tries: Iterable[DeliveryAttempt]) -> str:
+    """Return the attempts of an outbox record as its column holds them, "" for none."""
+    encoded = encode_attempts(tries)
+    return dump_json(encoded) if encoded else ""
+
+
+def _decode_tries(text: str) -> tuple[DeliveryAttempt, ...]:
+    try:
+        return decode_attempts(load_json(text)) if text else ()
+    except ValueError:  # only a trace shows them
+        return ()
+
+
+def decode_trace(row: Sequence[Any]) -> TraceRecord:
+    """Return a trace from its columns; one that cannot be read has no data."""
+    run, session, attempt, at_ms, text = row
+    try:
+        data = load_json(text)
+    except ValueError:
+        data = None
+    return TraceRecord(run, session, attempt, at_ms, data if isinstance(data, dict) else {})
+
+
+def run_range(run: str) -> tuple[str, str]:
+    """Return the bounds of the ids of outbox records that start with a run's name and a colon."""
+    name = to_storable(run)
+    return f"{name}:", f"{name};"  # the character after the colon
 
 
 def decode_body(body: str | None) -> Inbound | None:

@@ -46,11 +46,15 @@ from homarus.store.journal import (
 from homarus.store.journal_codec import (
     decode_inbox_record,
     decode_outbox_record,
+    decode_trace,
+    encode_tries,
     new_inbox_record,
+    run_range,
     storable_ids,
     to_storable,
 )
 from homarus.store.postgres_sql import Db, Row, values_of
+from homarus.store.traces import BacklogCount, DeliveryAttempt, TraceRecord
 from homarus.store.transcript_codec import dump_json, load_json
 
 CONNECTIONS: Final = 4
@@ -273,9 +277,11 @@ class _PostgresTransaction:
         name, data = to_storable(cursor.name), dump_json(cursor.data)
         self._add(lambda db: postgres_sql.put_cursor(db, self._principal, name, data))
 
-    def send_started(self, record_id: str, lease: Lease) -> None:
+    def send_started(self, record_id: str, lease: Lease, *, at_ms: int = 0) -> None:
         record = to_storable(record_id)
-        self._add(lambda db: postgres_sql.send_started(db, self._principal, record, lease), lease)
+        self._add(
+            lambda db: postgres_sql.send_started(db, self._principal, record, lease, at_ms), lease
+        )
 
     def send_ended(
         self,
@@ -286,8 +292,10 @@ class _PostgresTransaction:
         receipt: str = "",
         why: str = "",
         not_before_ms: int = 0,
+        tries: Sequence[DeliveryAttempt] = (),
     ) -> None:
         record, receipt, why = to_storable(record_id), to_storable(receipt), to_storable(why)
+        encoded = encode_tries(tries)
         self._add(
             lambda db: postgres_sql.send_ended(
                 db,
@@ -298,9 +306,17 @@ class _PostgresTransaction:
                 receipt=receipt,
                 why=why,
                 not_before_ms=not_before_ms,
+                tries=encoded,
             ),
             lease,
         )
+
+    def add_trace(self, record: TraceRecord) -> None:
+        row = (
+            to_storable(record.run), record.attempt, to_storable(record.session), record.at_ms,
+            dump_json(record.data),
+        )  # fmt: skip
+        self._add(lambda db: postgres_sql.add_trace(db, self._principal, row))
 
 
 class PostgresJournal:
@@ -388,14 +404,40 @@ class PostgresJournal:
         return decode_outbox_record(rows[0]) if rows else None
 
     async def outbox_records(
-        self, *states: OutboxState, channel: str | None = None, limit: int | None = None
+        self,
+        *states: OutboxState,
+        channel: str | None = None,
+        run: str | None = None,
+        limit: int | None = None,
     ) -> Sequence[OutboxRecord]:
         query = sql.SQL(postgres_sql.SELECT_OWN_OUTBOX) + _state_condition(states)
         if channel is not None:
             query += sql.SQL(" AND channel = %(channel)s")
+        if run is not None:
+            query += sql.SQL(' AND id COLLATE "C" >= %(first)s AND id COLLATE "C" < %(end)s')
         query += sql.SQL(" ORDER BY place LIMIT %(limit)s")
-        rows = await self._read(query, channel=to_storable(channel or ""), limit=_sql_limit(limit))
+        first, end = run_range(run or "")
+        values = {"channel": to_storable(channel or ""), "first": first, "end": end}
+        rows = await self._read(query, **values, limit=_sql_limit(limit))
         return [decode_outbox_record(row) for row in rows]
+
+    async def traces(
+        self, *, run: str | None = None, session: str | None = None, limit: int | None = None
+    ) -> Sequence[TraceRecord]:
+        query = sql.SQL(postgres_sql.SELECT_OWN_TRACES) + sql.Composed([])
+        if run is not None:
+            query += sql.SQL(" AND run = %(run)s")
+        if session is not None:
+            query += sql.SQL(" AND session = %(session)s")
+        query += sql.SQL(" ORDER BY place DESC LIMIT %(limit)s")
+        values = {"run": to_storable(run or ""), "session": to_storable(session or "")}
+        rows = await self._read(query, **values, limit=_sql_limit(limit))
+        return [decode_trace(row) for row in reversed(rows)]
+
+    async def backlog(self) -> Sequence[BacklogCount]:
+        async with self._engine.connection() as db:
+            rows = await postgres_sql.count_backlog(db, self._principal)
+        return [BacklogCount(*row) for row in rows]
 
     async def approval(self, id: str) -> ApprovalRecord | None:  # noqa: A002 - the word for it
         rows = await self._read(

@@ -24,6 +24,7 @@ from homarus.store.journal import Acceptance, Lease, OutboxRecord, OutboxState, 
 from homarus.store.journal_codec import (
     SELECT_INBOX,
     SELECT_OUTBOX,
+    SELECT_TRACES,
     NewInboxRecord,
     decode_inbox_record,
     encode_extras,
@@ -92,11 +93,32 @@ MIGRATIONS: Final = (
     CREATE INDEX approvals_pending ON approvals (team, member) WHERE state = 'pending';
     CREATE INDEX accepted_suspended ON accepted (team, member) WHERE state = 'suspended';
     """,
+    # When each step of a run happened, and the attempts to send a reply.
+    """
+    CREATE TABLE traces (
+        place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        team text NOT NULL, member text NOT NULL, run text NOT NULL, attempt bigint NOT NULL,
+        session text NOT NULL, at_ms bigint NOT NULL, json text NOT NULL,
+        UNIQUE (team, member, run, attempt)
+    );
+    ALTER TABLE parcels ADD COLUMN tries text NOT NULL DEFAULT '';
+    ALTER TABLE parcels ADD COLUMN started_ms bigint NOT NULL DEFAULT 0;
+    """,
 )
 _SCHEMA_LOCK: Final = 0x686F6D61  # any number, the same in every process
 
+# What is not done: its kind, its table, the column of its time and the condition of its index.
+BACKLOG: Final = (
+    ("inbox", "accepted", "at_ms", "state IN ('accepted', 'running')"),
+    ("inbox", "accepted", "at_ms", "state = 'parked'"),
+    ("inbox", "accepted", "at_ms", "state = 'suspended'"),
+    ("outbox", "parcels", "at_ms", "state IN ('pending', 'sending')"),
+    ("outbox", "parcels", "at_ms", "state IN ('unknown', 'dead')"),
+    ("approvals", "approvals", "created_ms", "state = 'pending'"),
+)
 SELECT_OWN_INBOX: Final = f"{SELECT_INBOX} WHERE team = %(team)s AND member = %(member)s"
 SELECT_OWN_OUTBOX: Final = f"{SELECT_OUTBOX} WHERE team = %(team)s AND member = %(member)s"
+SELECT_OWN_TRACES: Final = f"{SELECT_TRACES} WHERE team = %(team)s AND member = %(member)s"
 SELECT_OWN_APPROVALS: Final = f"{SELECT_APPROVALS} WHERE team = %(team)s AND member = %(member)s"
 
 
@@ -377,13 +399,16 @@ async def enqueue(db: Db, principal: Principal, records: Iterable[OutboxRecord])
         )  # fmt: skip
 
 
-async def send_started(db: Db, principal: Principal, record_id: str, lease: Lease) -> None:
+async def send_started(
+    db: Db, principal: Principal, record_id: str, lease: Lease, at_ms: int
+) -> None:
     """Mark a record as sending: from now on it may have been delivered."""
     done = await db.execute(
-        "UPDATE parcels SET state = 'sending', token = %(token)s, attempts = attempts + 1"
+        "UPDATE parcels SET state = 'sending', token = %(token)s, attempts = attempts + 1,"
+        " started_ms = %(at_ms)s"
         " WHERE team = %(team)s AND member = %(member)s AND id = %(id)s"
         " AND token <= %(token)s AND state IN ('pending', 'sending')",
-        values_of(principal, id=record_id, token=lease.token),
+        values_of(principal, id=record_id, token=lease.token, at_ms=at_ms),
     )
     if not done.rowcount:
         raise LeaseLostError(f"parcel {record_id} is not ours to send under {lease.name}")
@@ -399,11 +424,14 @@ async def send_ended(
     receipt: str,
     why: str,
     not_before_ms: int,
+    tries: str,
 ) -> None:
     """Record the result of a send."""
     done = await db.execute(
         "UPDATE parcels SET state = %(state)s, receipt = %(receipt)s, why = %(why)s,"
-        " not_before_ms = %(not_before)s WHERE team = %(team)s AND member = %(member)s"
+        " not_before_ms = %(not_before)s,"
+        " tries = CASE WHEN %(tries)s = '' THEN tries ELSE %(tries)s END"
+        " WHERE team = %(team)s AND member = %(member)s"
         " AND id = %(id)s AND state = 'sending' AND token = %(token)s",
         values_of(
             principal,
@@ -413,10 +441,21 @@ async def send_ended(
             receipt=receipt,
             why=why,
             not_before=not_before_ms,
+            tries=tries,
         ),
     )
     if not done.rowcount:
         raise LeaseLostError(f"parcel {record_id} is not being sent under {lease.name}")
+
+
+async def add_trace(db: Db, principal: Principal, row: tuple[str, int, str, int, str]) -> None:
+    """Store the trace of an attempt at a run."""
+    await db.execute(
+        "INSERT INTO traces (team, member, run, attempt, session, at_ms, json)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (team, member, run, attempt)"
+        " DO UPDATE SET at_ms = excluded.at_ms, json = excluded.json",
+        (principal.team, principal.user, *row),
+    )
 
 
 async def retry(db: Db, principal: Principal, item_id: str, at_ms: int) -> bool:
@@ -481,12 +520,29 @@ async def prune(db: Db, principal: Principal, before_ms: int, approvals_before_m
         " AND at_ms < %(before)s AND state = 'sent'",
         values_of(principal, before=before_ms),
     )
+    await db.execute(
+        "DELETE FROM traces WHERE team = %(team)s AND member = %(member)s AND at_ms < %(before)s",
+        values_of(principal, before=before_ms),
+    )
     approvals = await db.execute(
         "DELETE FROM approvals WHERE team = %(team)s AND member = %(member)s"
         " AND resolved_ms < %(before)s AND state <> 'pending'",
         values_of(principal, before=approvals_before_ms),
     )
     return messages.rowcount + records.rowcount + approvals.rowcount
+
+
+async def count_backlog(db: Db, principal: Principal) -> Sequence[Row]:
+    """Return kind, state, number and oldest time of what is not done."""
+    cursor = await db.execute(
+        " UNION ALL ".join(
+            f"SELECT '{kind}', state, count(*), min({column}) FROM {table}"  # noqa: S608 - our names
+            f" WHERE team = %(team)s AND member = %(member)s AND {condition} GROUP BY state"
+            for kind, table, column, condition in BACKLOG
+        ),
+        values_of(principal),
+    )
+    return sorted(await cursor.fetchall())
 
 
 async def _forget_calls(db: Db, principal: Principal, runs: Sequence[str]) -> None:

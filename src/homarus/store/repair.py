@@ -47,9 +47,15 @@ log = logging.getLogger(__name__)
 
 DAMAGED: Final = "state.sqlite.damaged-"
 _ROWID_TABLES: Final = (
-    "sessions", "transcripts", "entries", "accepted", "parcels", "spent", "approvals",
+    "sessions", "transcripts", "entries", "accepted", "parcels", "spent", "approvals", "slots",
+    "traces",
 )  # fmt: skip
-_KEYED_TABLES: Final = ("records", "calls", "audit")  # `indexes` only says what the files have
+_KEYED_TABLES: Final = (
+    "records",
+    "calls",
+    "audit",
+    "spent_days",
+)  # `indexes` only says what the files have
 # Without an index that lists the rows, their ids are tried until so many in a row are not there.
 _MAX_GUESSES: Final = 2_000
 _MAX_GUESSED_ID: Final = 1 << 40

@@ -139,6 +139,111 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX approvals_pending ON approvals (team, user) WHERE state = 'pending';
     CREATE INDEX accepted_suspended ON accepted (team, user) WHERE state = 'suspended';
     """,
+    # Slots of cron jobs: one row for each time at which a job was due, so that it runs once.
+    """
+    CREATE TABLE slots (
+        place INTEGER PRIMARY KEY,
+        team TEXT NOT NULL, user TEXT NOT NULL, job TEXT NOT NULL, slot_ms INTEGER NOT NULL,
+        cause TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
+        attempt INTEGER NOT NULL, run_id TEXT NOT NULL, started_ms INTEGER NOT NULL,
+        ended_ms INTEGER NOT NULL, session_key TEXT NOT NULL, session_id TEXT NOT NULL,
+        summary TEXT NOT NULL, model TEXT NOT NULL, provider TEXT NOT NULL, usage TEXT NOT NULL,
+        next_run_ms INTEGER NOT NULL, count INTEGER NOT NULL, until_ms INTEGER NOT NULL,
+        UNIQUE (team, user, job, slot_ms)
+    );
+    CREATE INDEX slots_running ON slots (team, user) WHERE state = 'running';
+    """,
+    # When each step of a run happened: one row for each attempt at it. An outbox record has the
+    # attempts to send it.
+    """
+    CREATE TABLE traces (
+        place INTEGER PRIMARY KEY,
+        team TEXT NOT NULL, user TEXT NOT NULL, run TEXT NOT NULL, attempt INTEGER NOT NULL,
+        session TEXT NOT NULL, at_ms INTEGER NOT NULL, json TEXT NOT NULL,
+        UNIQUE (team, user, run, attempt)
+    );
+    ALTER TABLE parcels ADD COLUMN tries TEXT NOT NULL DEFAULT '';
+    ALTER TABLE parcels ADD COLUMN started_ms INTEGER NOT NULL DEFAULT 0;
+    """,
+    # What each call was for, and totals by day, which stay when calls are pruned. An answer that
+    # another program wrote becomes a row too. Here those are the answers in transcripts of which
+    # there is no call with the same tokens within a quarter of an hour.
+    """
+    ALTER TABLE spent ADD COLUMN agent TEXT NOT NULL DEFAULT '';
+    ALTER TABLE spent ADD COLUMN session_id TEXT NOT NULL DEFAULT '';
+    ALTER TABLE spent ADD COLUMN channel TEXT NOT NULL DEFAULT '';
+    ALTER TABLE spent ADD COLUMN purpose TEXT NOT NULL DEFAULT '';
+    ALTER TABLE spent ADD COLUMN priced INTEGER NOT NULL DEFAULT 1;
+    CREATE INDEX spent_by_session ON spent (team, user, session, at_ms);
+    CREATE TABLE spent_days (
+        team TEXT NOT NULL, user TEXT NOT NULL, day TEXT NOT NULL, agent TEXT NOT NULL,
+        session TEXT NOT NULL, session_id TEXT NOT NULL, channel TEXT NOT NULL,
+        purpose TEXT NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL,
+        calls INTEGER NOT NULL, failed INTEGER NOT NULL, unpriced INTEGER NOT NULL,
+        input INTEGER NOT NULL, output INTEGER NOT NULL, cache_read INTEGER NOT NULL,
+        cache_write INTEGER NOT NULL, reasoning INTEGER NOT NULL, cost REAL NOT NULL,
+        PRIMARY KEY (
+            team, user, day, agent, session, session_id, channel, purpose, provider, model
+        )
+    ) WITHOUT ROWID;
+    CREATE INDEX spent_days_by_session ON spent_days (team, user, session);
+    UPDATE spent SET agent = CASE WHEN session LIKE 'agent:_%:%'
+        THEN substr(session, 7, instr(substr(session, 7), ':') - 1) ELSE '' END;
+    UPDATE spent SET session_id = coalesce((
+        SELECT session_id FROM sessions s
+        WHERE s.team = spent.team AND s.user = spent.user AND s.key = spent.session
+    ), '');
+    CREATE TEMP TABLE answered AS
+    SELECT team, user, at_ms, session_id,
+        substr(coalesce(json_extract(json, '$.message.provider'), 'unknown'), 1, 200) AS provider,
+        substr(coalesce(json_extract(json, '$.message.model'), 'unknown'), 1, 200) AS model,
+        json_extract(json, '$.message.usage.input') AS input,
+        json_extract(json, '$.message.usage.output') AS output,
+        json_extract(json, '$.message.usage.cacheRead') AS cache_read,
+        json_extract(json, '$.message.usage.cacheWrite') AS cache_write,
+        json_extract(json, '$.message.usage.reasoning') AS reasoning,
+        json_extract(json, '$.message.usage.cost.total') AS cost,
+        json_type(json, '$.message.usage.cost') IS 'object' AS priced
+    FROM (
+        SELECT team, user, at_ms, session_id,
+            CASE WHEN json_valid(json) THEN json ELSE '{}' END AS json
+        FROM entries
+        WHERE type = 'message' AND json LIKE '%"assistant"%' AND json LIKE '%"usage"%'
+    )
+    WHERE json_extract(json, '$.message.role') = 'assistant'
+        AND json_type(json, '$.message.usage') = 'object';
+    UPDATE answered SET
+        input = min(max(CAST(coalesce(input, 0) AS INTEGER), 0), 1 << 40),
+        output = min(max(CAST(coalesce(output, 0) AS INTEGER), 0), 1 << 40),
+        cache_read = min(max(CAST(coalesce(cache_read, 0) AS INTEGER), 0), 1 << 40),
+        cache_write = min(max(CAST(coalesce(cache_write, 0) AS INTEGER), 0), 1 << 40),
+        reasoning = min(max(CAST(coalesce(reasoning, 0) AS INTEGER), 0), 1 << 40),
+        cost = min(max(CAST(coalesce(cost, 0) AS REAL), 0.0), 1e9);
+    INSERT INTO spent (team, user, at_ms, run, session, provider, model, input, output,
+        cache_read, cache_write, reasoning, cost, error, agent, session_id, purpose, priced)
+    SELECT a.team, a.user, a.at_ms, '', coalesce((
+            SELECT key FROM sessions s
+            WHERE s.team = a.team AND s.user = a.user AND s.session_id = a.session_id LIMIT 1
+        ), ''), a.provider, a.model, a.input, a.output, a.cache_read, a.cache_write,
+        a.reasoning, a.cost, '', t.agent, a.session_id, 'imported', a.priced
+    FROM answered a
+    JOIN transcripts t ON t.team = a.team AND t.user = a.user AND t.session_id = a.session_id
+    WHERE a.input + a.output + a.cache_read + a.cache_write + a.cost > 0 AND NOT EXISTS (
+        SELECT 1 FROM spent s
+        WHERE s.team = a.team AND s.user = a.user
+            AND s.at_ms BETWEEN a.at_ms - 900000 AND a.at_ms + 900000
+            AND s.input = a.input AND s.output = a.output
+            AND s.cache_read = a.cache_read AND s.cache_write = a.cache_write
+    )
+    ORDER BY a.at_ms;
+    DROP TABLE answered;
+    INSERT INTO spent_days
+    SELECT team, user, coalesce(date(at_ms / 1000, 'unixepoch', 'localtime'), '1970-01-01'),
+        agent, session, session_id, channel, purpose, provider, model, count(*),
+        sum(error <> ''), sum(NOT priced), sum(input), sum(output), sum(cache_read),
+        sum(cache_write), sum(reasoning), sum(cost)
+    FROM spent GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
+    """,
 )
 
 

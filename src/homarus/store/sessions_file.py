@@ -25,6 +25,12 @@ from homarus.core.principal import OWNER
 from homarus.store import sqlite_sql
 from homarus.store.database_writer import DatabaseWriter, Job
 from homarus.store.query import select
+from homarus.store.session_skills import (
+    SKILLS_COLUMN,
+    encode_skills,
+    join_text,
+    split_entry,
+)
 from homarus.store.sqlite_sql import SessionRow
 from homarus.store.state_paths import (
     FileStamp,
@@ -123,7 +129,7 @@ class SessionsFiles:
         path = Path(self._paths.index(agent))
         newest = self._newest(agent)
         found = self._db.execute(
-            "SELECT key, json FROM sessions"
+            f"SELECT key, json, {SKILLS_COLUMN} FROM sessions"  # noqa: S608 - our names
             " WHERE team = ? AND user = ? AND agent = ? AND NOT deleted AND change <= ?"
             " ORDER BY place",
             (*_SCOPE, agent, newest),
@@ -197,7 +203,7 @@ def merge_rows(agent: str, taken: list[SessionRow], written: int) -> Job[int]:
     def merge(db: apsw.Connection) -> int:
         found = select(
             db,
-            "SELECT key, updated_ms, change, deleted, json FROM sessions"
+            f"SELECT key, updated_ms, change, deleted, json, {SKILLS_COLUMN} FROM sessions"  # noqa: S608 - our names
             " WHERE team = ? AND user = ? AND agent = ?",
             (*_SCOPE, agent),
         )
@@ -207,11 +213,12 @@ def merge_rows(agent: str, taken: list[SessionRow], written: int) -> Job[int]:
             if _takes(row, ours.pop(row.key, None), written):
                 sqlite_sql.write_session(db, OWNER, row, max(written, 0))
                 changes += 1
-        for key, (_, change, deleted, _) in ours.items():
+        for key, (_, change, deleted, *_) in ours.items():
             if change <= written and not deleted:  # the file had it, and another program removed it
                 db.execute(
                     "DELETE FROM sessions WHERE team = ? AND user = ? AND key = ?", (*_SCOPE, key)
                 )
+                sqlite_sql.write_skills(db, OWNER, key, "")
                 changes += 1
         return changes
 
@@ -225,24 +232,29 @@ def import_file(path: Path, agent: str, db: apsw.Connection) -> None:
         merge_rows(agent, [session_row(key, agent, entry) for key, entry in entries.items()], 0)(db)
 
 
-def _takes(theirs: SessionRow, ours: tuple[int, int, int, str] | None, written: int) -> bool:
+def _takes(
+    theirs: SessionRow, ours: tuple[int, int, int, str, str | None] | None, written: int
+) -> bool:
     if ours is None:
         return True
-    updated_ms, change, deleted, text = ours
+    updated_ms, change, deleted, text, skills = ours
     if theirs.updated_ms != updated_ms:
         return theirs.updated_ms > updated_ms
-    return change <= written and not deleted and text != theirs.json
+    is_same = text == theirs.json and (skills or "") == theirs.skills
+    return change <= written and not deleted and not is_same
 
 
 def session_row(key: str, agent: str, entry: Mapping[str, Json]) -> SessionRow:
     """Return the row of an entry."""
     session_id = entry.get("sessionId")
+    rest, skills = split_entry(entry)
     return SessionRow(
         key,
         agent,
         session_id if isinstance(session_id, str) and is_session_id(session_id) else "",
         parse_ms(entry.get("updatedAt")),
-        dump_json(entry, pretty=True),
+        dump_json(rest, pretty=True),
+        encode_skills(skills),
     )
 
 
@@ -306,8 +318,8 @@ def _written(found: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
     holds a bare line break, so this is safe.
     """
     before = "{"
-    for key, text in found:
-        indented = text.replace("\n", "\n  ")
+    for key, text, skills in found:
+        indented = join_text(text, skills).replace("\n", "\n  ")
         yield f"{before}\n  {dump_json(key)}: {indented}".encode()
         before = ","
     yield b"{}\n" if before == "{" else b"\n}\n"

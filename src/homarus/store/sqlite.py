@@ -21,9 +21,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import field
+from datetime import date, datetime
+from datetime import time as day_time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import apsw
 
@@ -34,7 +36,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.lanes import Lanes
 from homarus.core.message import Json
 from homarus.core.principal import OWNER, Principal
-from homarus.store import sqlite_audit, sqlite_sql
+from homarus.store import sqlite_audit, sqlite_slots, sqlite_usage
 from homarus.store.audit import AuditAnchor, AuditCheck, AuditEntry
 from homarus.store.base import (
     SessionRecord,
@@ -51,37 +53,37 @@ from homarus.store.journal import Lease
 from homarus.store.lock import StateLock, lock_holder_pid
 from homarus.store.query import WhereClause, select
 from homarus.store.schema import BUSY_MS, MIGRATIONS, check_version, configure, migrate
+from homarus.store.session_skills import (
+    SKILLS_COLUMN,
+    join_entry,
+)
+from homarus.store.slots import SlotRecord, SlotState
 from homarus.store.sqlite_journal import (
     SqliteJournal,
-    SqliteJournalTransaction,
-    WriteStep,
     repairing,
 )
+from homarus.store.sqlite_transaction import SUBAGENT_KIND, SqliteTransaction
 from homarus.store.state_paths import (
     REPAIRED,
     FileStamp,
     StatePaths,
     is_agent_id,
-    is_session_id,
     stat_stamp,
 )
 from homarus.store.transcript_codec import (
-    archive_suffix,
     decode_entry,
     decode_header,
     dump_json,
-    encode_entry,
-    encode_header,
     load_json,
 )
 from homarus.store.transcript_file import Repair
+from homarus.store.usage import UsageField, UsageFilter, UsageTotal
 
 log = logging.getLogger(__name__)
 
 # A read of more entries than this leaves the event loop.
 _QUICK_ENTRIES = 200
 _EPOCH_SIZE = 1 << 32
-_SUBAGENT = "subagent"  # the kind of records that have a file (subagents_file.py)
 _RUNS_FILE = "subagents/runs.json"
 _RECHECK_S = 60.0  # how long a check that found nothing holds
 
@@ -330,92 +332,6 @@ def _next_epoch(db: apsw.Connection) -> int:
     return int(rows[0][0])
 
 
-@dataclass(slots=True)
-class _SqliteTransaction(SqliteJournalTransaction):
-    """The steps of one transaction, and the files they make stale."""
-
-    principal: Principal
-    paths: StatePaths | None  # None: this principal has no files
-    steps: list[WriteStep] = field(default_factory=list)
-    transcripts: set[str] = field(default_factory=set)
-    agents: set[str] = field(default_factory=set)
-    has_subagents: bool = False
-
-    def put_session(self, record: SessionRecord, *, if_version: int | None = None) -> None:
-        _check_ids(record.session_id, record.agent)
-        data = {**record.data, "sessionId": record.session_id, "updatedAt": record.updated_ms}
-        if self.paths is not None:
-            given = record.data.get("sessionFile")
-            data["sessionFile"] = self.paths.transcript(record.agent, record.session_id, given)
-        row = sqlite_sql.SessionRow(
-            record.key,
-            record.agent,
-            record.session_id,
-            record.updated_ms,
-            dump_json(data, pretty=True),
-        )
-        self.steps.append(lambda db: sqlite_sql.put_session(db, self.principal, row, if_version))
-        self.agents.add(record.agent)
-
-    def delete_session(self, key: str) -> None:
-        def step(db: apsw.Connection) -> None:
-            self.agents.update(sqlite_sql.delete_session(db, self.principal, key))
-
-        self.steps.append(step)
-
-    def open_transcript(self, header: TranscriptHeader) -> None:
-        _check_ids(header.session_id, header.agent)
-        line = encode_header(header)
-        self.steps.append(
-            lambda db: sqlite_sql.open_transcript(
-                db, self.principal, header.session_id, header.agent, line
-            )
-        )
-
-    def append(self, session_id: str, *entries: TranscriptEntry) -> None:
-        if not entries:
-            return
-        lines = [(entry, encode_entry(entry)) for entry in entries]
-        self.steps.append(lambda db: sqlite_sql.append(db, self.principal, session_id, lines))
-        self.transcripts.add(session_id)
-
-    def set_leaf(self, session_id: str, entry_id: str | None) -> None:
-        self.steps.append(lambda db: sqlite_sql.set_leaf(db, self.principal, session_id, entry_id))
-
-    def archive(self, session_id: str, reason: Literal["reset", "deleted"], at_ms: int) -> None:
-        suffix = archive_suffix(reason, at_ms)
-        self.steps.append(lambda db: sqlite_sql.archive(db, self.principal, session_id, suffix))
-        self.transcripts.add(session_id)
-
-    def add_usage(self, *calls: UsageRecord) -> None:
-        if calls:
-            self.steps.append(lambda db: sqlite_sql.add_usage(db, self.principal, calls))
-
-    def add_audit(self, *entries: AuditEntry) -> None:
-        if entries:
-            self.steps.append(lambda db: sqlite_audit.add_audit(db, self.principal, entries))
-
-    def put_record(self, kind: str, id: str, data: Mapping[str, Json]) -> None:  # noqa: A002 - the word for it
-        text = dump_json(data)
-        self.steps.append(lambda db: sqlite_sql.put_record(db, self.principal, kind, id, text))
-        self.has_subagents |= kind == _SUBAGENT
-
-    def delete_record(self, kind: str, id: str) -> None:  # noqa: A002 - the word for it
-        self.steps.append(lambda db: sqlite_sql.delete_record(db, self.principal, kind, id))
-        self.has_subagents |= kind == _SUBAGENT
-
-    def run(self, db: apsw.Connection) -> None:
-        for step in self.steps:
-            step(db)
-
-
-def _check_ids(session_id: str, agent: str) -> None:
-    if not is_session_id(session_id):
-        raise StoreError(f"{session_id!r} is not a session id")
-    if not is_agent_id(agent):
-        raise StoreError(f"{agent!r} is not an agent id", fix="use a-z, 0-9, - and _")
-
-
 class SqliteStore:
     """A Store in one directory. Created by `open_store`; base.py says what it guarantees."""
 
@@ -460,7 +376,7 @@ class SqliteStore:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         paths = self._engine.paths if self._mirror else None
-        transaction = _SqliteTransaction(self._principal, paths)
+        transaction = SqliteTransaction(self._principal, paths)
         yield transaction
         if not transaction.steps:
             return
@@ -520,7 +436,7 @@ class SqliteStore:
         clause.search(search)
         for name, value in (where or {}).items():
             clause.add("json_extract(json, ?) = ?", f"$.{name}", value)
-        columns = _SESSION.replace(" json", " '{}'") if bare else _SESSION
+        columns = _BARE_SESSION if bare else _SESSION
         sql = f"{columns} WHERE {clause} ORDER BY updated_ms DESC, place DESC LIMIT ?"
         values = (*clause.values, -1 if limit is None else limit)
         if not search and not where:
@@ -544,8 +460,28 @@ class SqliteStore:
         self, *, since_ms: int = 0, session: str | None = None
     ) -> Sequence[UsageRecord]:
         return await asyncio.to_thread(
-            self._bulk, lambda db: sqlite_sql.usage_records(db, self._principal, since_ms, session)
+            self._bulk,
+            lambda db: sqlite_usage.usage_records(db, self._principal, since_ms, session),
         )
+
+    @repairing
+    async def usage_totals(
+        self, by: Sequence[UsageField] = (), wanted: UsageFilter | None = None
+    ) -> Sequence[UsageTotal]:
+        chosen = wanted or UsageFilter()
+        await self._import_changed_transcripts(chosen)
+        return await asyncio.to_thread(
+            self._bulk,
+            lambda db: sqlite_usage.usage_totals(db, self._principal, by, chosen),
+        )
+
+    async def prune_usage(self, before_ms: int) -> int:
+        pruned = 0
+        while count := await self._write(
+            lambda db: sqlite_usage.prune_usage(db, self._principal, before_ms)
+        ):
+            pruned += count
+        return pruned
 
     @repairing
     async def audit_entries(
@@ -555,13 +491,19 @@ class SqliteStore:
         agent: str | None = None,
         tool: str | None = None,
         kind: str | None = None,
+        before_seq: int | None = None,
         limit: int | None = None,
     ) -> Sequence[AuditEntry]:
         wanted = {"agent": agent, "tool": tool, "kind": kind}
         return await asyncio.to_thread(
             self._bulk,
             lambda db: sqlite_audit.audit_entries(
-                db, self._principal, since_ms=since_ms, limit=limit, **wanted
+                db,
+                self._principal,
+                since_ms=since_ms,
+                before_seq=before_seq,
+                limit=limit,
+                **wanted,
             ),
         )
 
@@ -625,13 +567,29 @@ class SqliteStore:
 
     @repairing
     async def records(self, kind: str) -> Mapping[str, Mapping[str, Json]]:
-        if kind == _SUBAGENT and self._mirror and self._mirror.subagents_changed():
+        if kind == SUBAGENT_KIND and self._mirror and self._mirror.subagents_changed():
             await asyncio.wrap_future(self._mirror.import_subagents())
         rows = self._read(
             "SELECT id, json FROM records WHERE team = ? AND user = ? AND kind = ? ORDER BY id",
             (*self._scope, kind),
         )
         return {record_id: load_json(text) for record_id, text in rows}
+
+    @repairing
+    async def slot(self, job: str, slot_ms: int) -> SlotRecord | None:
+        found = self._slots(job=job, slot_ms=slot_ms)
+        return found[0] if found else None
+
+    @repairing
+    async def slots(
+        self, *states: SlotState, job: str | None = None, limit: int | None = None
+    ) -> Sequence[SlotRecord]:
+        return self._slots(*states, job=job, limit=limit)
+
+    def _slots(self, *states: SlotState, **wanted: Any) -> list[SlotRecord]:
+        self._check_open()
+        with TranslateErrors(self._engine.paths.database):
+            return sqlite_slots.slots(self._engine.quick, self._principal, states, **wanted)
 
     def probe_disk(self) -> Future[None]:
         if self._engine.writer is None:
@@ -723,6 +681,19 @@ class SqliteStore:
         if self._mirror and is_agent_id(agent) and self._mirror.index_changed(agent):
             await asyncio.wrap_future(self._mirror.import_index(agent))
 
+    async def _import_changed_transcripts(self, wanted: UsageFilter) -> None:
+        """Import what other programs wrote in the sessions that were used since the first day."""
+        if not self._mirror:
+            return
+        since_ms = 0
+        if wanted.first_day:
+            first = datetime.combine(date.fromisoformat(wanted.first_day), day_time())
+            since_ms = round(first.astimezone().timestamp() * 1000)
+        agent = wanted.agent or None
+        for record in await self.sessions(agent=agent, since_ms=since_ms, bare=True):
+            if wanted.session in {"", record.key}:
+                await self._refresh_transcript(record.session_id)
+
     async def _refresh_transcript(self, session_id: str) -> bool:
         """Import a file that changed, and return whether it did."""
         if not self._mirror or not self._mirror.transcript_changed(session_id):
@@ -748,9 +719,13 @@ def _no_collector() -> Iterator[None]:
 _STAMPS = (
     "SELECT agent, file_size, file_mtime_ns, file_inode FROM indexes WHERE team = ? AND user = ?"
 )
-_SESSION = "SELECT key, agent, session_id, updated_ms, json, version FROM sessions"
+_SESSION = (
+    f"SELECT key, agent, session_id, updated_ms, json, version, {SKILLS_COLUMN} FROM sessions"  # noqa: S608 - our names
+)
+_BARE_SESSION = "SELECT key, agent, session_id, updated_ms, '{}', version, NULL FROM sessions"
 
 
 def _record(row: tuple[Any, ...]) -> SessionRecord:
-    key, agent, session_id, updated_ms, text, version = row
-    return SessionRecord(key, agent, session_id, updated_ms, load_json(text), version)
+    key, agent, session_id, updated_ms, text, version, skills = row
+    data = join_entry(text, skills)
+    return SessionRecord(key, agent, session_id, updated_ms, data, version)

@@ -49,6 +49,7 @@ def audit_entries(
     agent: str | None = None,
     tool: str | None = None,
     kind: str | None = None,
+    before_seq: int | None = None,
     limit: int | None = None,
 ) -> list[AuditEntry]:
     """Return the newest entries that match, oldest first."""
@@ -56,9 +57,10 @@ def audit_entries(
         db,
         f"SELECT {_COLUMNS} FROM audit WHERE team = ?1 AND user = ?2 AND at_ms >= ?3"  # noqa: S608 - our names
         " AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR tool = ?5)"
-        " AND (?6 IS NULL OR kind = ?6) ORDER BY seq DESC LIMIT ?7",
+        " AND (?6 IS NULL OR kind = ?6) AND (?7 IS NULL OR seq < ?7)"
+        " ORDER BY seq DESC LIMIT ?8",
         (
-            principal.team, principal.user, since_ms, agent, tool, kind,
+            principal.team, principal.user, since_ms, agent, tool, kind, before_seq,
             -1 if limit is None else limit,
         ),
     )  # fmt: skip

@@ -28,13 +28,18 @@ from homarus.store.journal import (
 from homarus.store.journal_codec import (
     SELECT_INBOX,
     SELECT_OUTBOX,
+    SELECT_TRACES,
     decode_inbox_record,
     decode_outbox_record,
+    decode_trace,
+    encode_tries,
     new_inbox_record,
+    run_range,
     storable_ids,
     to_storable,
 )
 from homarus.store.query import WhereClause
+from homarus.store.traces import BacklogCount, DeliveryAttempt, TraceRecord
 from homarus.store.transcript_codec import dump_json, load_json
 
 T = TypeVar("T")
@@ -152,10 +157,10 @@ class SqliteJournalTransaction:
         name, data = to_storable(cursor.name), dump_json(cursor.data)
         self.steps.append(lambda db: sqlite_sql.put_record(db, self.principal, _CURSOR, name, data))
 
-    def send_started(self, record_id: str, lease: Lease) -> None:
+    def send_started(self, record_id: str, lease: Lease, *, at_ms: int = 0) -> None:
         record = to_storable(record_id)
         self.steps.append(
-            lambda db: sqlite_journal_sql.send_started(db, self.principal, record, lease)
+            lambda db: sqlite_journal_sql.send_started(db, self.principal, record, lease, at_ms)
         )
 
     def send_ended(
@@ -167,8 +172,10 @@ class SqliteJournalTransaction:
         receipt: str = "",
         why: str = "",
         not_before_ms: int = 0,
+        tries: Sequence[DeliveryAttempt] = (),
     ) -> None:
         record, receipt, why = to_storable(record_id), to_storable(receipt), to_storable(why)
+        encoded = encode_tries(tries)
         self.steps.append(
             lambda db: sqlite_journal_sql.send_ended(
                 db,
@@ -179,8 +186,16 @@ class SqliteJournalTransaction:
                 receipt=receipt,
                 why=why,
                 not_before_ms=not_before_ms,
+                tries=encoded,
             )
         )
+
+    def add_trace(self, record: TraceRecord) -> None:
+        row = (
+            to_storable(record.run), record.attempt, to_storable(record.session), record.at_ms,
+            dump_json(record.data),
+        )  # fmt: skip
+        self.steps.append(lambda db: sqlite_journal_sql.add_trace(db, self.principal, row))
 
 
 class RunOnWriter(Protocol):
@@ -271,16 +286,49 @@ class SqliteJournal:
 
     @repairing
     async def outbox_records(
-        self, *states: OutboxState, channel: str | None = None, limit: int | None = None
+        self,
+        *states: OutboxState,
+        channel: str | None = None,
+        run: str | None = None,
+        limit: int | None = None,
     ) -> Sequence[OutboxRecord]:
         clause = self._state_clause(states, sqlite_journal_sql.WAITING, sqlite_journal_sql.STRANDED)
         if channel is not None:
             clause.add("channel = ?", to_storable(channel))
+        if run is not None:
+            clause.add("id >= ? AND id < ?", *run_range(run))
         rows = self._read(
             f"{SELECT_OUTBOX} WHERE {clause} ORDER BY place LIMIT ?",
             (*clause.values, -1 if limit is None else max(limit, 0)),
         )
         return [decode_outbox_record(row) for row in rows]
+
+    @repairing
+    async def traces(
+        self, *, run: str | None = None, session: str | None = None, limit: int | None = None
+    ) -> Sequence[TraceRecord]:
+        clause = self._state_clause(())
+        if run is not None:
+            clause.add("run = ?", to_storable(run))
+        if session is not None:
+            clause.add("session = ?", to_storable(session))
+        rows = self._read(
+            f"{SELECT_TRACES} WHERE {clause} ORDER BY place DESC LIMIT ?",
+            (*clause.values, -1 if limit is None else max(limit, 0)),
+        )
+        return [decode_trace(row) for row in reversed(rows)]
+
+    @repairing
+    async def backlog(self) -> Sequence[BacklogCount]:
+        counts = list[BacklogCount]()
+        for kind, table, column, condition in sqlite_journal_sql.BACKLOG:
+            rows = self._read(
+                f"SELECT state, count(*), min({column}) FROM {table}"  # noqa: S608 - our names
+                f" WHERE team = ? AND user = ? AND {condition} GROUP BY state ORDER BY state",
+                self._scope,
+            )
+            counts += [BacklogCount(kind, *row) for row in rows]
+        return counts
 
     @repairing
     async def approval(self, id: str) -> ApprovalRecord | None:  # noqa: A002 - the word for it

@@ -38,6 +38,12 @@ SUSPENDED: Final = "state = 'suspended'"
 PENDING: Final = "state = 'pending'"
 WAITING: Final = "state IN ('pending', 'sending')"
 STRANDED: Final = "state IN ('unknown', 'dead')"
+# What is not done: its kind, its table, the column of its time and the condition of its index.
+BACKLOG: Final = (
+    *(("inbox", "accepted", "at_ms", each) for each in (OPEN, PARKED, SUSPENDED)),
+    *(("outbox", "parcels", "at_ms", each) for each in (WAITING, STRANDED)),
+    ("approvals", "approvals", "created_ms", PENDING),
+)
 
 
 def accept(db: apsw.Connection, principal: Principal, new_record: NewInboxRecord) -> Acceptance:
@@ -275,13 +281,15 @@ def enqueue(db: apsw.Connection, principal: Principal, records: Iterable[OutboxR
     )  # fmt: skip
 
 
-def send_started(db: apsw.Connection, principal: Principal, record_id: str, lease: Lease) -> None:
+def send_started(
+    db: apsw.Connection, principal: Principal, record_id: str, lease: Lease, at_ms: int
+) -> None:
     """Mark a record as sending: from now on it may have been delivered."""
     db.execute(
-        "UPDATE parcels SET state = 'sending', token = ?4, attempts = attempts + 1"
+        "UPDATE parcels SET state = 'sending', token = ?4, attempts = attempts + 1, started_ms = ?5"
         " WHERE team = ?1 AND user = ?2 AND id = ?3 AND token <= ?4"
         " AND state IN ('pending', 'sending')",
-        (principal.team, principal.user, record_id, lease.token),
+        (principal.team, principal.user, record_id, lease.token, at_ms),
     )
     if not db.changes():
         raise LeaseLostError(f"parcel {record_id} is not ours to send under {lease.name}")
@@ -297,10 +305,12 @@ def send_ended(
     receipt: str,
     why: str,
     not_before_ms: int,
+    tries: str,
 ) -> None:
     """Record the result of a send."""
     db.execute(
-        "UPDATE parcels SET state = ?5, receipt = ?6, why = ?7, not_before_ms = ?8"
+        "UPDATE parcels SET state = ?5, receipt = ?6, why = ?7, not_before_ms = ?8,"
+        " tries = CASE ?9 WHEN '' THEN tries ELSE ?9 END"
         " WHERE team = ?1 AND user = ?2 AND id = ?3 AND state = 'sending' AND token = ?4",
         (
             principal.team,
@@ -311,10 +321,23 @@ def send_ended(
             receipt,
             why,
             not_before_ms,
+            tries,
         ),
     )
     if not db.changes():
         raise LeaseLostError(f"parcel {record_id} is not being sent under {lease.name}")
+
+
+def add_trace(
+    db: apsw.Connection, principal: Principal, row: tuple[str, int, str, int, str]
+) -> None:
+    """Store the trace of an attempt at a run."""
+    db.execute(
+        "INSERT INTO traces (team, user, run, attempt, session, at_ms, json)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (team, user, run, attempt)"
+        " DO UPDATE SET at_ms = excluded.at_ms, json = excluded.json",
+        (principal.team, principal.user, *row),
+    )
 
 
 def retry(db: apsw.Connection, principal: Principal, item_id: str, at_ms: int) -> bool:
@@ -374,6 +397,13 @@ def prune(
         (principal.team, principal.user, before_ms),
     )
     deleted += db.changes()
+    # Rows are in the order of their times: the first that is kept ends the search.
+    db.execute(
+        "DELETE FROM traces WHERE team = ?1 AND user = ?2 AND place < coalesce("
+        "(SELECT place FROM traces WHERE team = ?1 AND user = ?2 AND at_ms >= ?3"
+        " ORDER BY place LIMIT 1), (SELECT max(place) + 1 FROM traces))",
+        (principal.team, principal.user, before_ms),
+    )
     db.execute(
         "DELETE FROM approvals WHERE team = ? AND user = ? AND resolved_ms < ?"
         " AND state <> 'pending'",

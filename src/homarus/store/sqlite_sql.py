@@ -6,22 +6,25 @@ import apsw
 
 from homarus.core.errors import ConflictError, NotFoundError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Usage
 from homarus.core.principal import Principal
-from homarus.store.base import TranscriptEntry, UsageRecord
-from homarus.store.journal_codec import to_storable
+from homarus.store.base import SKILLS_FIELD, TranscriptEntry
 from homarus.store.query import select
+from homarus.store.sqlite_usage import add_imported_usage
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A session record with its JSON text."""
+    """A session record with its JSON text, and that of its list of skills, which is stored apart.
+
+    `skills` is "" for none, and None for the list that is stored.
+    """
 
     key: str
     agent: str
     session_id: str
     updated_ms: int
     json: str
+    skills: str | None = ""
 
 
 def next_change(db: apsw.Connection) -> int:
@@ -51,6 +54,8 @@ def put_session(
 
 def write_session(db: apsw.Connection, principal: Principal, row: SessionRow, change: int) -> None:
     """Write a record as change number `change`."""
+    if row.skills is not None:
+        write_skills(db, principal, row.key, row.skills)
     db.execute(
         "INSERT INTO sessions (team, user, key, agent, session_id, updated_ms, version, change,"
         " json) VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (team, user, key) DO UPDATE SET"
@@ -65,11 +70,30 @@ def write_session(db: apsw.Connection, principal: Principal, row: SessionRow, ch
     )  # fmt: skip
 
 
+def has_skills(db: apsw.Connection, principal: Principal, key: str) -> bool:
+    """Return whether the list of skills of a session is stored apart from its row."""
+    found = select(
+        db,
+        "SELECT 1 FROM records WHERE team = ? AND user = ? AND kind = ? AND id = ?",
+        (principal.team, principal.user, SKILLS_FIELD, key),
+    )
+    return bool(found)
+
+
+def write_skills(db: apsw.Connection, principal: Principal, key: str, text: str) -> None:
+    """Store the list of skills of a session; remove it for ""."""
+    if text:
+        put_record(db, principal, SKILLS_FIELD, key, text)
+    else:
+        delete_record(db, principal, SKILLS_FIELD, key)
+
+
 def delete_session(db: apsw.Connection, principal: Principal, key: str) -> set[str]:
     """Mark a session as deleted and return its agent.
 
     The row goes with its `sessions.json` entry.
     """
+    write_skills(db, principal, key, "")
     found = db.execute(
         "UPDATE sessions SET deleted = 1, change = ? WHERE team = ? AND user = ? AND key = ?"
         " RETURNING agent",
@@ -131,7 +155,7 @@ def import_entries(
     """Import what a file holds: new entries are added, changed ones replaced.
 
     Entries of ours that are missing at the end of the file will follow the imported ones there,
-    so the leaf stays ours while there are any.
+    so the leaf stays ours while there are any. New answers are counted: no call of ours made them.
     """
     scope = (principal.team, principal.user, session_id)
     rows = select(
@@ -158,6 +182,7 @@ def import_entries(
     if new:
         seq = _last_seq(db, principal, session_id)
         _insert(db, principal, session_id, seq, new)
+        add_imported_usage(db, principal, session_id, [entry for entry, _ in new])
         db.execute(
             "UPDATE transcripts SET leaf = coalesce(?, leaf), last_seq = ?"
             " WHERE team = ? AND user = ? AND session_id = ?",
@@ -195,42 +220,6 @@ def archive(db: apsw.Connection, principal: Principal, session_id: str, suffix: 
         " WHERE team = ? AND user = ? AND session_id = ? AND moved_to IS NULL",
         (suffix, principal.team, principal.user, session_id),
     )
-
-
-def add_usage(db: apsw.Connection, principal: Principal, calls: Sequence[UsageRecord]) -> None:
-    """Record the usage of model calls."""
-    db.executemany(
-        "INSERT INTO spent (team, user, at_ms, run, session, provider, model, input, output,"
-        " cache_read, cache_write, reasoning, cost, error)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                principal.team, principal.user, call.at_ms, to_storable(call.run),
-                to_storable(call.session), to_storable(call.provider), to_storable(call.model),
-                call.usage.input, call.usage.output, call.usage.cache_read, call.usage.cache_write,
-                call.usage.reasoning, call.usage.cost, to_storable(call.error),
-            )
-            for call in calls
-        ],
-    )  # fmt: skip
-
-
-def usage_records(
-    db: apsw.Connection, principal: Principal, since_ms: int, session: str | None
-) -> list[UsageRecord]:
-    """Return the usage records since a time."""
-    found = select(
-        db,
-        "SELECT run, session, provider, model, at_ms, error, input, output, cache_read,"
-        " cache_write, reasoning, cost FROM spent"
-        " WHERE team = ? AND user = ? AND at_ms >= ? AND (?4 IS NULL OR session = ?4)"
-        " ORDER BY place",
-        (principal.team, principal.user, since_ms, session),
-    )
-    return [
-        UsageRecord(run, key, provider, model, at_ms, Usage(*used), error)
-        for run, key, provider, model, at_ms, error, *used in found
-    ]
 
 
 def put_record(

@@ -30,10 +30,19 @@ from homarus.store.journal import (
 from homarus.store.journal_codec import (
     NewInboxRecord,
     decode_body,
+    decode_trace,
     new_inbox_record,
     new_outbox_record,
+    run_range,
     storable_ids,
     to_storable,
+)
+from homarus.store.traces import (
+    BacklogCount,
+    DeliveryAttempt,
+    TraceRecord,
+    decode_attempts,
+    encode_attempts,
 )
 from homarus.store.transcript_codec import dump_json, load_json
 
@@ -66,6 +75,7 @@ class MemoryJournalRows:
     outbox: dict[str, _StoredOutboxRecord] = field(default_factory=dict)
     cursors: dict[str, str] = field(default_factory=dict)
     approvals: dict[str, ApprovalRecord] = field(default_factory=dict)
+    traces: dict[tuple[str, int], TraceRecord] = field(default_factory=dict)
     last_place: int = 0
 
     def copy(self) -> "MemoryJournalRows":
@@ -75,6 +85,7 @@ class MemoryJournalRows:
             outbox=dict(self.outbox),
             cursors=dict(self.cursors),
             approvals=dict(self.approvals),
+            traces=dict(self.traces),
         )
 
     def next_place(self) -> int:
@@ -229,6 +240,10 @@ class MemoryJournalRows:
             for id_, approval in self.approvals.items()
             if approval.state != "pending" and approval.resolved_ms < approvals_before_ms
         ]
+        for name, trace in list(self.traces.items()):
+            if trace.at_ms >= before_ms:
+                break
+            del self.traces[name]
         for id_ in approvals:
             del self.approvals[id_]
         for id_ in old:
@@ -395,12 +410,22 @@ class MemoryJournalTransaction:
 
         self._add(step)
 
-    def send_started(self, record_id: str, lease: Lease) -> None:
+    def add_trace(self, record: TraceRecord) -> None:
+        texts = to_storable(record.run), to_storable(record.session)
+        stored = decode_trace((*texts, record.attempt, record.at_ms, dump_json(record.data)))
+
+        def step(rows: MemoryJournalRows) -> None:
+            rows.traces[stored.run, stored.attempt] = stored
+
+        self._add(step)
+
+    def send_started(self, record_id: str, lease: Lease, *, at_ms: int = 0) -> None:
         record_id = to_storable(record_id)
 
         def step(rows: MemoryJournalRows) -> None:
             stored = rows.get_sendable(record_id, lease, "pending", "sending")
-            record = replace(stored.record, state="sending", attempts=stored.record.attempts + 1)
+            attempts = stored.record.attempts + 1
+            record = replace(stored.record, state="sending", attempts=attempts, started_ms=at_ms)
             rows.outbox[record_id] = _StoredOutboxRecord(record, lease.token)
 
         self._add(step)
@@ -414,8 +439,10 @@ class MemoryJournalTransaction:
         receipt: str = "",
         why: str = "",
         not_before_ms: int = 0,
+        tries: Sequence[DeliveryAttempt] = (),
     ) -> None:
         record_id = to_storable(record_id)
+        kept = decode_attempts(encode_attempts(tries))
 
         def step(rows: MemoryJournalRows) -> None:
             stored = rows.get_sendable(record_id, lease, "sending")
@@ -427,6 +454,7 @@ class MemoryJournalTransaction:
                 receipt=to_storable(receipt),
                 why=to_storable(why),
                 not_before_ms=not_before_ms,
+                tries=kept or stored.record.tries,
             )
             rows.outbox[record_id] = replace(stored, record=record)
 
@@ -492,16 +520,45 @@ class MemoryJournal:
         return stored.record if stored else None
 
     async def outbox_records(
-        self, *states: OutboxState, channel: str | None = None, limit: int | None = None
+        self,
+        *states: OutboxState,
+        channel: str | None = None,
+        run: str | None = None,
+        limit: int | None = None,
     ) -> Sequence[OutboxRecord]:
         wanted = None if channel is None else to_storable(channel)
+        first, end = run_range(run or "")
         stored = [
             stored.record
             for stored in self._read().outbox.values()
             if (not states or stored.record.state in states)
             and wanted in {None, stored.record.address.channel}
+            and (run is None or first <= stored.record.id < end)
         ]
         return stored if limit is None else stored[: max(limit, 0)]
+
+    async def traces(
+        self, *, run: str | None = None, session: str | None = None, limit: int | None = None
+    ) -> Sequence[TraceRecord]:
+        found = [
+            trace
+            for trace in self._read().traces.values()
+            if run in (None, trace.run) and session in (None, trace.session)
+        ]
+        return found if limit is None else found[max(0, len(found) - max(limit, 0)) :]
+
+    async def backlog(self) -> Sequence[BacklogCount]:
+        rows, times = self._read(), dict[tuple[str, str], list[int]]()
+        for message in rows.messages.values():
+            if message.record.state in {*UNSETTLED, "parked"}:
+                times.setdefault(("inbox", message.record.state), []).append(message.record.at_ms)
+        for stored in rows.outbox.values():
+            if stored.record.state != "sent":
+                times.setdefault(("outbox", stored.record.state), []).append(stored.record.at_ms)
+        for approval in rows.approvals.values():
+            if approval.state == "pending":
+                times.setdefault(("approvals", "pending"), []).append(approval.created_ms)
+        return [BacklogCount(*name, len(some), min(some)) for name, some in sorted(times.items())]
 
     async def approval(self, id: str) -> ApprovalRecord | None:  # noqa: A002 - the word for it
         return self._read().approvals.get(to_storable(id))

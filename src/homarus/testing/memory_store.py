@@ -1,6 +1,6 @@
 """A Store in memory, for tests and for runs that must leave nothing on disk."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
@@ -30,7 +30,9 @@ from homarus.store.base import (
     UsageRecord,
 )
 from homarus.store.journal import Lease
+from homarus.store.slots import SlotRecord, SlotState, claimed_slot, unclaimed_slot
 from homarus.store.transcript_codec import dump_json, load_json
+from homarus.store.usage import UsageField, UsageFilter, UsageTotal, sum_usage
 from homarus.testing.memory_journal import (
     MemoryJournal,
     MemoryJournalRows,
@@ -57,7 +59,9 @@ class _Rows:
     records: dict[tuple[str, str], Mapping[str, Json]] = field(default_factory=dict)
     journal: MemoryJournalRows = field(default_factory=MemoryJournalRows)
     usage: list[UsageRecord] = field(default_factory=list)
+    counted: list[UsageRecord] = field(default_factory=list)  # those that were pruned too
     audit: list[AuditRow] = field(default_factory=list)
+    slots: list[SlotRecord] = field(default_factory=list)
 
     def copy(self) -> "_Rows":
         transcripts = {
@@ -66,7 +70,7 @@ class _Rows:
         }
         return _Rows(
             dict(self.sessions), transcripts, dict(self.records), self.journal.copy(),
-            [*self.usage], [*self.audit],
+            [*self.usage], [*self.counted], [*self.audit], [*self.slots],
         )  # fmt: skip
 
     def transcript(self, session_id: str) -> _Transcript:
@@ -87,7 +91,13 @@ class _MemoryTransaction(MemoryJournalTransaction):
         for step in self._steps:
             step(rows)
 
-    def put_session(self, record: SessionRecord, *, if_version: int | None = None) -> None:
+    def put_session(
+        self,
+        record: SessionRecord,
+        *,
+        if_version: int | None = None,
+        has_same_skills: bool = False,
+    ) -> None:
         data = {**record.data, "sessionId": record.session_id, "updatedAt": record.updated_ms}
         copied = replace(record, data=_deep_copy(data))
 
@@ -139,7 +149,14 @@ class _MemoryTransaction(MemoryJournalTransaction):
         """Do nothing: there is no file to archive."""
 
     def add_usage(self, *calls: UsageRecord) -> None:
-        self._steps.append(lambda rows: rows.usage.extend(calls))
+        def step(rows: _Rows) -> None:
+            for call in calls:
+                current = rows.sessions.get(call.session)
+                session_id = call.session_id or (current.session_id if current else "")
+                rows.usage.append(replace(call, session_id=session_id))
+                rows.counted.append(rows.usage[-1])
+
+        self._steps.append(step)
 
     def add_audit(self, *entries: AuditEntry) -> None:
         def step(rows: _Rows) -> None:
@@ -160,6 +177,42 @@ class _MemoryTransaction(MemoryJournalTransaction):
 
     def delete_record(self, kind: str, id: str) -> None:  # noqa: A002 - the word for it
         self._steps.append(lambda rows: _drop(rows.records, (kind, id)))
+
+    def claim_slot(self, record: SlotRecord) -> None:
+        def step(rows: _Rows) -> None:
+            if _find_slot(rows, record.job, record.slot_ms) is not None:
+                raise claimed_slot(record)
+            place = max((one.place for one in rows.slots), default=0) + 1
+            rows.slots.append(replace(record, place=place))
+
+        self._steps.append(step)
+
+    def end_slot(self, record: SlotRecord) -> None:
+        def step(rows: _Rows) -> None:
+            index = _find_slot(rows, record.job, record.slot_ms)
+            if index is None or not rows.slots[index].is_running:
+                raise unclaimed_slot(record)
+            rows.slots[index] = replace(record, place=rows.slots[index].place)
+
+        self._steps.append(step)
+
+    def prune_slots(self, max_per_job: int, before_ms: int, jobs: Collection[str]) -> None:
+        def step(rows: _Rows) -> None:
+            seen: dict[str, int] = {}
+            kept = list[SlotRecord]()
+            for one in reversed(rows.slots):
+                number = seen[one.job] = seen.get(one.job, 0) + 1
+                is_old = one.ended_ms < before_ms and (number > 1 or one.job not in jobs)
+                if one.is_running or (number <= max_per_job and not is_old):
+                    kept.append(one)
+            rows.slots = kept[::-1]
+
+        self._steps.append(step)
+
+
+def _find_slot(rows: _Rows, job: str, slot_ms: int) -> int | None:
+    found = (i for i, one in enumerate(rows.slots) if (one.job, one.slot_ms) == (job, slot_ms))
+    return next(found, None)
 
 
 def _matches(record: SessionRecord, search: str) -> bool:
@@ -288,6 +341,16 @@ class MemoryStore:
             if call.at_ms >= since_ms and session in {None, call.session}
         ]
 
+    async def usage_totals(
+        self, by: Sequence[UsageField] = (), wanted: UsageFilter | None = None
+    ) -> Sequence[UsageTotal]:
+        return sum_usage(self._rows.counted, tuple(by), wanted or UsageFilter())
+
+    async def prune_usage(self, before_ms: int) -> int:
+        kept = [call for call in self._rows.usage if call.at_ms >= before_ms]
+        pruned, self._rows.usage = len(self._rows.usage) - len(kept), kept
+        return pruned
+
     async def audit_entries(
         self,
         *,
@@ -295,6 +358,7 @@ class MemoryStore:
         agent: str | None = None,
         tool: str | None = None,
         kind: str | None = None,
+        before_seq: int | None = None,
         limit: int | None = None,
     ) -> Sequence[AuditEntry]:
         matching = [
@@ -304,6 +368,7 @@ class MemoryStore:
             and agent in {None, row.agent}
             and tool in {None, row.tool}
             and kind in {None, row.kind}
+            and (before_seq is None or row.seq < before_seq)
         ]
         return matching if limit is None else matching[max(0, len(matching) - limit) :]
 
@@ -336,6 +401,20 @@ class MemoryStore:
     async def records(self, kind: str) -> Mapping[str, Mapping[str, Json]]:
         matching = self._rows.records
         return {name[1]: matching[name] for name in sorted(matching) if name[0] == kind}
+
+    async def slot(self, job: str, slot_ms: int) -> SlotRecord | None:
+        index = _find_slot(self._rows, job, slot_ms)
+        return None if index is None else self._rows.slots[index]
+
+    async def slots(
+        self, *states: SlotState, job: str | None = None, limit: int | None = None
+    ) -> Sequence[SlotRecord]:
+        matching = [
+            one
+            for one in self._rows.slots
+            if job in {None, one.job} and (not states or one.state in states)
+        ]
+        return matching if limit is None else matching[max(0, len(matching) - limit) :]
 
     def probe_disk(self) -> Future[None]:
         done: Future[None] = Future()

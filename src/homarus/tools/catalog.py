@@ -33,6 +33,7 @@ def builtin_tools() -> ToolRegistry:
             get_exchanges=_no_memory,
             get_gateway=_no_memory,
             get_subagents=_no_memory,
+            get_cron=_no_memory,
         )
     )
 

@@ -44,6 +44,7 @@ MAX_IMAGE_CHARS = 7_000_000  # base64 of five megabytes
 
 DecideCall: TypeAlias = Callable[[ToolCallFacts], Awaitable[ToolDecision]]
 OnCallStart: TypeAlias = Callable[[Tool], Awaitable[None]]  # called right before a tool runs
+OnFault: TypeAlias = Callable[[Exception], None]  # called with a bug of the tool
 
 
 async def _at_once(_tool: Tool) -> None:
@@ -58,6 +59,7 @@ async def execute_tool_call(
     *,
     begin: OnCallStart = _at_once,
     max_chars: int = MAX_CHARS,
+    on_fault: OnFault = lambda _exc: None,
 ) -> ToolResult:
     """Execute the call or return the reason why not.
 
@@ -86,6 +88,7 @@ async def execute_tool_call(
         return _failed(call, clip_middle(str(exc), max_chars))
     except Exception as exc:
         log.exception("tool %s failed", one_line(call.name))
+        on_fault(exc)
         told = f"{type(exc).__name__}: {one_line(str(exc), 200)}"
         return _failed(call, f"{one_line(call.name)} failed by a fault of its own: {told}")
 

@@ -54,7 +54,8 @@ class ToolSourceContext:
     session may. `get_gateway` returns what `homarus.gateway.tools` calls; None without config
     files. `env` has the variables of the environment and the config, for the keys of services.
     `has_image_model` returns whether a model can be asked about pictures. `get_subagents` returns
-    what starts sub-agents; None without sessions.
+    what starts sub-agents; None without sessions. `get_cron` returns what `homarus.schedule.tools`
+    calls; None without scheduled jobs.
     """
 
     agent_id: str
@@ -73,6 +74,7 @@ class ToolSourceContext:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     has_image_model: Callable[[], bool] = lambda: True
     get_subagents: Callable[[], Any] | None = None
+    get_cron: Callable[[], Any] | None = None
 
 
 class ToolSource(Protocol):

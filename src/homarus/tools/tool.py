@@ -28,6 +28,7 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from homarus.config.redaction import mask_known_secrets
+from homarus.core.chat_action import ChatAction
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Extras, Image, Inbound, Json, Media, Poll, Text
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_S = 120.0
+_HIGH_MAXIMUM = 1_000  # a model seldom writes more
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,10 @@ class Messenger(Protocol):
     async def edit(self, to: Address, message_id: str, text: str) -> None: ...
 
     async def delete(self, to: Address, message_id: str) -> None: ...
+
+    async def run_chat_action(self, to: Address, action: ChatAction) -> dict[str, Json]:
+        """Do an action of an operator, and return its result as clients get it."""
+        ...
 
 
 class SessionReader(Protocol):
@@ -491,7 +497,8 @@ def _schema(params: type[BaseModel]) -> dict[str, Json]:
     """Return the JSON schema without titles and without null as the value of absent arguments.
 
     What a model can guess is left out, because every request has the schemas of all tools: that
-    other arguments are errors, and that a flag is false by default.
+    other arguments are errors, that a flag is false by default, the type of listed values, that
+    counts are not negative nor very high, and the shape of texts. The check of a call knows it all.
     """
     schema = params.model_json_schema()
     schema.pop("title", None)
@@ -499,6 +506,7 @@ def _schema(params: type[BaseModel]) -> dict[str, Json]:
     properties = schema.setdefault("properties", {})
     for name, value in properties.items():
         value.pop("title", None)
+        _drop_guessable(value)
         if value.get("default", ...) is False:
             del value["default"]
         kinds = [kind for kind in value.get("anyOf", ()) if kind != {"type": "null"}]
@@ -508,6 +516,18 @@ def _schema(params: type[BaseModel]) -> dict[str, Json]:
                 del value["anyOf"]
                 properties[name] = kinds[0] | value
     return schema
+
+
+def _drop_guessable(value: dict[str, Json]) -> None:
+    for kind in (value, *value.get("anyOf", ())):
+        if "enum" in kind:
+            kind.pop("type", None)
+        if kind.get("minimum") in {0, 1}:
+            del kind["minimum"]
+        if kind.get("maximum", 0) >= _HIGH_MAXIMUM:
+            del kind["maximum"]
+        for limit in ("minLength", "maxLength", "pattern", "exclusiveMinimum"):
+            kind.pop(limit, None)
 
 
 def _format_errors(exc: ValidationError) -> str:

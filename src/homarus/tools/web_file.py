@@ -4,9 +4,11 @@ from posixpath import basename
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from homarus.config.media_schema import UrlLimitsConfig
 from homarus.config.network_policy import resolve_network_policy
 from homarus.config.schema import Config
 from homarus.core.errors import FetchError, ToolDeniedError
+from homarus.core.fast_dataclass import replace
 from homarus.core.mime import HEAD_BYTES, extension_for, sniff_mime
 from homarus.core.text import one_line
 from homarus.net.guarded_fetch import FetchLimits, guarded_fetch
@@ -16,11 +18,15 @@ _MAX_NAME_CHARS: Final = 80
 
 
 async def fetch_file(
-    config: Config, url: str, *, max_bytes: int | None = None
+    config: Config,
+    url: str,
+    *,
+    max_bytes: int | None = None,
+    url_limits: UrlLimitsConfig | None = None,
 ) -> tuple[bytes, str]:
     """Return the content of a URL and a name for it; by default up to `mediaMaxMb`.
 
-    Raises ToolError.
+    `url_limits` replace the settings for the time and the redirects. Raises ToolError.
     """
     fetch = config.tools.web.fetch
     if not fetch.enabled:
@@ -30,7 +36,12 @@ async def fetch_file(
         max_redirects=fetch.max_redirects,
         total_s=float(fetch.timeout_seconds),
     )
-    response = await guarded_fetch(url, limits=limits, policy=resolve_network_policy(fetch))
+    policy = resolve_network_policy(fetch)
+    if url_limits is not None:
+        redirects, total_s = url_limits.max_redirects, url_limits.timeout_ms / 1000
+        limits = replace(limits, max_redirects=redirects, total_s=total_s)
+        policy = replace(policy, only_hosts=frozenset(url_limits.url_allowlist))
+    response = await guarded_fetch(url, limits=limits, policy=policy)
     if response.status != 200:
         raise FetchError(f"the server answered with the status {response.status}")
     return response.body, file_name(response.url, response.body[:HEAD_BYTES])

@@ -36,6 +36,8 @@ def message(sender: str = "7", channel: str = "telegram", **fields: Any) -> Inbo
         ([message(channel="webchat", authority="authorised")], False),  # a client without admin
         ([message(channel="wake", metadata=InboundMetadata(forwarded="eve"))], False),
         ([message(channel="agent", metadata=InboundMetadata(is_limited=True))], False),
+        ([message(channel="hook")], False),  # a webhook's text, also with a valid token
+        ([message(authority="owner"), message(channel="hook")], False),
         ([], True),
     ],
 )

@@ -70,7 +70,7 @@ async def test_session_with_a_sandbox_works_on_its_files(tmp_path: Path) -> None
             assert "## Sandbox" in preview.prompt.text
             assert "## Sandbox" not in (await preview_prompt(app.preview, MAIN)).prompt.text
 
-            await app._maintenance.run_once()
+            await app.maintenance.run_once()
             assert box.exists()
             await app.sandboxes.prune(app.clock.now_ms() + 25 * 3_600_000)
             assert not box.exists()

@@ -281,18 +281,16 @@ async def test_ended_child_is_archived_after_its_time(tmp_path: Path) -> None:
         [record] = await stage.ended()
         await stage.idle()
         folder = tmp_path / "state" / "agents" / "main" / "sessions"
-        await until(lambda: clock.sleepers)
         assert record.archive_ms - record.ended_ms == 3_600_000
         assert await stage.app.store.session(record.child_key)
         await until((folder / f"{record.session_id}.jsonl").exists)
+        sweep, subagents = stage.app.subagents.sweep, stage.app.subagents
         await clock.advance(3_500)
-        assert await stage.records()
+        await sweep()
+        assert await stage.records() and subagents.sweep_interval_s()
         await clock.advance(101)
-
-        async def is_gone() -> bool:
-            return not await stage.records()
-
-        await wait_for(is_gone)
+        await sweep()
+        assert not await stage.records() and not subagents.sweep_interval_s()
         assert await stage.app.store.session(record.child_key) is None
         await until(lambda: list(folder.glob(f"{record.session_id}.jsonl.deleted.*")))
 

@@ -42,9 +42,11 @@ async def run_hour(stage: Stage, clock: FakeClock, name: str, count: int) -> Non
         stage.model.selections.clear()
         clock.slept.clear()
         await clock.advance(HOUR_S * BATCH / count)
+        await stage.app.subagents.sweep()
 
     async def is_archived() -> bool:
         await clock.advance(HOUR_S)
+        await stage.app.subagents.sweep()
         return not await stage.records()
 
     await wait_for(is_archived)

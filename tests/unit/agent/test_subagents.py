@@ -84,7 +84,7 @@ async def test_child_prompt_is_minimal_and_has_no_session_tools(tmp_path: Path) 
     async with open_stage(tmp_path, plain) as stage:
         await (await stage.say("go"))
         await stage.ended()
-        [request] = stage.model.asked(TASK)
+        request, *_ = stage.model.asked(TASK)
         names = {spec.name for spec in request.tools}
         assert "## Subagent Context" in request.system
         assert "### AGENTS.md" in request.system and "### TOOLS.md" in request.system

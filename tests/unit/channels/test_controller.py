@@ -202,6 +202,20 @@ async def test_controller_disabled_account_is_listed_and_not_run(tmp_path: Path)
     await at_desk(tmp_path, {"svc": {"enabled": False}}, body)
 
 
+async def test_controller_starts_an_account_that_was_stopped(tmp_path: Path) -> None:
+    async def body(desk: Desk) -> None:
+        await desk.board.stop("svc", "a")
+        made = len(Account.made)
+        await desk.board.start("svc", "a")
+        assert desk.line("a").running and len(Account.made) == made + 1
+        await desk.board.start("svc", "a")  # a running account is restarted
+        assert desk.line("a").running and len(Account.made) == made + 2
+        with pytest.raises(UserError, match="no channel svc:other"):
+            await desk.board.start("svc", "other")
+
+    await at_desk(tmp_path, {"svc": {"accounts": {"a": {}}}}, body)
+
+
 async def test_controller_stopped_account_restarts_when_its_settings_change(tmp_path: Path) -> None:
     async def body(desk: Desk) -> None:
         await desk.board.stop("svc", "a")

@@ -17,9 +17,11 @@ from homarus.channels.base import (
     SupportsReactions,
     SupportsTyping,
 )
-from homarus.channels.matrix import adapter, create
+from homarus.channels.matrix import adapter, chat_actions, create
 from homarus.channels.matrix import sync as sync_module
 from homarus.channels.matrix.settings import MatrixSettings
+from homarus.channels.matrix.traits import TRAITS
+from homarus.core.chat_action import ChatAction
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Address, Extras, Media, Outbound
@@ -424,3 +426,145 @@ async def test_matrix_logs_contain_no_text_and_no_token(caplog: pytest.LogCaptur
             await matrix.send(Outbound(TO, "private words", "key"))
             await server.until("POST /rooms/.*/receipt/.*")
     assert "private words" not in caplog.text and TOKEN not in caplog.text
+
+
+# Actions of operators
+
+
+@asynccontextmanager
+async def at_work() -> AsyncIterator[tuple[Server, adapter.MatrixChannel]]:
+    async with play() as server:
+        matrix = channel(server)
+        async with running(matrix, RecordingHandler()):
+            yield server, matrix
+
+
+def said(event_id: str, body: str, kind: str = "m.room.message") -> dict[str, Any]:
+    content = {"body": body, "msgtype": "m.text"}
+    return {
+        "event_id": event_id, "type": kind, "sender": "@alice:test", "content": content,
+        "origin_server_ts": 5,
+    }  # fmt: skip
+
+
+def test_matrix_has_every_action_that_its_traits_name() -> None:
+    assert {*chat_actions._ACTIONS} == {*TRAITS.chat_actions}
+
+
+async def test_matrix_reads_and_searches_messages_only() -> None:
+    async with at_work() as (server, matrix):
+        chunk = [said("$2", "later"), said("$x", "", "m.room.member"), said("$1", "first")]
+        server.on("GET /rooms/!r/messages", (200, {"chunk": chunk}))
+        server.on("GET /rooms/!r/context/.*", (200, {"start": "t7"}))
+        asked = ChatAction("read", limit=3, before="$9")
+        found = await matrix.run_chat_action(TO, asked)
+        assert [row["id"] for row in found["messages"]] == ["$2", "$1"]
+        assert found["messages"][0]["text"] == "later"
+        (read,) = server.seen("GET /rooms/!r/messages")
+        assert read.query == {"dir": "b", "limit": "3", "from": "t7"}
+        events = {"results": [{"result": said("$1", "first")}], "count": 1}
+        server.on("POST /search", (200, {"search_categories": {"room_events": events}}))
+        found = await matrix.run_chat_action(TO, ChatAction("search", text="fir"))
+        assert (found["count"], found["messages"][0]["id"]) == (1, "$1")
+        (search,) = server.seen("POST /search")
+        asked_for = search.data["search_categories"]["room_events"]
+        assert asked_for["search_term"] == "fir" and asked_for["filter"]["rooms"] == ["!r"]
+
+
+async def test_matrix_pins_keep_what_is_pinned() -> None:
+    async with at_work() as (server, matrix):
+        state = "/rooms/!r/state/m.room.pinned_events"
+        server.on(f"GET {state}", (200, {"pinned": ["$1", 5]}))
+        server.on(f"PUT {state}", (200, {"event_id": "$p"}))
+        server.on("GET /rooms/!r/event/.*", (200, said("$1", "first")))
+        await matrix.run_chat_action(TO, ChatAction("pin", "$2"))
+        await matrix.run_chat_action(TO, ChatAction("pin", "$1"))  # it is pinned already
+        await matrix.run_chat_action(TO, ChatAction("unpin", "$1"))
+        puts = [one.data for one in server.seen(f"PUT {state}")]
+        assert puts == [{"pinned": ["$1", "$2"]}, {"pinned": []}]
+        found = await matrix.run_chat_action(TO, ChatAction("pins"))
+        assert found["messages"] == [{"id": "$1", "sender": "@alice:test", "text": "first"}]
+
+
+async def test_matrix_moderation_names_person_and_reason() -> None:
+    async with at_work() as (server, matrix):
+        for verb in ("kick", "ban", "unban"):
+            server.on(f"POST /rooms/!r/{verb}", (200, {}))
+        await matrix.run_chat_action(TO, ChatAction("kick", user="@eve:test", text="spam"))
+        await matrix.run_chat_action(TO, ChatAction("ban", user="@eve:test"))
+        await matrix.run_chat_action(TO, ChatAction("ban", user="@eve:test", remove=True))
+        asked = [one.data for one in server.seen("POST /rooms/!r/(kick|ban|unban)")]
+        assert asked[0] == {"user_id": "@eve:test", "reason": "spam"}
+        assert asked[1:] == [{"user_id": "@eve:test"}] * 2
+        server.on("POST /rooms/!r/kick", (403, refusal("M_FORBIDDEN")))
+        with pytest.raises(SendError, match="M_FORBIDDEN"):
+            await matrix.run_chat_action(TO, ChatAction("kick", user="@eve:test"))
+
+
+async def test_matrix_shows_rooms_members_and_rights() -> None:
+    async with at_work() as (server, matrix):
+        server.on("GET /rooms/!r/state/m.room.name", (200, {"name": "Family"}))
+        server.on("GET /rooms/!r/state/m.room.topic", (404, refusal("M_NOT_FOUND")))
+        server.on("GET /joined_rooms", (200, {"joined_rooms": ["!r", 7]}))
+        levels = {"users": {ME: 50}, "ban": 60, "kick": "x", "users_default": 1}
+        server.on("GET /rooms/!r/state/m.room.power_levels", (200, levels))
+        member = {"membership": "join", "displayname": "Alice"}
+        server.on("GET /rooms/!r/state/m.room.member/.*", (200, member))
+        info = await matrix.run_chat_action(TO, ChatAction("channel-info"))
+        assert (info["name"], info["topic"], info["members"]) == ("Family", "", 2)
+        listed = await matrix.run_chat_action(TO, ChatAction("channel-list"))
+        assert listed == {"channels": [{"id": "!r", "name": "Family"}], "count": 1}
+        may = (await matrix.run_chat_action(TO, ChatAction("permissions")))["may"]
+        assert (may["ban"], may["kick"], may["send"]) == (False, True, True)
+        found = await matrix.run_chat_action(TO, ChatAction("member-info", user="@alice:test"))
+        assert (found["name"], found["membership"]) == ("Alice", "join")
+
+
+async def test_matrix_threads_and_stickers_are_sent_once() -> None:
+    async with at_work() as (server, matrix):
+        asked = ChatAction("thread-create", "$1", text="<b>hi</b>", key="k")
+        for _ in range(2):
+            assert (await matrix.run_chat_action(TO, asked))["threadId"] == "$1"
+        first, second = server.seen("PUT /rooms/!r/send/m.room.message/.*")
+        assert first.path == second.path and first.data["body"] == "<b>hi</b>"
+        assert first.data["m.relates_to"]["event_id"] == "$1"
+        assert "<b>" not in first.data.get("formatted_body", "")
+        with pytest.raises(SendError, match="starts at a message"):
+            await matrix.run_chat_action(TO, ChatAction("thread-create", text="x"))
+        await matrix.run_chat_action(TO, ChatAction("sticker-send", text="mxc://test/a"))
+        assert server.seen("PUT /rooms/!r/send/m.sticker/.*")[0].data["url"] == "mxc://test/a"
+        with pytest.raises(SendError, match="mxc"):
+            await matrix.run_chat_action(TO, ChatAction("sticker-send", text="file:///x"))
+        chunk = {"chunk": [said("$1", "first")]}
+        server.on("GET /_matrix/client/v1/rooms/!r/threads", (200, chunk))
+        threads = (await matrix.run_chat_action(TO, ChatAction("thread-list")))["threads"]
+        assert [row["threadId"] for row in threads] == ["$1"]
+        annotation = {"content": {"m.relates_to": {"key": "👍"}}, "sender": "@alice:test"}
+        server.on(".*/relations/.*", (200, {"chunk": [annotation, {}]}))
+        found = (await matrix.run_chat_action(TO, ChatAction("reactions", "$1")))["reactions"]
+        assert found[0] == {"emoji": "👍", "count": 1, "users": ["@alice:test"]}
+
+
+async def test_matrix_role_changes_only_one_member() -> None:
+    async with at_work() as (server, matrix):
+        state = "/rooms/!r/state/m.room.power_levels"
+        levels: dict[str, Any] = {
+            "users": {ME: 100, "@eve:test": 50},
+            "ban": 50,
+            "events": {"x": 1},
+        }
+        server.on(f"GET {state}", (200, levels))
+        server.on(f"PUT {state}", (200, {"event_id": "$p"}))
+        found = await matrix.run_chat_action(TO, ChatAction("role-info"))
+        assert [row["role"] for row in found["members"]] == ["admin", "moderator"]
+        asked = ChatAction("role-add", user="@alice:test", text="Moderator")
+        assert (await matrix.run_chat_action(TO, asked))["level"] == 50
+        await matrix.run_chat_action(TO, ChatAction("role-remove", user="@eve:test"))
+        first, second = (one.data for one in server.seen(f"PUT {state}"))
+        assert first == {**levels, "users": {**levels["users"], "@alice:test": 50}}
+        assert second == {**levels, "users": {ME: 100}}
+        with pytest.raises(SendError, match="has no role"):
+            await matrix.run_chat_action(TO, ChatAction("role-add", user=ME, text="king"))
+        server.on(f"GET {state}", (404, refusal("M_NOT_FOUND")))
+        with pytest.raises(SendError, match="does not show"):
+            await matrix.run_chat_action(TO, ChatAction("role-remove", user="@eve:test"))

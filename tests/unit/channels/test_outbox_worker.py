@@ -576,11 +576,15 @@ async def test_worker_journal_read_error_interrupts_no_send() -> None:
         fails = False
 
         async def outbox_records(
-            self, *states: OutboxState, channel: str | None = None, limit: int | None = None
+            self,
+            *states: OutboxState,
+            channel: str | None = None,
+            run: str | None = None,
+            limit: int | None = None,
         ) -> Any:
             if self.fails:
                 raise StoreError("the disk is away")
-            return await super().outbox_records(*states, channel=channel, limit=limit)
+            return await super().outbox_records(*states, channel=channel, run=run, limit=limit)
 
     async with MemoryStore() as store, asyncio.TaskGroup() as group:
         journal = Failing.__new__(Failing)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from homarus.cli import channel_accounts, message_options
 from homarus.cli.channels import command
 from homarus.core.errors import ConfigError, UnknownNameError, UserError
 from homarus.core.message import Address
@@ -234,3 +235,43 @@ def test_dead_letters_are_listed_retried_and_discarded(home: Path) -> None:
 def test_channels_with_broken_config_reports_it(home: Path) -> None:
     (home / ".openclaw" / "openclaw.json").write_text("{channels: 7}")
     assert isinstance(run("list").exception, ConfigError)
+
+
+class FakeGateway:
+    """A gateway that starts accounts, and answers what their services said."""
+
+    def __init__(self, **row: Any) -> None:
+        self.row, self.asked = row, list[str]()
+
+    async def __aenter__(self) -> "FakeGateway":
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        pass
+
+    async def call(self, method: str, _params: Any, **_named: object) -> Any:
+        self.asked.append(method)
+        return {"channelAccounts": {"matrix": [{"accountId": "default", **self.row}]}}
+
+
+def test_channels_login_starts_the_account_and_asks_who_it_is(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "while a gateway runs" in refused("login", "matrix").message
+    gateway = FakeGateway(probe={"ok": True, "identity": "@bot:x.test"})
+    monkeypatch.setattr(channel_accounts, "is_gateway_running", lambda _gateway: True)
+    monkeypatch.setattr(channel_accounts, "open_gateway", lambda _gateway: gateway)
+    assert "logged in as @bot:x.test" in done("login", "matrix")
+    assert gateway.asked == ["channels.start", "channels.status"]
+    gateway.row = {"probe": {"ok": False, "error": "M_FORBIDDEN\x1b"}}
+    error = refused("login", "matrix")
+    assert "M_FORBIDDEN" in error.message and "\x1b" not in error.message
+
+
+def test_channels_resolve_shows_the_chat(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def call(_gateway: object, _method: str, params: Any) -> Any:
+        assert params["params"] == {"target": "#x"} and params["channel"] == "irc"
+        return {"channel": "irc", "accountId": "default", "to": "#x", "threadId": None}
+
+    monkeypatch.setattr(message_options, "call_gateway", call)
+    assert done("resolve", "#x", "--channel", "irc") == "irc:default, chat #x\n"

@@ -123,7 +123,7 @@ def test_validate_reports_a_valid_config(home: Path) -> None:
 
 
 def test_validate_lists_every_error(home: Path) -> None:
-    file = config(home, "{\n one: 1,\n logging: {\n  level: 5}, cron: {}}")
+    file = config(home, "{\n one: 1,\n logging: {\n  level: 5}, talk: {}}")
     result = run("validate")
     assert result.return_value == 2
     first, second, third = result.stderr.splitlines()

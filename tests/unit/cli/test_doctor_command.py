@@ -52,6 +52,28 @@ def test_doctor_names_settings_without_effect_only_if_set(home: Path) -> None:
     assert "talk" not in done.output
 
 
+@pytest.mark.parametrize(
+    ("heartbeat", "shown"),
+    [
+        ({"target": "telegramm"}, "heartbeat.target 'telegramm' is no channel"),
+        ({"target": "telegram", "accountId": "work"}, "heartbeat.accountId 'work' is no account"),
+        ({"target": "last", "accountId": "work"}, "heartbeat.accountId 'work' is no account"),
+        ({"session": "agent:other:main"}, "heartbeat.session 'agent:other:main' is of another"),
+        ({"model": "nope/x"}, "heartbeat.model of agent main"),
+        ({"target": "none", "to": "7", "accountId": "x"}, ""),
+        ({"target": "telegram", "accountId": "default", "session": "main"}, ""),
+        ({"every": "0m", "target": "telegramm"}, ""),
+    ],
+)
+def test_doctor_names_heartbeats_that_never_run(
+    home: Path, heartbeat: dict[str, str], shown: str
+) -> None:
+    defaults = {"model": {"primary": "x/m"}, "heartbeat": heartbeat}
+    config = {**WORKING, "agents": {"defaults": defaults}, "channels": {"telegram": {}}}
+    output = run(home, config).output
+    assert (shown in output and "  → " in output) if shown else "heartbeat" not in output
+
+
 def test_doctor_names_accounts_whose_settings_are_refused(home: Path) -> None:
     bot = {"enabled": True, "botToken": "1:x", "webhookHost": "bad host"}
     done = run(home, {**WORKING, "channels": {"telegram": bot}})
@@ -118,3 +140,39 @@ def test_doctor_warns_of_commands_that_run_as_root(
     assert "as root" not in run(home, denied).output
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "as root" not in run(home, chats).output
+
+
+def test_doctor_names_webhooks_that_cannot_be_served(home: Path) -> None:
+    hooks: dict[str, object] = {"enabled": True, "token": "short"}
+    done = run(home, {**WORKING, "hooks": hooks})
+    assert done.exit_code == 1 and "✗ hooks: hooks.token: " in done.output
+    gateway = {"auth": {"token": "t" * 24}}
+    done = run(home, {**WORKING, "gateway": gateway, "hooks": hooks | {"token": "t" * 24}})
+    assert done.exit_code == 1 and "something else" in done.output
+
+
+def test_doctor_names_transforms_that_are_not_run(home: Path) -> None:
+    mapping = {"id": "old", "match": {"path": "x"}, "transform": {"module": "old.ts"}}
+    gmail = {"account": "me@mail.example", "pushToken": "p" * 20}
+    hooks = {"enabled": True, "token": "h" * 24, "mappings": [mapping], "gmail": gmail}
+    done = run(home, {**WORKING, "hooks": hooks}, "--all")
+    assert done.exit_code == 0 and "! hooks: the mapping old " in done.output
+    assert (
+        "JavaScript" in done.output and "✓ hooks: webhooks are served below /hooks" in done.output
+    )
+    assert "hooks.gmail.account" in done.output and "gog" in done.output
+
+
+def test_doctor_names_what_is_wrong_with_the_file_of_jobs(home: Path) -> None:
+    file = home / ".openclaw/cron/jobs.json"
+    file.parent.mkdir()
+    file.write_text('{"version": 1, "jobs": [', encoding="utf-8")
+    done = run(home, WORKING)
+    assert (
+        done.exit_code == 1 and "✗ cron: ~/.openclaw/cron/jobs.json cannot be read" in done.output
+    )
+    file.write_text('{"version": 1, "jobs": [{"id": "x", "name": "odd"}]}', encoding="utf-8")
+    done = run(home, WORKING)
+    assert done.exit_code == 0 and "! cron: " in done.output and "job 'odd'" in done.output
+    file.write_text('{"version": 1, "jobs": []}', encoding="utf-8")
+    assert "✓ cron: ~/.openclaw/cron/jobs.json: 0 jobs" in run(home, WORKING, "--all").output

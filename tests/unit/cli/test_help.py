@@ -137,6 +137,8 @@ METAVARS = {
     "--url": "URL",
 }
 PROVIDER_OWN_ID = ("homarus onboard", "--model")  # where the provider is another option
+# OpenClaw's word for where a job runs: main or isolated.
+JOB_TARGETS = {("homarus cron add", "--session"), ("homarus cron edit", "--session")}
 FLAGS = {"--json", "--yes", "--all", "--local", "--force", "--probe", "--deep", "--fix"}
 
 
@@ -147,6 +149,8 @@ def test_options_use_one_vocabulary() -> None:
         for name in option.opts:
             if (ctx.command_path, name) == PROVIDER_OWN_ID:
                 assert option.metavar == "ID"
+            elif (ctx.command_path, name) in JOB_TARGETS:
+                assert option.metavar == "TARGET"
             elif name in METAVARS and not option.is_flag:
                 assert option.metavar == METAVARS[name], where
             assert option.is_flag or name not in FLAGS, where

@@ -156,3 +156,15 @@ async def test_subscription_to_one_run_ends_with_the_run() -> None:
             bus.publish(event(4, RunEnded()))
             bus.publish(event(5, TextAdded("late")))
             assert await read_all(reader) == [1, 3]
+
+
+def test_bus_reader_of_a_run_gets_its_events_until_it_leaves() -> None:
+    bus, got = Bus(), list[Event]()
+    leave = bus.follow_run("r1", got.append)
+    bus.follow_run("r2", got.append)()
+    for run_id in ("r1", "r2", "r1"):
+        bus.publish(Event(run_id, "agent:main:main", 1, 1, TextAdded("x")))
+    leave()
+    leave()
+    bus.publish(Event("r1", "agent:main:main", 2, 1, TextAdded("y")))
+    assert [event.run_id for event in got] == ["r1", "r1"]

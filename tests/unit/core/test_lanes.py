@@ -294,6 +294,7 @@ def test_lanes_snapshot_shows_default_widths() -> None:
         "subagent": 8,
         "cron": 1,
         "nested": 1,
+        "heartbeat": 1,
     }
 
 

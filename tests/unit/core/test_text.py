@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.text import clip_middle, closest_names, escape_invisible, one_line, utf16_len
+from homarus.core.text import (
+    clip_middle,
+    closest_names,
+    escape_invisible,
+    escape_markup,
+    one_line,
+    unescape_markup,
+    utf16_len,
+)
 
 
 @given(st.text(max_size=300), st.integers(-5, 300))
@@ -83,3 +91,11 @@ def test_closest_names_are_ordered_best_first() -> None:
     assert closest_names("modles", names)[0] == "models"
     assert closest_names("zzz", names) == ()
     assert len(closest_names("model", [f"model{n}" for n in range(9)])) == 3
+
+
+@given(st.text())
+def test_escaped_markup_has_no_markup_and_is_read_back(text: str) -> None:
+    escaped = escape_markup(text)
+    assert not {"<", ">"} & set(escaped)
+    assert unescape_markup(escaped) == text
+    assert escape_markup('<a b="c">&amp;') == '&lt;a b="c"&gt;&amp;amp;'

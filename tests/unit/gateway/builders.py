@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from homarus.channels.base import ServeWebhook, SupportsWebhook
 from homarus.channels.messenger import resolve_address
 from homarus.channels.signatures import verify_telegram
+from homarus.core.chat_action import ChatAction
 from homarus.core.errors import ChannelError, StoreError, ToolError
-from homarus.core.message import Address, Extras, Media, Poll
+from homarus.core.message import Address, Extras, Json, Media, Poll
 from homarus.policy.workspace_access import WorkspaceAccess
 from homarus.store.base import Store
 from homarus.store.journal import OutboxRecord
@@ -77,6 +78,9 @@ class FakeChannelControl:
             raise found
         return found
 
+    async def start(self, channel: str, account: str) -> None:
+        self.stopped.append((f"start {channel}", account))
+
     async def stop(self, channel: str, account: str) -> None:
         self.stopped.append((channel, account))
 
@@ -94,6 +98,8 @@ class FakeMessenger:
         self._store, self._board = store, board
         self.outcome = SendResult("sent", "m0")
         self.posted: list[tuple[Address, str, Extras, str]] = []
+        self.polls: list[tuple[Address, Poll, str]] = []
+        self.actions: list[tuple[Address, ChatAction]] = []
 
     def accounts(self) -> Sequence[tuple[str, str]]:
         return [(line.channel, line.account) for line in self._board.lines]
@@ -130,10 +136,17 @@ class FakeMessenger:
         return self.outcome
 
     async def send_poll(self, to: Address, poll: Poll, extras: Extras, key: str) -> SendResult:
-        raise ToolError("there are no polls")
+        self.polls.append((to, poll, key))
+        return self.outcome
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
         raise ToolError("there is nothing to react to")
+
+    async def run_chat_action(self, to: Address, action: ChatAction) -> dict[str, Json]:
+        if to.channel != "telegram":
+            raise ToolError(f"{to.channel} has no {action.name}", fix="telegram can")
+        self.actions.append((to, action))
+        return {"messageId": action.message_id}
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
         raise ToolError("there is nothing to edit")

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,13 @@ from homarus.gateway.server import Gateway
 from homarus.gateway.services import GatewayServices
 from homarus.plugins.hook_runner import Hooks
 from homarus.providers.model_router import ModelRouter
+from homarus.schedule.heartbeat_request import HeartbeatRequest
+from homarus.schedule.heartbeat_scheduler import HeartbeatScheduler, HeartbeatServices
+from homarus.schedule.turn import TurnRequest
 from homarus.sessions.control import SessionControl, SessionServices
 from homarus.sessions.notices import Notices
 from homarus.sessions.session import SessionRepository
-from homarus.store.base import Store
+from homarus.store.base import Store, Transaction
 from homarus.store.journal import InboxRecord
 from homarus.testing.memory_store import MemoryStore
 from homarus.tools.registry import ToolRegistry
@@ -73,6 +76,9 @@ class FakeProgram:
         self.models = ModelRouter(self.loaded.config, {}, self.paths, clock)
         self.runs: dict[str, str] = {}  # run id → session key
         self.aborted: list[str] = []
+        self.turns: dict[str, TurnRequest] = {}  # of webhooks, by their run id
+        self.turn_failure: Exception | None = None
+        self.heartbeats: list[HeartbeatRequest] = []
         self.memories = MemoryRegistry(
             lambda: self.loaded.config,
             self.paths,
@@ -103,6 +109,20 @@ class FakeProgram:
                 on_enqueued=lambda: None,
             )
         )
+        heartbeats = HeartbeatScheduler(
+            HeartbeatServices(
+                store=self.store,
+                clock=self.clock,
+                control=control,
+                notices=self.notices,
+                lanes=self.lanes,
+                paths=self.paths,
+                get_config=lambda: self.loaded.config,
+                get_accounts=tuple,
+                find_traits=find_traits,
+                spawn=lambda work, name: group.create_task(work, name=name),
+            )
+        )
         return GatewayServices(
             get_loaded=lambda: self.loaded,
             get_models=lambda: self.models,
@@ -130,7 +150,7 @@ class FakeProgram:
                 hooks=self.hooks,
             ),
             recover=control.recover,
-            run_maintenance=self._nothing,
+            run_schedule=self._nothing,
             run_boot=self._nothing,
             preload=self._nothing,
             reload=self._reload,
@@ -138,7 +158,21 @@ class FakeProgram:
             set_restart=lambda _restart: None,
             get_approvals=lambda: self.approvals,
             approval_ports=self.approval_ports,
+            start_turn=self._start_turn,
+            request_heartbeat=self.heartbeats.append,
+            heartbeats=heartbeats,
         )
+
+    async def _start_turn(
+        self, request: TurnRequest, extra_writes: Callable[[Transaction], None]
+    ) -> str:
+        async with self.store.transaction() as transaction:
+            if self.turn_failure:
+                raise self.turn_failure
+            extra_writes(transaction)
+        assert request.id not in self.turns, "a turn is started once"
+        self.turns[request.id] = request
+        return request.id
 
     def agent(self, agent_id: str) -> Agent:
         return Agent(agent_id, agent_id, self.paths.state / "workspace")

@@ -185,6 +185,16 @@ def test_linked_config_is_followed(home: Home, tmp_path: Path) -> None:
     home.watch(scene)
 
 
+def test_changed_paths_of_new_endpoints_need_no_restart() -> None:
+    after = {"gateway": {"http": {"endpoints": {"responses": {"enabled": True}}}}}
+    for before, changed in (({}, after), (after, {})):
+        paths = list(changed_paths(before, changed))
+        assert paths == ["gateway.http.endpoints.responses"]
+        assert [reload_rule(path) for path in paths] == ["none"]
+    [path] = changed_paths({}, {"gateway": {"http": {"endpoints": {"mcp": {"enabled": True}}}}})
+    assert reload_rule(path) == "restart"
+
+
 @pytest.mark.parametrize(
     ("mode", "change", "action", "ignored"),
     [

@@ -50,7 +50,10 @@ async def test_newest_protocol_client_gets_additional_fields(tmp_path: Path) -> 
         old, new = await stage.enter("old"), await stage.enter("new", protocol=4)
         hello = new.frames[1]["payload"]
         assert hello["protocol"] == 4
-        assert hello["policy"]["attachments"] == {"maxBytes": 5_000_000, "maxImageBytes": 5_000_000}
+        assert hello["policy"]["attachments"] == {
+            "maxBytes": 15_000_000,
+            "maxImageBytes": 5_000_000,
+        }
         assert hello["snapshot"]["appliedConfigHash"] == stage.program.loaded.hash
         stage.gateway.broadcast("chat", {"n": 1}, newest={"deltaText": "x"})
         await stage.settle()

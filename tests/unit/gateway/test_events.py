@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from homarus.core.bus import Bus
 from homarus.core.event import (
@@ -26,6 +27,7 @@ from homarus.core.event import (
     ToolStarted,
 )
 from homarus.core.message import Json, Message, Origin, Text, ToolCall, ToolResult
+from homarus.gateway.event_payloads import PAYLOADS
 from homarus.gateway.events import DELTA_S, EventBroadcaster
 from homarus.testing.clock import FakeClock
 from tests.unit.agent.builders import streamed_events
@@ -119,7 +121,11 @@ def said(text: str) -> MessageSaved:
 
 
 def play(
-    *facts: EventData, gap_s: float = 0.0, verbose: bool = False, joined: bool = False
+    *facts: EventData,
+    gap_s: float = 0.0,
+    verbose: bool = False,
+    joined: bool = False,
+    results: bool = False,
 ) -> Sent:
     """One run of these facts, each `gap_s` after the other."""
 
@@ -127,6 +133,8 @@ def play(
         emit = stage.emitter()
         if joined:
             stage.events.subscribe_tools("run-1", "conn-1")
+        if results:
+            stage.events.add_result_receiver("conn-1")
         for fact in facts:
             emit(fact)
             if gap_s:
@@ -499,3 +507,20 @@ def test_final_event_of_cut_answer_has_stop_reason() -> None:
 def test_final_event_names_files_of_answer_without_text() -> None:
     (final,) = play(RunStarted(), said("MEDIA:./a.png"), RunEnded()).of("chat")
     assert final["message"]["content"] == [{"type": "media", "path": "./a.png"}]
+
+
+def test_client_with_the_capability_gets_the_output_of_tools() -> None:
+    shown = play(*TOOLS, joined=True, results=True).of("agent", "conn-1")
+    ends = [one["data"] for one in shown if one["data"].get("phase") == "result"]
+    assert ends and all("result" in data for data in ends)
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_events_of_a_run_have_the_types_that_clients_are_built_with(verbose: bool) -> None:
+    facts = (RunStarted("p", "m", "low"), ThinkingAdded("hm"), TextAdded("a", ("x.png",)), *TOOLS)
+    failed = AttemptFailed("p", "m", "timeout", "slow", "retry", 1.0)
+    sent = play(*facts, failed, said("Done"), RunEnded(), joined=True, verbose=verbose)
+    adapters = {name: TypeAdapter(kind) for name, kind in PAYLOADS.items()}
+    for _, name, payload, _ in sent.all:
+        checked = adapters[name].validate_python(payload)
+        assert checked == payload  # a field that is no part of the type would be left out

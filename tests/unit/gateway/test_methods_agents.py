@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from homarus.agent.prompt.injection import ORDER
 from homarus.agent.prompt.workspace_files import get_file, list_files, set_file
 from homarus.core.errors import HomarusError, InvalidRequestError, UserError
+from homarus.gateway.frames import NEWEST_PROTOCOL
+from homarus.gateway.method import MethodCall
+from homarus.gateway.methods import METHODS
 from tests.unit.gateway.app_harness import Harness, answer, run
 
 
@@ -35,6 +39,16 @@ async def test_agents_list_shows_scope_and_identity_of_config(tmp_path: Path) ->
         assert it.app.control.resolve_key() == "agent:ops:global"
         assert it.app.control.resolve_key("main", "main") == "global"
         assert it.app.control.resolve_key("agent:main:main") == "agent:main:main"
+
+
+async def test_agents_list_shows_the_model_of_each_agent(tmp_path: Path) -> None:
+    listed = [{"id": "main"}, {"id": "ops", "model": "mock/mock-1"}]
+    async with run(tmp_path, answer("Hello"), config={"agents": {"list": listed}}) as it:
+        newest = replace(it.caller(), protocol=NEWEST_PROTOCOL)
+        call = MethodCall(it.services, it.gateway, newest, "1", it.accepted.append)
+        rows = (await METHODS["agents.list"](call, {}))["agents"]
+        assert [row["model"] for row in rows] == [{"primary": "mock/mock-1"}] * 2
+        assert "model" not in (await it.ask("agents.list"))["agents"][1]  # of protocol 3
 
 
 async def test_agents_create_answers_at_once_and_main_stays(tmp_path: Path) -> None:

@@ -11,16 +11,19 @@ import pytest
 
 from homarus.config.schema import Config
 from homarus.core.errors import BadRequestError, InvalidRequestError, UnavailableError, UserError
-from homarus.core.message import Image, Message, Text, user_message
+from homarus.core.message import Address, Image, Inbound, Message, Text, user_message
 from homarus.gateway.attachments import max_image_bytes, read_images
 from homarus.gateway.history import MAX_BYTES, newest_path, show_history
 from homarus.gateway.run_tracker import RunFailedError
+from homarus.plugins.hooks import hook
+from homarus.plugins.values import HookContext
 from homarus.sessions.transcript import message_draft
 from homarus.store.base import TranscriptEntry, TranscriptHeader
 from homarus.testing.fakes import Hang
 from homarus.testing.memory_store import MemoryStore
 from tests.unit.gateway.app_harness import CONFIG, answer, run
 from tests.unit.tools.sandbox_builders import SandboxHarness
+from tests.waiting import until
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 20).decode()
 
@@ -111,6 +114,28 @@ async def test_chat_send_stop_word_stops_every_run(word: str, tmp_path: Path) ->
         assert [c["state"] for c in it.gateway.chats("b")] == ["aborted"]
         again = await it.ask("chat.send", sent(word, "d"))
         assert again == {"ok": True, "aborted": False, "runIds": []}
+
+
+@pytest.mark.parametrize("is_client", [True, False])
+async def test_stop_does_not_wait_for_a_slow_hook(is_client: bool, tmp_path: Path) -> None:
+    async with run(tmp_path, Hang()) as it:
+
+        class SlowPlugin:
+            @hook
+            async def command(self, where: HookContext, name: str, text: str) -> str | None:
+                await until(lambda: not it.app.control.active_runs(where.session_key))
+                return f"{name}{text}: noted"
+
+        it.app.hooks.register(SlowPlugin(), "slow")
+        await it.ask("chat.send", sent("long", "a"))
+        await it.asked(1)
+        if is_client:
+            await it.ask("chat.send", sent("/stop", "b"))
+        else:
+            inbound = Inbound("b", Address("cli", "x"), "ann", "/stop", authority="owner")
+            outcome = await it.app.control.ask("agent:main:main", inbound)
+            assert outcome.text.endswith("\nstop: noted")
+        assert not it.app.control.active_runs()
 
 
 @pytest.mark.parametrize("by", ["rpc", "stop-command"])
@@ -264,7 +289,6 @@ async def test_model_command_sets_and_clears_model(tmp_path: Path) -> None:
         ({"attachments": ["x"]}, "must be an object"),
         ({"attachments": [{"content": 5}]}, "base64 text"),
         ({"attachments": [{"content": "!!!"}]}, "invalid base64"),
-        ({"attachments": [{"content": base64.b64encode(b"<svg/>").decode()}]}, "only PNG"),
         ({"attachments": [{"content": PNG}] * 21}, "at most 20"),
     ],
 )
@@ -306,6 +330,49 @@ async def test_chat_send_image_type_is_detected_from_bytes(tmp_path: Path) -> No
         shown = await it.ask("chat.history", sessionKey="main")
         part = shown["messages"][0]["content"][-1]
         assert part == {"type": "image", "mimeType": "image/png", "omitted": True, "bytes": 28}
+
+
+async def test_chat_send_file_is_stored_and_named_to_the_model(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("read")) as it:
+        content = base64.b64encode(b"name,age\nAda,36\n").decode()
+        file = {"mimeType": "text/csv", "fileName": "people.csv", "content": content}
+        await it.send("what is this?", "r", attachments=[file])
+        said = it.model.requests[0].messages[-1].text
+        path = said.partition("[media attached: ")[2].partition(" (")[0]
+        assert Path(path).read_bytes() == b"name,age\nAda,36\n"
+        assert "(text/csv, people.csv)]" in said and "Ada,36" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "head"), [("webm", b"\x1aE\xdf\xa3"), ("mp4", b"\x00\x00\x00\x24ftypisom")]
+)
+async def test_chat_send_recording_of_browser_is_sound(
+    tmp_path: Path, kind: str, head: bytes
+) -> None:
+    async with run(tmp_path, answer("heard")) as it:
+        content = base64.b64encode(head + b"x" * 40).decode()
+        name, mime = f"note.{kind}", f"audio/{kind};codecs=opus"
+        file = {"mimeType": mime, "fileName": name, "content": content}
+        await it.send("", "r", attachments=[file])
+        assert f"(audio/{kind}, {name})]" in it.model.requests[0].messages[-1].text
+
+
+async def test_chat_send_file_over_media_limit_is_refused(tmp_path: Path) -> None:
+    config = {**CONFIG, "agents": {"defaults": {"mediaMaxMb": 0.001}}}
+    async with run(tmp_path, config=config) as it:
+        content = base64.b64encode(b"x" * 1_001).decode()
+        with pytest.raises(InvalidRequestError, match="exceeds the size limit"):
+            await it.ask("chat.send", sent("hi", attachments=[{"content": content}]))
+        assert not (tmp_path / "media").exists()
+
+
+async def test_chat_history_with_ids_has_usage_and_details(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("Hello", tokens=100)) as it:
+        await it.send("hi")
+        shown = await it.ask("chat.history", sessionKey="main", maxChars=1000)
+        assert shown["messages"][1]["usage"]["totalTokens"] > 0
+        plain = await it.ask("chat.history", sessionKey="main")
+        assert "usage" not in plain["messages"][1]
 
 
 async def test_chat_send_removes_control_characters(tmp_path: Path) -> None:

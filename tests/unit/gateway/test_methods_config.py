@@ -217,3 +217,43 @@ async def test_config_that_the_gateway_cannot_run_with_is_not_written(
         raw = json.dumps({**file_of(it), "gateway": {"port": 2}})
         await it.ask(method, raw=raw, baseHash=await base(it))
         assert file_of(it)["gateway"]["port"] == 2
+
+
+async def test_config_validate_says_what_would_change_and_writes_nothing(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
+        before = it.app.paths.config.read_bytes()
+        tree = (await it.ask("config.get"))["parsed"]
+        assert tree["models"]["providers"]["mock"]["apiKey"] == REDACTED
+        tree["agents"]["defaults"]["maxConcurrent"] = 2
+        tree["gateway"] = {"port": 19_000}
+        found = await it.ask("config.validate", raw=json.dumps(tree), baseHash=await base(it))
+        assert (found["ok"], found["issues"]) == (True, [])
+        assert set(found["changed"]) == {"agents.defaults.maxConcurrent", "gateway"}
+        assert found["action"] == "restart"
+        assert it.app.paths.config.read_bytes() == before
+        same = await it.ask("config.validate", raw=before.decode(), baseHash=await base(it))
+        assert (same["action"], same["changed"]) == ("none", [])
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "part"),
+    [
+        ("{\n  agents: {\n  oops", "", "expected"),
+        ('{"agents": 5}', "agents", ""),
+        ('{"nosuch": 1}', "nosuch", ""),
+        ('{"channels": {"irc": {"nick": "' + REDACTED + '"}}}', "", "only stands for"),
+    ],
+)
+async def test_config_validate_names_what_is_wrong(
+    raw: str, path: str, part: str, tmp_path: Path
+) -> None:
+    async with run(tmp_path) as it:
+        found = await it.ask("config.validate", raw=raw, baseHash=await base(it))
+        (issue,) = found["issues"]
+        assert found["ok"] is False and issue["path"] == path and part in issue["message"]
+
+
+async def test_config_validate_reports_an_outdated_hash(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
+        found = await it.ask("config.validate", raw="{}", baseHash="0" * 64)
+        assert (found["ok"], found["isStale"]) == (False, True)

@@ -218,5 +218,28 @@ async def test_rules_are_read_and_replaced_under_their_hash(tmp_path: Path) -> N
 async def test_node_rules_are_refused_with_the_reason(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         for name in ("exec.approvals.node.get", "exec.approvals.node.set"):
-            with pytest.raises(HomarusError, match="nodes are not built"):
+            with pytest.raises(HomarusError, match="no command is started on one"):
                 it.gateway.method(name)
+
+
+async def test_history_lists_ended_approvals_newest_first(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        first, one = await start(it)
+        await it.ask("exec.approval.resolve", {"id": first, "decision": "deny"}, "approvals")
+        second, two = await start(it, command="make all")
+        shown = await it.ask("exec.approval.history", {}, "approvals")
+        assert [each["id"] for each in shown["approvals"]] == [first]
+        params = {"id": second, "decision": "allow-once"}
+        await it.ask("exec.approval.resolve", params, "approvals")
+        await one
+        await two
+        newest, oldest = (await it.ask("exec.approval.history", {}, "approvals"))["approvals"]
+        assert (newest["id"], newest["state"], newest["decision"]) == (
+            second,
+            "allowed",
+            "allow-once",
+        )
+        assert newest["request"]["command"] == "make all" and newest["resolvedAtMs"]
+        assert (oldest["state"], oldest["kind"]) == ("denied", "approval")
+        with pytest.raises(HomarusError, match="missing scope"):
+            await it.ask("exec.approval.history", {}, "write")

@@ -139,3 +139,29 @@ def test_memory_package_is_imported_at_first_use() -> None:
     )
     loaded = {name for name in done.stdout.split() if name.startswith("homarus.memory")}
     assert not loaded - {"homarus.memory"}
+
+
+async def test_memory_status_has_the_recall_latency(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
+        remember(it, "Ada is allergic to walnuts.\n")
+        assert (await it.ask("memory.status"))["recall"] is None
+        await it.ask("memory.search", query="walnuts")
+        recall = (await it.ask("memory.status"))["recall"]
+        assert recall["count"] == 1 and recall["p50Ms"] == recall["p95Ms"] == recall["lastMs"]
+
+
+async def test_memory_notes_lists_days_newest_first(tmp_path: Path) -> None:
+    async with run(tmp_path) as it:
+        remember(it, "# Long term\n")
+        remember(it, "- rain\n", "memory/2026-02-03.md")
+        remember(it, "- sun\n", "memory/2026-02-05.md")
+        found = await it.ask("memory.notes", {}, "write")
+        cut = await it.ask("memory.notes", {"limit": 1}, "write")
+    days = [(note["path"], note["day"]) for note in found["notes"]]
+    assert days[:2] == [
+        ("memory/2026-02-05.md", "2026-02-05"),
+        ("memory/2026-02-03.md", "2026-02-03"),
+    ]
+    assert ("MEMORY.md", None) in days
+    assert found["notes"][0]["size"] == len("- sun\n")
+    assert (len(cut["notes"]), cut["total"]) == (1, found["total"])

@@ -71,6 +71,17 @@ async def test_sessions_list_reads_titles_only_on_request(tmp_path: Path) -> Non
         assert row_["lastMessagePreview"] == "Gladly."
 
 
+async def test_title_of_a_session_has_no_paths_of_files(tmp_path: Path) -> None:
+    line = "[media attached: /srv/media/inbound/ab12.csv (text/csv, people.csv)]"
+    async with run(tmp_path, answer("Ada is."), answer("Two files.")) as it:
+        await it.send(f"Who is in it?\n\n{line}", "a", "agent:main:x")
+        await it.send(line, "b", "agent:main:y")
+        rows = (await it.ask("sessions.list", includeDerivedTitles=True))["sessions"]
+        titles = {one["key"]: one["derivedTitle"] for one in rows}
+        assert titles["agent:main:x"] == "Who is in it?"
+        assert titles["agent:main:y"].startswith("[media attached: ")
+
+
 async def test_sessions_list_reads_no_transcript(tmp_path: Path) -> None:
     async with run(tmp_path) as it:
         async with it.app.store.transaction() as unit:

@@ -46,7 +46,9 @@ OPTIONAL: dict[str, set[str]] = {
 # What ours says beside. Open maps of the config are compared by their first level only.
 EXTRA: dict[str, set[str]] = {
     "health": {"loop", "disk"},
-    "status": {"notBuilt", "loop", "lanes", "sandboxes"},
+    "status": {"notBuilt", "loop", "lanes", "sandboxes", "cron"},
+    "usage.status": {"spend"},
+    "usage.cost": {"startDate", "endDate"},
     "sessions.list": {"sessions[].chatType"},
     "sessions.usage": {"sessions[].chatType"},
     "sessions.patch": {"entry.skillsSnapshot.skills[].primaryEnv"},  # where gh is installed
@@ -122,8 +124,14 @@ def test_every_method_of_the_original_is_built_or_its_absence_is_explained() -> 
              "channels.pairing.dismiss", "memory.get", "memory.index", "memory.search",
              "memory.status", "memory.write", "chat.message.get", "question.list",
              "question.resolve", "subagents.list", "subagents.info", "subagents.log",
-             "subagents.kill", "subagents.steer", "subagents.send"}  # fmt: skip
-    newest = {"commands.list", "device.pair.remove", "exec.approval.list", "sessions.create",
+             "subagents.kill", "subagents.steer", "subagents.send", "cron.internal",
+             "sessions.branch", "exec.approval.history", "audit.list", "audit.verify",
+             "config.validate", "cron.preview", "memory.notes", "skills.search",
+             "skills.detail", "skills.add", "policy.explain", "policy.list",
+             "agents.files.preview", "usage.totals", "runs.trace"}  # fmt: skip
+    newest = {"cron.get", "commands.list", "device.pair.remove", "exec.approval.list",
+                  "message.action", "channels.start",
+              "sessions.create",
               "sessions.describe",
               "sessions.subscribe",
               "sessions.unsubscribe", "sessions.messages.subscribe",

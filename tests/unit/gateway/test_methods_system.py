@@ -71,13 +71,24 @@ async def test_system_event_is_delivered_once_with_the_next_message(tmp_path: Pa
         assert "System:" not in it.model.requests[1].messages[-1].text
 
 
-async def test_wake_now_starts_a_run_at_once(tmp_path: Path) -> None:
+async def test_wake_now_starts_a_heartbeat_at_once(tmp_path: Path) -> None:
     async with run(tmp_path, answer("x")) as it:
         assert await it.ask("wake", mode="now", text="Fire!") == {"ok": True}
+        await it.clock.advance(0.3)
         await it.asked(1)
         said = it.model.requests[0].messages[-1].text
-        assert said.startswith("System: [") and said.endswith("] Fire!")
+        assert said.startswith("System: [") and "] Fire!\n\nRead HEARTBEAT.md" in said
         assert await it.ask("wake", mode="now", text="  ") == {"ok": False}
+
+
+async def test_wake_now_says_why_no_heartbeat_takes_it_up(tmp_path: Path) -> None:
+    async with run(tmp_path, answer("x")) as it:
+        await it.ask("set-heartbeats", enabled=False)
+        told = await it.ask("wake", mode="now", text="Fire!")
+        assert told == {"ok": True, "delayedBy": "switched-off"}
+        assert await it.ask("wake", mode="next-heartbeat", text="Milk") == {"ok": True}
+        await it.ask("set-heartbeats", enabled=True)
+        assert await it.ask("wake", mode="now", text="Smoke!") == {"ok": True}
 
 
 def test_notices_are_bounded() -> None:
@@ -191,9 +202,12 @@ async def test_usage_is_summed_by_day_session_and_model(tmp_path: Path) -> None:
         total = await it.ask("usage.cost")
         assert total["totals"]["totalCost"] == 0.75
         assert [entry["date"] for entry in total["daily"]] == [today]
+        assert total["endDate"] == today
         assert (await it.ask("usage.cost", days=7))["days"] == 7
         before = await it.ask("usage.cost", startDate="2026-01-01", endDate="2026-01-31")
         assert (before["days"], before["daily"]) == (31, [])
+        week = await it.ask("sessions.usage", days=7, endDate="2026-01-31")
+        assert (week["startDate"], week["endDate"]) == ("2026-01-25", "2026-01-31")
         used = await it.ask("sessions.usage")
         assert [one["key"] for one in used["sessions"]] == ["agent:main:y", "agent:main:x"]
         assert used["totals"]["input"] == 300
@@ -243,7 +257,7 @@ async def test_usage_reads_a_transcript_once(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_usage_sums_any_stored_message(message: Any) -> None:
     entry = TranscriptEntry("a", None, "message", 10**18, {"message": message})
-    from homarus.gateway.usage_cache import local_day
+    from homarus.store.usage import local_day
 
     summary = summarize_usage([entry, entry], local_day)
     assert summary.totals.spent.usage.cost == 0

@@ -25,27 +25,35 @@ SHAPES = json.loads(
     (Path(__file__).parents[2] / "data/vectors/gateway_wire_shapes.json").read_text("utf-8")
 )["shapes"]
 SCOPES = {
-    "read": "health logs.tail status usage.status usage.cost models.list agents.list "
+    "read": "health logs.tail status usage.status usage.cost usage.totals models.list agents.list "
     "agent.identity.get sessions.list sessions.preview system-presence last-heartbeat "
     "chat.history chat.message.get config.get inbox.list channels.status memory.status "
     "commands.list sessions.describe sessions.subscribe sessions.unsubscribe "
     "sessions.messages.subscribe sessions.messages.unsubscribe skills.status "
-    "subagents.list subagents.info subagents.log",
+    "subagents.list subagents.info subagents.log "
+    "cron.list cron.get cron.status cron.runs cron.internal cron.preview node.list node.describe "
+    "runs.trace",
     "write": "agent agent.wait wake chat.send chat.abort inbox.retry send memory.search "
-    "memory.get memory.write sessions.create browser.request "
+    "message.action memory.get memory.write memory.notes sessions.create sessions.branch "
+    "browser.request node.invoke "
     "subagents.kill subagents.steer subagents.send",
-    "pairing": "device.pair.list device.pair.approve device.pair.reject device.token.rotate "
+    "pairing": "node.pair.list node.pair.approve node.pair.reject node.rename "
+    "device.pair.list device.pair.approve device.pair.reject device.token.rotate "
     "device.token.revoke device.pair.remove channels.pairing.list channels.pairing.approve "
     "channels.pairing.dismiss",
-    "admin": "config.set config.patch config.apply config.schema agents.create agents.update "
+    "admin": "poll channels.start "
+    "config.set config.patch config.apply config.schema agents.create agents.update "
     "agents.delete agents.files.list agents.files.get agents.files.set sessions.patch "
     "sessions.reset sessions.delete sessions.compact sessions.resolve sessions.usage chat.inject "
-    "system-event inbox.discard models.status prompt.get channels.logout memory.index "
+    "sessions.usage.timeseries sessions.usage.logs audit.list audit.verify config.validate "
+    "system-event set-heartbeats inbox.discard models.status prompt.get channels.logout "
+    "memory.index "
     "wizard.start wizard.next wizard.cancel wizard.status exec.approvals.get exec.approvals.set "
-    "skills.install skills.update",
-    "none": "skills.bins",  # for nodes, which have no scopes
+    "skills.install skills.update cron.add cron.update cron.remove cron.run "
+    "skills.search skills.detail skills.add policy.explain policy.list agents.files.preview",
+    "none": "skills.bins node.invoke.result",  # for nodes, which have no scopes
     "approvals": "exec.approval.request exec.approval.waitDecision exec.approval.resolve "
-    "exec.approval.list question.list question.resolve",
+    "exec.approval.list exec.approval.history question.list question.resolve",
 }
 # The protocol's name of a method's params, where it has one.
 NAMED = {
@@ -65,12 +73,25 @@ ADDED = {
     "chat.abort": {"agentId?", "preserveSideRuns?"},
     "chat.history": {"agentId?", "before?", "maxChars?"},
     "chat.send": {"agentId?", "sessionId?"},
-    "send": {"threadId?"},
+    "send": {"threadId?", "replyToId?", "silent?"},
     "models.list": {
         "details?", "agentId?", "sessionKey?", "provider?", "includeDetails?", "view?",
     },
+    "cron.list": {
+        "limit?", "offset?", "query?", "enabled?", "scheduleKind?", "lastRunStatus?", "trigger?",
+        "sortBy?", "sortDir?", "agentId?", "compact?", "includeDeliveryPreviews?",
+    },
+    "cron.add": {"displayName?", "misfire?"},
+    "sessions.usage": {"days?"},
+    "cron.update": {"expectedConfigRevision?"},
+    "cron.runs": {
+        "scope?", "agentId?", "runId?", "offset?", "statuses?", "status?", "query?", "sortDir?",
+    },
 }  # fmt: skip
+# What a client may leave out, because a default is filled in before the request is checked.
+FILLED_IN = {"cron.add": {"name", "sessionTarget", "wakeMode"}}
 PROTOCOL_4 = {
+    "cron.get",
     "commands.list", "device.pair.remove", "exec.approval.list", "sessions.create",
     "sessions.describe", "sessions.subscribe",
     "sessions.unsubscribe", "sessions.messages.subscribe", "sessions.messages.unsubscribe",
@@ -94,7 +115,8 @@ def test_method_params_match_the_protocol_names_and_required_keys(
     shape = SHAPES.get(shape_name(method.name))
     if shape is None:
         assert method.name in PROTOCOL_4 | {"health", "status", "system-presence", "system-event",
-                               "last-heartbeat", "usage.status", "usage.cost", "inbox.list",
+                               "last-heartbeat", "set-heartbeats", "usage.status", "usage.cost",
+                               "inbox.list",
                                "inbox.retry", "inbox.discard", "models.status",
                                "prompt.get", "channels.pairing.list",
                                "channels.pairing.approve", "channels.pairing.dismiss",
@@ -103,13 +125,30 @@ def test_method_params_match_the_protocol_names_and_required_keys(
                                "exec.approval.waitDecision", "browser.request",
                                "question.list", "question.resolve", "subagents.list",
                                "subagents.info", "subagents.log", "subagents.kill",
-                               "subagents.steer", "subagents.send"}  # fmt: skip
+                               "subagents.steer", "subagents.send",
+                               "cron.internal", "cron.preview", "sessions.branch",
+                               "exec.approval.history", "config.validate", "audit.list",
+                               "audit.verify", "memory.notes",
+                               "skills.search", "skills.detail", "skills.add",
+                               "policy.explain", "policy.list", "agents.files.preview",
+                               "sessions.usage.timeseries", "sessions.usage.logs",
+                               "usage.totals", "message.action",
+                               "channels.start", "runs.trace"}  # fmt: skip
         return
     ours = {
         str(field.alias) + ("" if field.is_required() else "?")
         for field in method.params.model_fields.values()
     }
-    assert ours == set(shape) | ADDED.get(method.name, set())
+    filled_in = FILLED_IN.get(method.name, set())
+    theirs = {f"{key}?" if key in filled_in else key for key in _keys(shape)}
+    assert ours == theirs | ADDED.get(method.name, set())
+
+
+def _keys(shape: dict[str, Any]) -> set[str]:
+    """Return the keys of a shape; of alternatives, what only some have is optional."""
+    variants = [set(each) for each in shape.get("$oneOf", [shape])]
+    shared = set.intersection(*variants)
+    return shared | {f"{key.rstrip('?')}?" for key in set.union(*variants) - shared}
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)

@@ -74,7 +74,7 @@ async def test_app_memory_opened_while_stopping_watches_nothing(
 
     monkeypatch.setattr(App, "stop", stop)
     async with asyncio.timeout(60), open_app({"HOME": str(tmp_path)}) as app:
-        group: asyncio.TaskGroup = app._group
+        group: asyncio.TaskGroup = app.group
         group.create_task(live_run(app))
     assert "Plankton" in found[0]["results"][0]["snippet"]
 

@@ -9,7 +9,7 @@ import pytest
 from homarus.config.memory import MemorySearchConfig
 from homarus.memory.spec import MemorySpec
 from homarus.memory.transcripts import TranscriptSource
-from homarus.memory.watch import files_signature, sync_periodically, watch_files
+from homarus.memory.watch import files_signature, watch_files
 
 
 class PollsExhaustedError(Exception):
@@ -75,17 +75,6 @@ async def test_watch_after_sync_compares_with_new_signature() -> None:
 async def test_watch_slow_polls_are_made_less_often() -> None:
     _, naps = await watched(["a", "a"], look_takes_s=2.0)
     assert naps == [100.0, 100.0]
-
-
-async def test_sync_periodically_syncs_at_interval() -> None:
-    clock, syncs = CountedClock(most=3), list[float]()
-
-    async def sync() -> None:
-        syncs.append(clock.now_s)
-
-    with pytest.raises(PollsExhaustedError):
-        await sync_periodically(420.0, sync, clock=clock)
-    assert syncs == [420.0, 840.0, 1260.0]
 
 
 def changes(spec: MemorySpec) -> Iterator[None]:

@@ -196,6 +196,17 @@ async def test_target_blocked_host_is_refused_with_its_subdomains() -> None:
     assert (await check_target("http://myads.com/", policy, resolver(PUBLIC))).port
 
 
+async def test_target_outside_of_a_list_of_hosts_is_refused() -> None:
+    policy = NetworkPolicy(only_hosts=frozenset({"a.com", "*.b.com"}))
+    for host in ("a.com", "A.com.", "x.b.com", "y.x.b.com"):
+        assert (await check_target(f"http://{host}/", policy, resolver(PUBLIC))).port
+    for host in ("x.a.com", "b.com", "xb.com", "a.com.evil.com", "9.9.9.9"):
+        with pytest.raises(BlockedUrlError, match="not on the list"):
+            await check_target(f"http://{host}/", policy, resolver(PUBLIC))
+    with pytest.raises(BlockedUrlError):
+        await check_target("http://a.com/", policy, resolver("127.0.0.1"))
+
+
 async def test_target_unknown_name_is_a_fetch_error() -> None:
     async def fail(_host: str, _port: int) -> Sequence[str]:
         raise OSError(-2, "Name or service not known")

@@ -26,6 +26,7 @@ KNOWN: Final = {
     "channels/irc/connection.py": "an IRC server of the config",
     "tools/web/service_request.py": "search services and Firecrawl, of the config",
     "gateway/client.py": "a gateway that the command line or the config names",
+    "cli/tui/link.py": "nothing: gateway/client.py connects",
     "skills/lint_rules.py": "nothing: the words are in patterns",
     "gateway/machine_addresses.py": "nothing is sent: it asks which address a route has",
 }

@@ -206,6 +206,7 @@ async def test_hooks_all_receive_their_documented_arguments() -> None:
         await hooks.agent_bootstrap(WHERE, {})
         await hooks.command(WHERE, "new")
         await hooks.gateway_startup()
+        await hooks.diagnostic_event({"type": "run.attempt"})
         assert hooks.failures == ()
     assert notified.keys() == set(names)
 

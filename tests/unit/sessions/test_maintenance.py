@@ -19,11 +19,9 @@ from homarus.config.paths import Paths
 from homarus.config.schema import MaintenanceConfig
 from homarus.core.clock import Clock
 from homarus.core.lanes import Lanes
-from homarus.core.message import Address, Inbound, user_message
+from homarus.core.message import Address, Inbound, Usage, user_message
 from homarus.sessions.maintenance import (
     BACKUPS,
-    EVERY_S,
-    FIRST_S,
     KEPT_MS,
     MaintenanceServices,
     RetentionRules,
@@ -33,7 +31,7 @@ from homarus.sessions.maintenance import (
     retention_rules,
 )
 from homarus.sessions.session import Session, SessionRepository
-from homarus.store.base import SessionRecord, Store
+from homarus.store.base import SessionRecord, Store, UsageRecord
 from homarus.store.sqlite import SqliteStore, open_store
 from homarus.testing.clock import START_MS, FakeClock
 from homarus.tools.trash import make_batch
@@ -222,19 +220,6 @@ async def test_maintenance_rotates_large_index(tmp_path: Path) -> None:
         assert await program.names() == {"a"} and index.read_text() == text
 
 
-async def test_maintenance_runs_after_start_then_daily(tmp_path: Path) -> None:
-    async with played(tmp_path) as program, asyncio.TaskGroup() as group:
-        running = group.create_task(SessionMaintenance(program.services()).run())
-        await asyncio.sleep(0)
-        assert program.time.slept == [FIRST_S]
-        await program.time.advance(FIRST_S)
-        async with asyncio.timeout(30):
-            while len(program.time.slept) < 2:  # noqa: ASYNC110 - no event is set
-                await asyncio.sleep(0.001)
-        assert program.time.slept == [FIRST_S, EVERY_S]
-        running.cancel()
-
-
 async def test_maintenance_prunes_sandboxes(tmp_path: Path) -> None:
     pruned = list[int]()
 
@@ -269,3 +254,18 @@ async def test_maintenance_prunes_old_settled_messages_only(tmp_path: Path) -> N
         await SessionMaintenance(program.services()).run_once()
         assert await journal.inbox_record("old") is None
         assert await journal.inbox_record("new") is not None
+
+
+@pytest.mark.parametrize(("retention", "left"), [("30d", 1), (False, 2), (100, 2)])
+async def test_maintenance_prunes_old_model_calls_and_keeps_totals(
+    tmp_path: Path, retention: str | int | bool, left: int
+) -> None:
+    async with played(tmp_path, usageRetention=retention) as program:
+        now_ms = program.clock.now_ms()
+        async with program.store.transaction() as transaction:
+            for days in (40, 1):
+                at_ms = now_ms - days * 86_400_000
+                transaction.add_usage(UsageRecord("r", "k", "p", "m", at_ms, Usage(1)))
+        await SessionMaintenance(program.services()).run_once()
+        assert len(await program.store.usage_records()) == left
+        assert (await program.store.usage_totals())[0].calls == 2

@@ -2,18 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homarus.core.message import (
-    Address,
-    Image,
-    Inbound,
+    ClientOptions,
     InboundMetadata,
     InputProvenance,
     Media,
@@ -23,131 +20,18 @@ from homarus.sessions.levels import QueueDrop, QueueMode
 from homarus.sessions.queue_policy import COLLECTED, QueueSettings
 from homarus.sessions.run_queue import QUEUE_FULL, SUPERSEDED, RunQueue
 from homarus.store.journal import InboxRecord
-from homarus.testing.clock import FakeClock
+from tests.unit.sessions.run_queue_harness import (
+    AT_ONCE,
+    HEARTBEAT,
+    ONE_SECOND,
+    Harness,
+    ResultFuture,
+    Run,
+    ids,
+    open_harness,
+    record,
+)
 from tests.waiting import settle
-
-ONE_SECOND = QueueSettings()
-AT_ONCE = QueueSettings(mode="followup", debounce_ms=0)
-
-
-def record(
-    text: str, *, chat: str = "1", images: int = 0, options: RunOptions | None = None
-) -> InboxRecord:
-    pictures = tuple(Image(f"{text}{n}", "image/png") for n in range(images))
-    inbound = Inbound(
-        text,
-        Address("test", chat),
-        "ann",
-        text,
-        pictures,
-        options=options or RunOptions(),
-        run_id=text,
-    )
-    return InboxRecord(text, "s", "test", "default", text, "ann", text, 1, inbound=inbound)
-
-
-def ids(records: Sequence[InboxRecord]) -> list[str]:
-    return [each.id for each in records]
-
-
-@dataclass(slots=True)
-class Run:
-    """A run that ends, and checks for steering, when the test says so."""
-
-    session: str
-    records: Sequence[InboxRecord]
-    text: str
-    steering: list[InboxRecord] = field(default_factory=list)
-    end: asyncio.Event = field(default_factory=asyncio.Event)
-    fails: bool = False
-    aborted: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.records[0].id
-
-    @property
-    def answers(self) -> list[str]:
-        return [*ids(self.records), *(each.id for each in self.steering if each.id)]
-
-
-class Harness:
-    """A run queue, the runs it started, and the messages it settled."""
-
-    def __init__(self, group: asyncio.TaskGroup, rule: QueueSettings = AT_ONCE) -> None:
-        self.clock = FakeClock()
-        self.rule = rule
-        self.runs: list[Run] = []
-        self.active: dict[str, Run] = {}
-        self.settled: list[tuple[str, str]] = []
-        self.settle_fails = False
-        self.queue: RunQueue[str] = RunQueue(
-            self.start,
-            group,
-            self.clock,
-            settings=lambda _session, _row: self.rule,
-            interrupt=self.interrupt,
-            settle=self.settle,
-        )
-
-    async def start(self, session: str, records: Sequence[InboxRecord], text: str) -> str:
-        run = Run(session, records, text)
-        assert session not in self.active, "two runs at once"
-        self.active[session] = run
-        self.runs.append(run)
-        try:
-            await run.end.wait()
-            if run.fails:
-                raise ZeroDivisionError
-            return f"aborted {run.name}" if run.aborted else run.name
-        finally:
-            del self.active[session]
-
-    def interrupt(self, session: str) -> None:
-        run = self.active[session]
-        run.aborted = True
-        run.end.set()
-
-    async def settle(self, records: Sequence[InboxRecord], reason: str) -> None:
-        await asyncio.sleep(0)
-        if self.settle_fails:
-            raise OSError("no room")
-        self.settled += [(each.id, reason) for each in records]
-
-    def submit_text(
-        self, text: str, mode: QueueMode | None = None, **more: object
-    ) -> "ResultFuture":
-        chat, images = str(more.get("chat", "1")), int(str(more.get("images", 0)))
-        rule = replace(self.rule, mode=mode) if mode else None
-        return self.queue.submit("s", record(text, chat=chat, images=images), rule)
-
-    def pop_steering(self, session: str = "s") -> list[InboxRecord]:
-        steering = self.queue.take_steering(session)
-        self.active[session].steering += steering
-        return steering
-
-    async def finish(self, session: str = "s") -> None:
-        await settle()
-        self.active[session].end.set()
-        await settle()
-
-    async def finish_all(self) -> None:
-        for _ in range(200):
-            await self.clock.advance(60)
-            if not self.active:
-                return
-            for run in list(self.active.values()):
-                run.end.set()
-        raise AssertionError("it never comes to rest")
-
-
-ResultFuture = asyncio.Future[str]
-
-
-@asynccontextmanager
-async def open_harness(rule: QueueSettings = AT_ONCE) -> AsyncIterator[Harness]:
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        yield Harness(group, rule)
 
 
 async def test_submit_to_idle_session_starts_run_and_resolves() -> None:
@@ -179,6 +63,7 @@ async def test_submit_to_two_sessions_runs_both_at_once() -> None:
         RunOptions(extra_system_prompt="x"),
         RunOptions(exec_security="deny"),
         RunOptions(elevated="full"),
+        RunOptions(client=ClientOptions()),
     ],
 )
 async def test_message_with_own_prompt_or_target_steers_no_run(
@@ -243,6 +128,32 @@ async def test_steer_backlog_steers_and_gets_own_run() -> None:
         await harness.finish()
         assert (await first, await second) == ("one", "two")
         assert [run.answers for run in harness.runs] == [["one"], ["two"]]
+
+
+async def test_message_steers_no_run_that_is_of_a_program() -> None:
+    async with open_harness() as harness:
+        own = RunOptions(client=ClientOptions())
+        first = harness.queue.submit("s", record("one", options=own))
+        second = harness.queue.submit("s", record("two"), replace(AT_ONCE, mode="steer"))
+        await settle()
+        assert harness.pop_steering() == []
+        await harness.finish()
+        await harness.finish()
+        assert (await first, await second) == ("one", "two")
+
+
+@pytest.mark.parametrize("drop", ["old", "new", "summarize"])
+async def test_messages_of_programs_are_neither_dropped_nor_counted(drop: QueueDrop) -> None:
+    own = RunOptions(client=ClientOptions())
+    rule = QueueSettings(mode="followup", debounce_ms=0, cap=1, drop=drop)
+    async with open_harness(rule) as harness:
+        futures = [harness.submit_text("first")]
+        futures += [harness.queue.submit("s", record(f"p{n}", options=own)) for n in range(3)]
+        futures.append(harness.submit_text("last"))
+        for _ in futures:
+            await harness.finish()
+        assert [await future for future in futures] == ["first", "p0", "p1", "p2", "last"]
+        assert harness.settled == [] and all(run.text == "" for run in harness.runs)
 
 
 async def test_collect_after_debounce_merges_messages() -> None:
@@ -577,7 +488,9 @@ rules = st.builds(
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), rules, st.sampled_from(["1", "1", "2"])),
-        st.tuples(st.sampled_from(["look", "end", "fail", "drop", "turn", "time", "begin"])),
+        st.tuples(
+            st.sampled_from(["look", "end", "fail", "drop", "turn", "time", "begin", "beat"])
+        ),
         st.tuples(st.just("drop one"), st.integers(0, 20)),
     ),
     max_size=40,
@@ -603,6 +516,11 @@ class Story:
         self.begun.add(names[0])
         self.futures |= dict.fromkeys(names, future)
 
+    def beat(self) -> None:
+        name = f"m{len(self.futures)}"
+        beat = record(name, chat=f"beat {name}", options=HEARTBEAT)
+        self.futures[name] = self.harness.queue.submit("s", beat, AT_ONCE)
+
     def drop(self, name: str | None = None) -> None:
         self.dropped += ids(self.harness.queue.cancel_pending("s", name))
 
@@ -613,6 +531,8 @@ class Story:
                 self.submit_text(rule, chat)
             case ("begin",):
                 self.begin()
+            case ("beat",):
+                self.beat()
             case ("look",) if active and not active.end.is_set():
                 self.harness.pop_steering()
             case ("end" | "fail" as how,) if active:

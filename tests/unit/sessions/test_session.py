@@ -508,3 +508,54 @@ async def test_record_keeps_unknown_fields() -> None:
         assert record is not None and record.data["odd"] == [1]
 
     await run(body)
+
+
+async def test_left_turn_is_on_a_branch_and_no_use() -> None:
+    store, clock = MemoryStore(), FakeClock()
+    session = await Session.load(store, clock, KEY, "main")
+    await ask(session, "hello")
+    await session.append(answer("hi"))
+    before, leaf = session.record, session.leaf
+    await clock.advance(3600)
+    await session.start_turn(
+        user_message("beat", at_ms=9), provider="mock", model="mock-2", is_use=False
+    )
+    question = session.leaf
+    assert question is not None
+    await session.append(answer("", calls="c"), result("c"), is_use=False)
+    await session.leave_turn(question, answer("HEARTBEAT_OK"), extra_writes=lambda _t, _e: None)
+    assert (session.leaf, [m.text for m in session.messages]) == (leaf, ["hello", "hi"])
+    assert (session.record.updated_ms, session.record.data) == (before.updated_ms, before.data)
+    stored = await Session.load(store, clock, KEY, "main")
+    assert (stored.leaf, stored.messages) == (leaf, session.messages)
+    entries = await store.entries(session.session_id)
+    assert [entry.parent for entry in entries if entry.type == "model_change"][-1] == leaf
+    await ask(session, "still there?")
+    assert [m.text for m in session.messages] == ["hello", "hi", "still there?"]
+
+
+async def test_turn_that_others_wrote_into_is_not_left() -> None:
+    session = await Session.load(MemoryStore(), FakeClock(), KEY, "main")
+    await session.start_turn(
+        user_message("beat", at_ms=9), provider="mock", model="mock-1", is_use=False
+    )
+    question = session.leaf
+    assert question is not None
+    await session.append(Message("assistant", (Text("a note of a client"),), 9))
+    await session.leave_turn(question, answer("HEARTBEAT_OK"), extra_writes=lambda _t, _e: None)
+    assert [m.text for m in session.messages] == ["beat", "a note of a client", "HEARTBEAT_OK"]
+
+
+async def test_first_turn_that_is_left_leaves_an_empty_session() -> None:
+    store, clock = MemoryStore(), FakeClock()
+    session = await Session.load(store, clock, KEY, "main")
+    await session.start_turn(
+        user_message("beat", at_ms=9), provider="mock", model="mock-1", is_use=False
+    )
+    question = session.leaf
+    assert question is not None
+    await session.leave_turn(question, answer("HEARTBEAT_OK"), extra_writes=lambda _t, _e: None)
+    assert (session.leaf, session.messages, session.is_used) == (None, [], False)
+    await ask(session, "hello")
+    await session.append(answer("hi"))
+    assert [m.text for m in session.messages] == ["hello", "hi"]

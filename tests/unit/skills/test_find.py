@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from homarus.config.skills_schema import SkillLimitsConfig
+from homarus.core.message import Json
 from homarus.skills import find
 from homarus.skills.find import SkillFileCache, SkillRoot, find_skills
+from homarus.skills.folder_search import FoundFile, load_frontmatter
 from homarus.skills.skill import SkillTier
 from tests.unit.skills.builders import write_skill
 
@@ -231,13 +233,13 @@ def test_exactly_the_limit_is_no_problem(tmp_path: Path) -> None:
 
 def test_unchanged_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    original = find._read_head
+    original = load_frontmatter
 
-    def record(file: find._SkillFile) -> str:
+    def record(file: FoundFile, max_bytes: int) -> dict[str, Json]:
         read.append(file.path)
-        return original(file)
+        return original(file, max_bytes)
 
-    monkeypatch.setattr(find, "_read_head", record)
+    monkeypatch.setattr(find, "load_frontmatter", record)
     file, cache = write_skill(tmp_path, "a"), SkillFileCache()
     write_skill(tmp_path, "broken", "name: [x]\n")
     for _ in range(3):

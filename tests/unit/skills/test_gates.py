@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from homarus.skills.gates import Requirements, check_skill, is_set, make_bin_lookup
+from homarus.skills.gates import check_skill
+from homarus.skills.requirements import Requirements, is_set, make_bin_lookup
 from homarus.skills.skill import Skill, SkillTier
 from tests.unit.skills.builders import facts, make
 

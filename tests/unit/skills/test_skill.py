@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.skills.frontmatter import read_frontmatter
+from homarus.skills.requirements import Requires
 from homarus.skills.skill import (
     CommandDispatch,
     Install,
     Invocation,
     Metadata,
-    Requires,
     read_dispatch,
     read_invocation,
     read_metadata,

@@ -12,7 +12,10 @@ from homarus.core.message import (
     Authority,
     Button,
     ChatKind,
+    ClientOptions,
+    ClientTool,
     Extras,
+    HeartbeatOptions,
     Image,
     Inbound,
     InboundMetadata,
@@ -42,6 +45,13 @@ words = st.text(max_size=20)
 whole_words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
+def heartbeats(text: st.SearchStrategy[str]) -> st.SearchStrategy[HeartbeatOptions]:
+    made = {
+        one.name: text if one.default == "" else st.booleans() for one in fields(HeartbeatOptions)
+    }
+    return st.builds(HeartbeatOptions, **{**made, "ack_max_chars": st.integers(0, 2**31)})
+
+
 def run_options(text: st.SearchStrategy[str]) -> st.SearchStrategy[RunOptions]:
     asked = {field.name: st.none() | text for field in fields(RunOptions)}
     chat = st.lists(text, max_size=4).map(tuple)
@@ -54,8 +64,17 @@ def run_options(text: st.SearchStrategy[str]) -> st.SearchStrategy[RunOptions]:
         "provenance": source,
         "taint": st.lists(st.tuples(text, text), max_size=2).map(tuple),
         "lane": text,
+        "heartbeat": st.none() | heartbeats(text),
+        "client": st.none() | clients(text),
     }
     return st.builds(RunOptions, **{**asked, **given})
+
+
+def clients(text: st.SearchStrategy[str]) -> st.SearchStrategy[ClientOptions]:
+    values = st.dictionaries(text, text, max_size=2)
+    tools = st.lists(st.builds(ClientTool, text, text, values), max_size=2).map(tuple)
+    messages = st.lists(values, max_size=2).map(tuple)
+    return st.builds(ClientOptions, tools, st.booleans(), messages, messages, values)
 
 
 def metadata(text: st.SearchStrategy[str]) -> st.SearchStrategy[InboundMetadata]:
@@ -102,6 +121,7 @@ def inbounds(text: st.SearchStrategy[str]) -> st.SearchStrategy[Inbound]:
         "media": st.lists(medias(text), max_size=2).map(tuple),
         "group_history": text,
         "copy_for": text,
+        "matched_by": text,
     }
     assert {field.name for field in fields(Inbound)} == set(made), "a new field must be kept too"
     return st.builds(Inbound, **made)
@@ -128,6 +148,14 @@ FULL_INBOUND = Inbound(
         *("weather", "in Oslo"),
         (("web", "a.example"),),
         "nested",
+        HeartbeatOptions(20, True, False, "Rain!", "agent:main:main", True, True),
+        ClientOptions(
+            (ClientTool("weather", "Rain?", {"type": "object"}),),
+            True,
+            ({"role": "toolResult"},),
+            ({"role": "user"},),
+            {"top_p": 0.5},
+        ),
     ),
     "run-1",
     "owner",
@@ -139,6 +167,7 @@ FULL_INBOUND = Inbound(
     (FULL_MEDIA,),
     "earlier words",
     "main",
+    "binding.peer",
 )
 FULL_SOURCE_JSON = (
     ',"extra_system_prompt":"Be brief.","provenance":{"kind":"inter_session",'
@@ -149,6 +178,14 @@ FULL_EXEC_JSON = (
 )
 FULL_SKILL_JSON = ',"skill":"weather","skill_input":"in Oslo"'
 FULL_LANE_JSON = ',"taint":[["web","a.example"]],"lane":"nested"'
+FULL_HEARTBEAT_JSON = (
+    ',"heartbeat":{"ack_max_chars":20,"shows_ok":true,"shows_alerts":false,"last_alert":"Rain!",'
+    '"session":"agent:main:main","is_light":true,"suppresses_tool_errors":true}'
+)
+FULL_CLIENT_JSON = (
+    ',"client":{"tools":[["weather","Rain?",{"type":"object"}]],"disables_tools":true,'
+    '"results":[{"role":"toolResult"}],"history":[{"role":"user"}],"params":{"top_p":0.5}}'
+)
 FULL_INBOUND_JSON = (
     '{"id":"m1","channel":"telegram","account":"work","chat":"42","sender":"ann","text":"hello",'
     '"at":1000,"thread":"7","images":[{"mime":"image/png","data":"AAAA"}],'
@@ -158,6 +195,8 @@ FULL_INBOUND_JSON = (
     + FULL_EXEC_JSON
     + FULL_SKILL_JSON
     + FULL_LANE_JSON
+    + FULL_HEARTBEAT_JSON
+    + FULL_CLIENT_JSON
     + '},"run":"run-1",'
     '"authority":"owner",'
     '"occasion":{"kind":"group","title":"Team","name":"Ann","handle":"@ann","is_bot":true,'
@@ -165,15 +204,24 @@ FULL_INBOUND_JSON = (
     '"answers_us":true,"quoted":"before","forwarded":"Bob","parent":"41","album":"album-1",'
     '"guild":"guild-1","team":"team-1","roles":["admin","dev"],"via_bot":"gif","is_press":true,'
     '"holder":"~ann@home","approval":"ap-1 deny","is_limited":true},'
-    f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main"}}'
+    f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main",'
+    '"matchedBy":"binding.peer"}'
 )
-FULL_INBOUND_DIGEST = "90b26b3f65006466a62dd80f795ab0f092fd2ea2e45a7f9e58f1063c4405e99e"
+FULL_INBOUND_DIGEST = "f29119d9d4a3af613a8da20f124add9d2a04221d5be78ca7f7820da0a1ae112d"
+BEFORE_CLIENTS_DIGEST = "1ef0952432d96d62be404513ea508a4003bf0445de53b3638d1e3d6243dff3de"
+BEFORE_HEARTBEATS_DIGEST = "90b26b3f65006466a62dd80f795ab0f092fd2ea2e45a7f9e58f1063c4405e99e"
 BEFORE_LANES_DIGEST = "891deaa23d5b0cc588bcbb59cc38838e5ba36110f2e16bf75eed19f919d69f48"
 BEFORE_EXEC_DIGEST = "a15da3dceae0d4dd97a9807424cec65f9d60fe9a2eaec4df731e4d80800b9442"
 BEFORE_DIGEST = "4e9ca02b572b2b82602ab3885f30bef279963f9e79787da953acedbf19750df3"
-STORED_BEFORE_LANES = FULL_INBOUND_JSON.replace(FULL_SKILL_JSON + FULL_LANE_JSON, "")
+STORED_BEFORE_CLIENTS = FULL_INBOUND_JSON.replace(FULL_CLIENT_JSON, "")
+STORED_BEFORE_HEARTBEATS = STORED_BEFORE_CLIENTS.replace(FULL_HEARTBEAT_JSON, "")
+STORED_BEFORE_LANES = STORED_BEFORE_HEARTBEATS.replace(FULL_SKILL_JSON + FULL_LANE_JSON, "")
 STORED_BEFORE_EXEC = STORED_BEFORE_LANES.replace(FULL_EXEC_JSON, "")
-OPTIONS_BEFORE_LANES = replace(FULL_INBOUND.options, skill="", skill_input=None, taint=(), lane="")
+OPTIONS_BEFORE_CLIENTS = replace(FULL_INBOUND.options, client=None)
+OPTIONS_BEFORE_HEARTBEATS = replace(OPTIONS_BEFORE_CLIENTS, heartbeat=None)
+OPTIONS_BEFORE_LANES = replace(
+    OPTIONS_BEFORE_HEARTBEATS, skill="", skill_input=None, taint=(), lane=""
+)
 OPTIONS_BEFORE = replace(
     OPTIONS_BEFORE_LANES, exec_host=None, exec_security=None, exec_ask=None, elevated=None
 )
@@ -221,6 +269,18 @@ def test_codec_inbound_stored_without_skill_and_lane_keeps_digest() -> None:
     before = decode_inbound(load_json(STORED_BEFORE_LANES))
     assert before == replace(FULL_INBOUND, options=OPTIONS_BEFORE_LANES)
     assert digest_of("agent:main:main", before) == BEFORE_LANES_DIGEST
+
+
+def test_codec_inbound_stored_without_heartbeat_keeps_digest() -> None:
+    before = decode_inbound(load_json(STORED_BEFORE_HEARTBEATS))
+    assert before == replace(FULL_INBOUND, options=OPTIONS_BEFORE_HEARTBEATS)
+    assert digest_of("agent:main:main", before) == BEFORE_HEARTBEATS_DIGEST
+
+
+def test_codec_inbound_stored_without_client_keeps_digest() -> None:
+    before = decode_inbound(load_json(STORED_BEFORE_CLIENTS))
+    assert before == replace(FULL_INBOUND, options=OPTIONS_BEFORE_CLIENTS)
+    assert digest_of("agent:main:main", before) == BEFORE_CLIENTS_DIGEST
 
 
 def test_codec_full_extras_matches_stored_json() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from homarus.core import worker_process
 from homarus.core.errors import ToolError
 from homarus.tools.documents import extraction
 from homarus.tools.documents.extraction import extract_html, extract_pdf
@@ -183,7 +184,7 @@ async def test_worker_that_misbehaves_is_one_error(
 ) -> None:
     fake = tmp_path / "fake_worker.py"
     fake.write_text(program)
-    monkeypatch.setattr(extraction, "_WORKER", fake)
+    monkeypatch.setattr(worker_process, "_MAIN", fake)
     with pytest.raises(ToolError, match=reason):
         await extract_html(ARTICLE)
 
@@ -229,9 +230,11 @@ async def test_worker_gets_nothing_of_the_environment(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     fake = tmp_path / "fake_worker.py"
-    report = "{'title': '', 'text': ','.join(sorted(os.environ)), 'is_truncated': False}"
-    fake.write_text(f"import json, os, sys\nsys.stdin.read()\nprint(json.dumps({report}))")
-    monkeypatch.setattr(extraction, "_WORKER", fake)
+    page = "{'title': '', 'text': ','.join(sorted(os.environ)), 'is_truncated': False}"
+    fake.write_text(
+        f"import json, os, sys\nsys.stdin.read()\nprint(json.dumps({{'result': {page}}}))"
+    )
+    monkeypatch.setattr(worker_process, "_MAIN", fake)
     assert "OPENAI_API_KEY" not in (await extract_html(ARTICLE)).text
 
 

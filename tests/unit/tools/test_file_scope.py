@@ -279,3 +279,27 @@ def test_file_outside_with_a_second_name_for_a_moment_is_refused(tmp_path: Path)
         RootedFs(root, swapping).open_read("x") as opened,
     ):
         assert opened.file.read() != b"SECRET"
+
+
+@pytest.mark.parametrize(
+    "path", ["hooks/greet/handler.py", "hooks/new/HOOK.md", "internal-hooks.json"]
+)
+async def test_hooks_of_the_state_directory_cannot_be_written(tmp_path: Path, path: str) -> None:
+    """They are code that runs in the gateway's name, and the list of what the owner enabled."""
+    stage = Stage(tmp_path)
+    file = stage.state / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for ctx in (stage.context(), stage.open()):
+        with pytest.raises(ToolError):
+            await write(ctx, {"path": str(file), "content": "evil"})
+        with pytest.raises(ToolError):
+            await write(ctx, {"path": f"../{path}", "content": "evil"})
+    assert not file.exists()
+
+
+async def test_hooks_of_the_workspace_are_written_by_the_owner_alone(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    group = stage.context(session_access(GROUP))
+    with pytest.raises(ToolError):
+        await write(group, {"path": "hooks/greet/handler.py", "content": "evil"})
+    assert not (stage.workspace / "hooks").exists()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from homarus.config.schema import Config
 from homarus.config.tools_schema import MessageToolConfig
+from homarus.core.chat_action import ChatAction
 from homarus.core.errors import ChannelError, ToolDeniedError, ToolError
 from homarus.core.message import Address, Button, Extras, Media, Poll, Text, ToolCall
 from homarus.policy.approvals import ApprovalQuestion
@@ -77,6 +78,9 @@ class FakeMessenger:
 
     async def react(self, to: Address, message_id: str, emoji: str) -> None:
         self.seen.append(("react", to, message_id, emoji))
+
+    async def run_chat_action(self, to: Address, action: ChatAction) -> dict[str, Any]:
+        raise AssertionError("the tool has no actions of operators")
 
     async def edit(self, to: Address, message_id: str, text: str) -> None:
         self.seen.append(("edit", to, message_id, text))

@@ -227,10 +227,14 @@ class CommandDispatcher:
     def control(self) -> SessionControl[RunOutcome]:
         return self._services.control
 
-    def make_context(self, key: str, inbound: Inbound) -> AgentCommandContext:
-        """Return the context of a command in a session; its arguments are empty."""
+    def make_context(self, key: str, inbound: Inbound, run_id: str = "") -> AgentCommandContext:
+        """Return the context of a command in a session; its arguments are empty.
+
+        `run_id` is the id of the command's message, for hooks: it is the same after a crash.
+        """
         agent, channel = self._services.get_agent(agent_id_of(key)), inbound.address.channel
-        where = HookContext(agent.id, key, inbound.run_id, str(agent.workspace), channel)
+        run = inbound.run_id or run_id
+        where = HookContext(agent.id, key, run, str(agent.workspace), channel)
         config = self._services.get_config()
         return AgentCommandContext(self._ports, config, where, key, inbound, "", self._services)
 
@@ -311,8 +315,9 @@ class CommandDispatcher:
             async with self._journal.transaction() as transaction:
                 transaction.mark_running([record.id], lease, run=record.id)
             try:
-                work_name = f"command in {key}"
-                done = await _attempt(work_name, lambda: work(self.make_context(key, inbound)))
+                done = await _attempt(
+                    f"command in {key}", lambda: work(self.make_context(key, inbound, record.id))
+                )
             except asyncio.CancelledError:
                 if self._services.control.is_shutting_down and not is_once:
                     async with self._journal.transaction() as transaction:

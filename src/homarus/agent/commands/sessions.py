@@ -141,9 +141,10 @@ def _has_content(folder: RootedFs, path: str, data: bytes) -> bool:
 @command("stop")
 async def stop(context: CommandContext) -> CommandReply:
     """`/stop`."""
-    lines = await context.ports.call_hooks(context.where, "stop", "")
     stopped = await context.ports.stop_runs(context.key)
     children = await context.ports.stop_children(context.key)
+    # After the stop, which must not wait for a slow handler.
+    lines = await context.ports.call_hooks(context.where, "stop", "")
     return CommandReply("\n".join([describe_stop(len(stopped), children), *lines]))
 
 

@@ -21,6 +21,7 @@ from homarus.sessions.send_policy import send_policy
 from homarus.sessions.session import Session
 from homarus.sessions.transcript import is_injected
 from homarus.sessions.usage import last_prompt_tokens
+from homarus.store.usage import UsageFilter
 from homarus.tools.sandbox.sandbox_status import describe_sandbox
 
 _MINUTE_MS = 60_000
@@ -96,8 +97,8 @@ def _last_run_tokens(data: Mapping[str, Json]) -> list[str]:
 
 async def _spent(context: AgentCommandContext) -> list[str]:
     """Return the line about all model calls of the session; none before the first."""
-    records = await context.services.store.usage_records(session=context.key)
-    total = sum((record.usage for record in records), Usage())
+    totals = await context.services.store.usage_totals(wanted=UsageFilter(session=context.key))
+    total = totals[0].usage if totals else Usage()
     if not total.total:
         return []
     cost = f" · ${total.cost:.4f}" if total.cost else ""

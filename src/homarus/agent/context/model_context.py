@@ -7,9 +7,10 @@ by the service; then the old turns are summarised (`compaction`), and the run co
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from homarus.agent.agent import Agent
 from homarus.agent.context.compaction import (
@@ -35,7 +36,7 @@ from homarus.agent.context.render import (
 from homarus.agent.context.tokens import fixed_tokens
 from homarus.agent.skills.used_skills import read_fields
 from homarus.core.errors import ContextOverflowError, UserError
-from homarus.core.message import Message, user_message
+from homarus.core.message import Json, Message, user_message
 from homarus.providers.base import ModelRequest, Provider, ThinkLevel, ToolSpec
 from homarus.providers.catalog import ModelInfo
 from homarus.sessions.rejection import indexed_without_rejected
@@ -47,6 +48,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+NO_PARAMS: Final[Mapping[str, Json]] = MappingProxyType({})
+# Params of a model that limit its answer, by the names of services.
+_LIMITS: Final = frozenset(
+    {"max_tokens", "maxTokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"}
+)
 _MAX_CACHED = 64
 _THINKING_TOKENS = 4_096  # for a model that always reasons
 
@@ -90,12 +96,14 @@ class ModelContext:
         cache: RenderedContextCache,
         now_ms: Callable[[], int],
         max_turns: int = 0,
+        params: Mapping[str, Json] = NO_PARAMS,
         get_reader: Callable[[], Read] = lambda: lambda _path: None,
     ) -> None:
         self.session, self.agent, self.model = session, agent, model
         self._provider, self.thinking, self.api = provider, thinking, provider.api
         self.system, self.tools = system, tools
         self._cache, self._now_ms, self._get_reader = cache, now_ms, get_reader
+        self._asked = params  # by the client of the run
         self._rendered = cache.get(session.session_id)
         pruning = agent.pruning if is_pruned_provider(agent.pruning, model.provider) else None
         fixed = cache.estimate_fixed(system, tools)
@@ -130,6 +138,11 @@ class ModelContext:
         return await asyncio.to_thread(attach_named_images, question, read)
 
     @property
+    def request_tokens(self) -> int:
+        """About how many tokens the last request has."""
+        return self._rendered.tokens if self._rendered is not NOT_RENDERED else 0
+
+    @property
     def has_headroom(self) -> bool:
         """Whether the last request took only a small part of the context window."""
         rendered = self._rendered
@@ -152,13 +165,20 @@ class ModelContext:
         return self._request(rendered.messages)
 
     def _request(self, messages: tuple[Message, ...]) -> ModelRequest:
+        params, max_tokens = self.model.params, self._asked.get("max_tokens")
+        if self._asked:
+            given = {name: each for name, each in self._asked.items() if name != "max_tokens"}
+            replaced = _LIMITS if max_tokens else ()
+            kept = {name: each for name, each in params.items() if name not in replaced}
+            params = {**kept, **given}
         return ModelRequest(
             self.model.id,
             self.system,
             messages,
             self.tools,
             thinking=self.thinking,
-            params=self.model.params,
+            max_tokens=max_tokens,
+            params=params,
         )
 
     async def compact(

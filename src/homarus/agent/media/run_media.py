@@ -198,7 +198,10 @@ class RunMedia:
                 self._journal.record_model_call(call)
             raise
         now_ms = self._services.clock.now_ms()
-        usage = [to_usage_record(each, self._journal.run, self._key, now_ms) for each in calls]
+        usage = [
+            to_usage_record(each, self._journal.run, self._key, now_ms, purpose="media")
+            for each in calls
+        ]
         async with store.transaction() as transaction:
             transaction.put_record(KIND, record, {"text": text, "atMs": now_ms})
             transaction.add_usage(*usage)

@@ -13,7 +13,7 @@ from homarus.config.agent_settings import agent_entry
 from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
 from homarus.core.fast_dataclass import dataclass, replace
-from homarus.core.message import Address, Inbound
+from homarus.core.message import HEARTBEAT_CHANNEL, Address, Inbound
 from homarus.core.session_keys import (
     agent_id_of,
     chat_type_of,
@@ -24,6 +24,7 @@ from homarus.core.session_keys import (
 from homarus.policy.access import EVERYONE, is_named
 from homarus.policy.decision import decide_tool_call, is_tool_offered
 from homarus.policy.sandbox_settings import is_sandboxed, resolve_sandbox
+from homarus.policy.taint import HOOK_CHANNEL
 from homarus.policy.tool_call import CallerFacts, ToolCallFacts
 from homarus.policy.tool_policy import PolicyRules, ToolRules, refuse_unknown_groups
 from homarus.policy.workspace_access import NO_ACCESS, WorkspaceAccess, session_access
@@ -124,7 +125,7 @@ def _offered_tools(
 
 NO_CHAT: Final = ChatContext()
 # Channels of messages that no person reads an answer to: the session's last chat may get it.
-_PROGRAMS: Final = frozenset({"agent", "boot", "wake"})
+_PROGRAMS: Final = frozenset({"agent", "boot", "wake", HEARTBEAT_CHANNEL})
 # As `sessions.envelope` writes it, for files as `channels.media` stores them.
 _MEDIA_LINE: Final = re.compile(
     r"^\[media attached: (/[^\n]{0,400}/media/inbound/[0-9a-f]{32}(?:\.[a-z0-9]{1,5})?) \(",
@@ -305,8 +306,11 @@ def make_caller(
 def _has_owner_authority(config: Config, inbound: Inbound) -> bool:
     """Return whether a message has the owner's authority: access control gave it, or it is ours.
 
-    What no channel received, and no client sent, is a message of the program itself.
+    What no channel received, and no client sent, is a message of the program itself; a webhook's
+    text is not, also when the request had the right secret.
     """
+    if inbound.address.channel == HOOK_CHANNEL:
+        return False
     if inbound.authority:
         return inbound.authority == "owner"
     is_others = inbound.metadata.is_foreign_text or inbound.metadata.is_limited
@@ -320,9 +324,11 @@ def _is_by_owner(config: Config, inbound: Inbound, find_traits: FindTraits) -> b
     owners, or where everybody is admitted, the sender must be listed by id.
     """
     channel, source = inbound.address.channel, inbound.options.provenance
+    if channel == HOOK_CHANNEL:
+        return False
     if channel not in config.channels:
-        is_sessions = source is not None and source.kind == "inter_session"
-        return not (is_sessions and inbound.metadata.is_limited)
+        is_ours = source is not None and source.kind != "external_user"
+        return not (is_ours and inbound.metadata.is_limited)
     if inbound.metadata.kind != "direct":
         return False
     from homarus.config.channels import common_settings

@@ -139,6 +139,7 @@ class PromptComposer:
             sandbox=chat.sandbox,
             owners=surface.owners,
             timezone=agent.timezone,
+            heartbeat=agent.has_heartbeat,
             reasoning_tags=uses_final_tag(model.provider),
             reply_tags=writes,
             reactions=chat.reactions if writes else "",

@@ -288,12 +288,8 @@ def _silent_replies(facts: PromptFacts) -> str:
 def _heartbeats(facts: PromptFacts) -> str:
     if not facts.heartbeat:
         return ""
-    return _section(
-        "Heartbeats",
-        f"A message that asks you to check HEARTBEAT.md is a heartbeat. If nothing needs your "
-        f"person's attention, answer {ACK_WORD} and nothing else; if something does, say it "
-        f"without that word.",
-    )
+    text = f"If a heartbeat finds nothing, answer only {ACK_WORD}."
+    return _section("Heartbeats", text)
 
 
 def _reactions(facts: PromptFacts) -> str:

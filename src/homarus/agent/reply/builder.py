@@ -112,6 +112,11 @@ class ReplyBuilder:
         """The model's reasoning so far, where it is to be shown live."""
         return "".join(self._thoughts) if self._settings.reasoning == "stream" else ""
 
+    @property
+    def failed_tool(self) -> str:
+        """The tool whose failure an answer without a text reports; "" for none."""
+        return self._failed_tool if self._settings.reports_tool_error else ""
+
     def feed(self, data: EventData) -> bool | None:
         """Read one event; return whether typing is switched on or off, None for no change."""
         match data:
@@ -171,8 +176,7 @@ class ReplyBuilder:
         has_sent = self._has_sent_text or self._sent_texts.has_any
         has_text = has_sent or any(block.kind == "text" for block in blocks)
         if not has_text and not self._is_silent:
-            failed = self._failed_tool if self._settings.reports_tool_error else ""
-            notice = failed_tool_notice(failed) if failed else EMPTY
+            notice = failed_tool_notice(self.failed_tool) if self.failed_tool else EMPTY
             blocks.append(self._decorated(Block(notice, "notice")))
         if blocks or self._has_sent_text:
             self._add_usage(blocks)
@@ -226,7 +230,7 @@ class ReplyBuilder:
         ack = strip_heartbeat_ack(reply.text, heartbeat=self._is_heartbeat, max_chars=max_chars)
         return (
             reply.silent
-            or (ack.skip and (ack.found or self._is_heartbeat))
+            or (ack.skip and (ack.found or (self._is_heartbeat and not self.failed_tool)))
             or (self._settings.unasked and is_silent_text(reply.text))
         )
 
@@ -311,7 +315,7 @@ def make_reply_builder(
 
     `new_session_id` is set when the session starts with this run.
     """
-    to, metadata = inbound.address, inbound.metadata
+    to, metadata, heartbeat = inbound.address, inbound.metadata, inbound.options.heartbeat
     target = ReplyTarget(
         address=to,
         channel=_section(config, to),
@@ -323,6 +327,8 @@ def make_reply_builder(
         reasoning=inbound.options.reasoning,
         group=metadata.kind != "direct",
         mentioned=metadata.mentioned or metadata.replies_to_us,
+        heartbeat_chars=heartbeat.ack_max_chars if heartbeat else None,
+        hides_tool_errors=heartbeat is not None and heartbeat.suppresses_tool_errors,
     )
     settings = resolve_reply_settings(config, agent_id_of(session.key), target)
     return ReplyBuilder(settings, sends_on_save=settings.streams)

@@ -1,5 +1,6 @@
 """Encode the outcome of a run as the result of `agent`, the gateway's method and the command."""
 
+import json
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ from homarus.core.errors import (
     ImageTooLargeError,
 )
 from homarus.core.event import encode_attempt
-from homarus.core.message import Json, Usage
+from homarus.core.message import Json, ToolCall, Usage
 
 if TYPE_CHECKING:
     from homarus.agent.run import RunOutcome
@@ -51,6 +52,11 @@ def error_kind(outcome: "RunOutcome") -> str:
             return error.code
 
 
+def arguments_text(call: ToolCall) -> str:
+    """Return the arguments of a call as the model wrote them: JSON, if they are."""
+    return call.broken or json.dumps(dict(call.args), ensure_ascii=False)
+
+
 def _encode_payloads(outcome: "RunOutcome") -> list[Json]:
     payload: dict[str, Json] = {"text": outcome.text, "mediaUrl": next(iter(outcome.media), None)}
     if outcome.media:
@@ -80,6 +86,11 @@ def _encode_meta(outcome: "RunOutcome") -> dict[str, Json]:
     }
     if outcome.stop not in {"", "stop"}:  # OpenClaw has none after a complete answer
         meta["stopReason"] = outcome.stop
+    if outcome.pending_calls:
+        meta["pendingToolCalls"] = [
+            {"id": each.id, "name": each.name, "arguments": arguments_text(each)}
+            for each in outcome.pending_calls
+        ]
     if outcome.error:
         meta["error"] = {"kind": error_kind(outcome), "message": str(outcome.error)}
     if outcome.attempts:

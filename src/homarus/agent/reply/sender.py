@@ -120,6 +120,17 @@ class ReplySender:
 
         return await self._make_records([Block(text, "error")] if text else [])
 
+    async def records_for_text(self, text: str) -> list[OutboxRecord]:
+        """Return a text of the program itself for the chat."""
+        from homarus.agent.reply.blocks import Block
+
+        return await self._make_records([Block(text)])
+
+    @property
+    def failed_tool(self) -> str:
+        """The tool whose failure an answer without a text reports; "" for none."""
+        return self._builder.failed_tool if self._builder else ""
+
     def on_enqueued(self) -> None:
         """Resume the live reply: the records are in the outbox."""
         if self._is_holding and self._live:

@@ -67,6 +67,7 @@ class ReplyTarget:
     mentioned: bool = False
     heartbeat_chars: int | None = None
     unasked: bool = False
+    hides_tool_errors: bool = False
 
 
 def resolve_reply_settings(config: Config, agent_id: str, at: ReplyTarget) -> ReplySettings:
@@ -83,9 +84,11 @@ def resolve_reply_settings(config: Config, agent_id: str, at: ReplyTarget) -> Re
         delay_ms=_delay_ms(
             agent.human_delay if agent else HumanDelayConfig(), defaults.human_delay
         ),
-        reasoning="off"
-        if heartbeat
-        else reasoning_level(at.reasoning or _word(at, "reasoningLevel")) or "off",
+        # A heartbeat has the option of its own message alone.
+        reasoning=reasoning_level(
+            at.reasoning or ("" if heartbeat else _word(at, "reasoningLevel"))
+        )
+        or "off",
         verbose="off"
         if heartbeat
         else verbose_level(at.verbose or _word(at, "verboseLevel")) or defaults.verbose_default,
@@ -105,7 +108,7 @@ def resolve_reply_settings(config: Config, agent_id: str, at: ReplyTarget) -> Re
         new_session=at.new_session,
         ack_max_chars=at.heartbeat_chars,
         unasked=at.unasked or heartbeat,
-        reports_tool_error=not config.messages.suppress_tool_errors,
+        reports_tool_error=not (config.messages.suppress_tool_errors or at.hides_tool_errors),
     )
 
 

@@ -1,4 +1,4 @@
-"""The skills of a session as its entry stores them: the list in its prompt does not change.
+"""The skills of a session as its entry has them: the list in its prompt does not change.
 
 The snapshot is taken when a session starts, so that the start of its prompt stays the same bytes
 while files change. It is taken again when a setting has changed that says which skills the session
@@ -9,17 +9,18 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
-from xml.sax.saxutils import unescape
 
 from homarus.agent.prompt.facts import SkillBlock
 from homarus.config.schema import Config
 from homarus.core.message import Json
+from homarus.core.text import unescape_markup
+from homarus.store.base import SKILLS_FIELD
 
 if TYPE_CHECKING:  # imported by the first session that has skills
     from homarus.skills.listing import SkillListing
     from homarus.skills.skill import Skill
 
-FIELD: Final = "skillsSnapshot"
+FIELD: Final = SKILLS_FIELD
 _START: Final = "<available_skills>\n"
 _END: Final = "\n</available_skills>"
 _BLOCK: Final = re.compile(
@@ -108,7 +109,7 @@ def parse_listing(prompt: str) -> tuple[SkillBlock, ...] | None:
         return None
     inner = prompt[len(_START) : -len(_END)]
     blocks = tuple(
-        SkillBlock(unescape(found[1] or found[2] or ""), found[0])
+        SkillBlock(unescape_markup(found[1] or found[2] or ""), found[0])
         for found in _BLOCK.finditer(inner)
     )
     return blocks if "\n".join(block.text for block in blocks) == inner else None

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from homarus.agent.run_end import RunEnd, WriteEnd, write_nothing
 from homarus.core.session_keys import is_subagent
+from homarus.sessions.run_end import RunEnd, WriteEnd, write_nothing
 from homarus.store.base import Store
 
 if TYPE_CHECKING:
     from homarus.agent.subagents.control import SubagentControl
     from homarus.agent.subagents.subagent_service import SubagentService, SubagentServices
+
+_SWEEP_S: Final = 60.0
 
 
 class SubagentLoader:
@@ -55,7 +57,11 @@ class SubagentLoader:
             return 0
         return await self().kill_all(requester)
 
-    def stop(self) -> None:
-        """Stop what the service does in the background: the program ends."""
+    def sweep_interval_s(self) -> float:
+        """Return how often ended sub-agents are archived; 0 while there are none."""
+        return _SWEEP_S if self._service and self._service.has_ended else 0.0
+
+    async def sweep(self) -> None:
+        """Archive the ended sub-agents that are due; the scheduler calls it."""
         if self._service:
-            self._service.stop()
+            await self._service.sweep()

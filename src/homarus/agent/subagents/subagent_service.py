@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import uuid4
 
 from homarus.agent.run import RunOutcome
-from homarus.agent.run_end import RunEnd, WriteEnd, write_nothing
 from homarus.agent.subagents import spawn_rules
 from homarus.agent.subagents.messages import (
     announcement_id,
@@ -47,6 +46,7 @@ from homarus.core.tasks import run_contained
 from homarus.core.text import one_line
 from homarus.policy.tool_call import CallerFacts, TaintSource
 from homarus.sessions.control import ABORTED, SessionControl
+from homarus.sessions.run_end import RunEnd, WriteEnd, write_nothing
 from homarus.sessions.session import FALLBACKS_FIELD, MAX_LABEL_CHARS, SessionRepository
 from homarus.store.base import SessionRecord, Store, Transaction, UsageRecord
 from homarus.store.journal import UNSETTLED
@@ -129,8 +129,7 @@ class SubagentService:
         self._clock, self._journal = services.clock, services.store.journal
         self._lock = asyncio.Lock()  # held around every change of a record, before any lease
         self._announcing = asyncio.Lock()  # keeps the order of announcements
-        self._sweeper: asyncio.Task[None] | None = None
-        self._is_closed = False
+        self.has_ended = False  # whether `sweep` has something to do, now or later
         self._control: SubagentControl | None = None
 
     @property
@@ -368,7 +367,9 @@ class SubagentService:
             self._start(
                 partial(self._kill_children, ended.child_key), f"stop children {ended.child_key}"
             )
-        self._start_sweeper()
+        self.has_ended = True
+        if ended.cleanup == "delete":
+            self._start(partial(self._archive_if_due, ended), f"archive {ended.child_key}")
 
     async def _announce(self, ended: SubagentRecord) -> None:
         async with self._announcing:
@@ -511,8 +512,9 @@ class SubagentService:
                 await self._kill(record, "the session that started it has ended")
             elif (reason := await self._find_interruption(record, active)) is not None:
                 await self._interrupt(record, reason)
-        if any(not one.is_active for one in records):
-            self._start_sweeper()
+        self.has_ended = any(not one.is_active for one in records)
+        if any(not one.is_active and one.cleanup == "delete" for one in records):
+            self._start(self.sweep, "archive sub-agents")
 
     async def _find_interruption(
         self, record: SubagentRecord, active: Mapping[str, SubagentRecord]
@@ -538,24 +540,12 @@ class SubagentService:
                 write(transaction)
         self._after_end(ended)
 
-    def _start_sweeper(self) -> None:
-        if not self._is_closed and (self._sweeper is None or self._sweeper.done()):
-            self._sweeper = self._start(self._sweep, "archive sub-agents")
-
-    async def _sweep(self) -> None:
-        """Archive ended sub-agents when they are due, until none is left."""
-        while True:
-            next_ms = 0
-            for record in await self.find_all():
-                if record.is_active:
-                    continue
+    async def sweep(self) -> None:
+        """Archive the ended sub-agents that are due."""
+        for record in await self.find_all():
+            if not record.is_active:
                 await self._archive_if_due(record)
-                if record.archive_ms > self._clock.now_ms():
-                    next_ms = min(next_ms or record.archive_ms, record.archive_ms)
-            if not next_ms:
-                self._sweeper = None
-                return
-            await self._clock.sleep(max(1.0, (next_ms - self._clock.now_ms()) / 1000))
+        self.has_ended = any(not one.is_active for one in await self.find_all())
 
     async def _archive_if_due(self, record: SubagentRecord) -> None:
         """Archive a session, with its record; with `cleanup: delete`, the session at once."""
@@ -576,12 +566,6 @@ class SubagentService:
                 async with self._store.transaction() as transaction:
                     write(transaction)
         fault_point("subagent.archived")
-
-    def stop(self) -> None:
-        """Stop waiting for sub-agents to be archived: the program ends."""
-        self._is_closed = True
-        if self._sweeper:
-            self._sweeper.cancel()
 
     def _start(self, work: Callable[[], Awaitable[object]], name: str) -> asyncio.Task[None] | None:
         async def run() -> None:

@@ -1,7 +1,6 @@
 """The config of one IRC account, with OpenClaw's keys."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -76,7 +75,6 @@ class IrcSettings(ChannelSettings):
     channels: Annotated[StrTuple, AfterValidator(_rooms)] = ()
     # Keys of OpenClaw that are accepted and not used.
     capabilities: StrTuple = ()
-    heartbeat: Mapping[str, Any] = {}
 
     @property
     def actual_port(self) -> int:

@@ -27,8 +27,9 @@ from homarus.channels.matrix.settings import MEDIA_MAX_MB, TEXT_LIMIT, MatrixSet
 from homarus.channels.matrix.sync import SyncLoop
 from homarus.channels.matrix.traits import TRAITS
 from homarus.channels.service_client import load_upload
+from homarus.core.chat_action import ChatAction
 from homarus.core.errors import SendError
-from homarus.core.message import Address, Media, Outbound
+from homarus.core.message import Address, Json, Media, Outbound
 from homarus.core.tasks import task_group
 
 LOGIN_TIMEOUT_S: Final = 10.0  # how long a message waits for the login
@@ -140,6 +141,15 @@ class MatrixChannel:
         except MatrixRefusedError as exc:
             if exc.errcode != "M_DUPLICATE_ANNOTATION":  # it is there already
                 raise
+
+    async def run_chat_action(self, to: Address, action: ChatAction) -> dict[str, Json]:
+        from homarus.channels.matrix.chat_actions import run_chat_action
+
+        account = await self._wait_for_login()
+        room = "" if action.name == "channel-list" else await account.room_for(to.chat)
+        if action.name in {"thread-create", "sticker-send"}:
+            _refuse_encrypted(account, room)
+        return await run_chat_action(account, room, action)
 
     async def fetch(self, media: Media, max_bytes: int) -> bytes:
         account = await self._wait_for_login()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic.alias_generators import to_camel
@@ -64,7 +64,6 @@ class MatrixSettings(ChannelSettings):
     proxy: NonEmptyStr | None = Field(None, repr=False)  # it may contain a password
     # Keys of OpenClaw that are accepted and not used.
     capabilities: StrTuple = ()
-    heartbeat: Mapping[str, Any] = {}
 
     def completed(self, channel: str, env: Mapping[str, str]) -> "MatrixSettings":
         """Return the settings completed from the environment.

@@ -52,6 +52,7 @@ from homarus.channels.telegram.settings import (
     listed_commands,
 )
 from homarus.channels.telegram.traits import TRAITS
+from homarus.core.chat_action import ChatAction
 from homarus.core.errors import ChannelError, MediaTooLargeError, StoreError
 from homarus.core.message import Address, Inbound, Json, Media, Outbound, Poll
 
@@ -334,6 +335,11 @@ class TelegramChannel:
         await self._sender.send(
             BotApiCall("setMessageReaction", {**message_ref, "reaction": reaction})
         )
+
+    async def run_chat_action(self, to: Address, action: ChatAction) -> dict[str, Json]:
+        from homarus.channels.telegram.chat_actions import run_chat_action
+
+        return await run_chat_action(self._sender, to, action)
 
     async def show_typing(self, to: Address, *, on: bool) -> None:
         if on:  # it expires

@@ -82,7 +82,6 @@ class TelegramSettings(ChannelSettings):
     proxy: str | None = Field(None, repr=False)  # it may contain a password
     reaction_level: Literal["off", "ack", "minimal", "extensive"] | None = None
     reaction_notifications: Literal["off", "own", "all"] = "off"
-    heartbeat: Mapping[str, bool] = {}
 
     @field_validator("proxy")
     @classmethod

@@ -151,7 +151,9 @@ async def agent(call: MethodCall, params: AgentParams) -> Json:
             if (
                 await call.services.store.journal.inbox_record(run_id) is None
             ):  # else it was reset then
-                await call.services.control.reset(key, hook_context(call, key, run_id), by="rpc")
+                where = hook_context(call, key, run_id)
+                await call.services.hooks.command(where, parsed.command.name, parsed.args)
+                await call.services.control.reset(key, where, by="rpc")
             text = parsed.args or _GREETING
         await _change_session(call, key, params)
         request = RunRequest(key, text, images, run_id, options=options, is_program=True)

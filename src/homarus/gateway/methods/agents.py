@@ -20,19 +20,27 @@ from homarus.core.message import Json
 from homarus.core.session_keys import DEFAULT_AGENT, normalize_agent_id
 from homarus.core.text import one_line
 from homarus.gateway.avatars import avatar_url
+from homarus.gateway.frames import NEWEST_PROTOCOL
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Name
+from homarus.gateway.session_rows import resolve_session_defaults
 
 
 @method("agents.list", scope="read", params=NoParams)
 async def list_(call: MethodCall, _params: NoParams) -> Json:
     """Every agent, and which one answers when none is named."""
     config = call.services.loaded.config
+    rows = {agent: _row(call, agent) for agent in agent_ids(config)}
+    if call.caller.protocol >= NEWEST_PROTOCOL:
+        for agent, row in rows.items():
+            own = await resolve_session_defaults(call.services, agent)
+            if own.model:
+                row["model"] = {"primary": f"{own.provider}/{own.model}"}
     return {
         "defaultId": default_agent_id(config),
         "mainKey": "main",
         "scope": config.session.scope,
-        "agents": [_row(call, agent) for agent in agent_ids(config)],
+        "agents": [*rows.values()],
     }
 
 

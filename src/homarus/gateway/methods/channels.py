@@ -9,8 +9,8 @@ from pydantic import Field
 
 from homarus.config.agent_settings import default_agent_id
 from homarus.config.paths import openclaw_files_dir
-from homarus.core.errors import InvalidRequestError, ToolError, UnavailableError, UserError
-from homarus.core.message import Address, Extras, Json, Media
+from homarus.core.errors import InvalidRequestError, ToolError, UnavailableError
+from homarus.core.message import Extras, Json, Media
 from homarus.core.session_keys import agent_id_of, normalize_account_id
 from homarus.gateway.channel_status import (
     by_channel,
@@ -18,6 +18,7 @@ from homarus.gateway.channel_status import (
     encode_channels_status,
     probe_all,
 )
+from homarus.gateway.chat_address import find_address
 from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.params import Id, Ms, Name
 from homarus.gateway.services import GatewayServices
@@ -69,6 +70,15 @@ async def logout(call: MethodCall, params: ChannelLogoutParams) -> Json:
     return {"channel": channel, "accountId": account, "cleared": True}
 
 
+@method("channels.start", scope="admin", params=ChannelLogoutParams)
+async def start(call: MethodCall, params: ChannelLogoutParams) -> Json:
+    """Start an account again, also one that was stopped or whose login failed."""
+    services = call.services
+    channel, account = _resolve_channel(services, params.channel, params.account_id)
+    await services.channels.start(channel, account)
+    return {"channel": channel, "accountId": account, "started": True}
+
+
 class ChannelSendParams(Params):
     """A text and its chat; `idempotency_key` ensures that it is sent once."""
 
@@ -81,6 +91,8 @@ class ChannelSendParams(Params):
     account_id: _OptionalName | None = None
     thread_id: _OptionalName | None = None
     session_key: _OptionalName | None = None
+    reply_to_id: _OptionalName | None = None
+    silent: bool | None = None
     idempotency_key: Id
 
 
@@ -101,11 +113,17 @@ async def send(call: MethodCall, params: ChannelSendParams) -> Json:
         raise InvalidRequestError("session not found")
     run = f"send:{params.idempotency_key}"
     try:
-        to = _address(services, params)
+        to = find_address(
+            services.messenger, params.to, params.channel, params.account_id, params.thread_id
+        )
         sent_before = await services.store.journal.outbox_record(f"{run}:0")
         if sent_before and sent_before.address != to:
             raise InvalidRequestError("this idempotencyKey was used for another chat")
-        extras = Extras(media=await _files(services, names, session))
+        extras = Extras(
+            reply_to=params.reply_to_id or "",
+            media=await _files(services, names, session),
+            silent=bool(params.silent),
+        )
         result = await services.messenger.send(to, text, extras, run)
     except ToolError as exc:  # the text has the same audience in the session as in the chat
         raise InvalidRequestError(exc.message, fix=exc.fix) from exc
@@ -120,19 +138,6 @@ async def send(call: MethodCall, params: ChannelSendParams) -> Json:
         "chatId": to.chat,
         "status": result.state,
     }
-
-
-def _address(services: GatewayServices, params: ChannelSendParams) -> Address:
-    account = normalize_account_id(params.account_id) if params.account_id else ""
-    try:
-        return services.messenger.resolve_address(
-            params.to,
-            channel=params.channel or "",
-            account=account,
-            thread=params.thread_id or "",
-        )
-    except UserError as exc:
-        raise InvalidRequestError(exc.message, fix=exc.fix) from exc
 
 
 async def _files(

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from homarus.agent.commands.catalog import ParsedCommand, is_abort_request_text, parse_command
 from homarus.core.errors import InvalidRequestError, UserError
-from homarus.core.message import Authority, Image, Json
+from homarus.core.message import Authority, Image, Json, Media
 from homarus.core.session_keys import agent_id_of
-from homarus.gateway.attachments import decode_image, max_image_bytes, read_images
+from homarus.gateway.attachments import decode_image
 from homarus.gateway.frames import NEWEST_PROTOCOL
 from homarus.gateway.history import (
     MAX_TEXT_CHARS,
@@ -70,22 +70,22 @@ class ChatSendParams(Params):
 @method("chat.send", scope="write", params=ChatSendParams)
 async def send(call: MethodCall, params: ChatSendParams) -> Json:
     """Send a message. Answered at once; the reply comes in `chat` events of the same run."""
-    max_bytes = max_image_bytes(call.services.loaded.config)
-    text, images = clean(params.message), read_images(params.attachments or (), max_bytes)
-    if not text.strip() and not images:
+    text, (images, media) = clean(params.message), await _read_attachments(call, params)
+    if not text.strip() and not images and not media:
         raise InvalidRequestError("message or attachment required")
     key, _ = resolve_run_session(call, params.session_key, params.agent_id)
     run_id, runs = params.idempotency_key, call.gateway.runs
     if is_abort_request_text(text):
         await runs.prepared(key)
-        await call.services.hooks.command(hook_context(call, key, run_id), "stop", "")
         stopped = await call.services.control.stop_and_wait(key, by="stop-command")
         children = await call.services.control.stop_children(key)
+        # After the stop, which must not wait for a slow handler.
+        await call.services.hooks.command(hook_context(call, key, run_id), "stop", "")
         return _stop_result(stopped, children)
     is_pending = runs.find_pending(run_id) or runs.is_claimed(run_id)
     if is_pending or run_id in call.services.control.active_runs():
         return {"runId": run_id, "status": "in_flight"}
-    parsed = None if images else parse_command(text)
+    parsed = None if images or media else parse_command(text)
     if parsed:
         _check_scope(call, parsed)
     options = parse_run_options(params.thinking, (params.timeout_ms or 0) / 1000)
@@ -98,6 +98,7 @@ async def send(call: MethodCall, params: ChatSendParams) -> Json:
         run_id,
         authority=_authority(call, parsed),
         options=options,
+        media=media,
     )
     with runs.claim(run_id, key):
         if parsed is None:
@@ -107,6 +108,24 @@ async def send(call: MethodCall, params: ChatSendParams) -> Json:
         except DuplicateMessageError as exc:
             return _duplicate_status(exc.row)
     return {"runId": run_id, "status": "started"}
+
+
+async def _read_attachments(
+    call: MethodCall, params: ChatSendParams
+) -> tuple[tuple[Image, ...], tuple[Media, ...]]:
+    """Return the images of a message, and its other files, which are stored for the agent."""
+    if not params.attachments:
+        return (), ()
+    from homarus.gateway.attachments import read_files
+
+    config = call.services.loaded.config
+    images, files = read_files(params.attachments, config)
+    if not files:
+        return images, ()
+    from homarus.channels.media import MediaDownloader
+
+    folder = MediaDownloader(call.services.paths.state, call.services.clock.now_ms)
+    return images, tuple([await asyncio.to_thread(file.save, folder) for file in files])
 
 
 def _authority(call: MethodCall, parsed: ParsedCommand | None) -> Authority:

@@ -24,7 +24,7 @@ class DeviceRequestParams(Params):
 async def approve(call: MethodCall, params: DeviceRequestParams) -> Json:
     """Let a device in. Nobody can give it more than they may themselves."""
     device = call.gateway.authenticator.devices.approve(params.request_id, call.caller.scopes)
-    await _audit(call, "approve", device.id)
+    await audit_device(call, "approve", device.id)
     return {"requestId": params.request_id, "device": show_device(device)}
 
 
@@ -82,7 +82,7 @@ async def revoke(call: MethodCall, params: DeviceRevokeParams) -> Json:
     at_ms = call.gateway.authenticator.devices.revoke(
         params.device_id, params.role, call.caller.scopes, by_device=call.caller.device_id
     )
-    await _audit(call, "revoke", params.device_id)
+    await audit_device(call, "revoke", params.device_id)
     return {"deviceId": params.device_id, "role": params.role, "revokedAtMs": at_ms}
 
 
@@ -101,11 +101,12 @@ async def remove(call: MethodCall, params: DeviceRemoveParams) -> Json:
     call.gateway.authenticator.devices.remove(
         params.device_id, call.caller.scopes, by_device=call.caller.device_id
     )
-    await _audit(call, "remove", params.device_id)
+    await audit_device(call, "remove", params.device_id)
     return {"deviceId": params.device_id}
 
 
-async def _audit(call: MethodCall, action: str, device_id: str) -> None:
+async def audit_device(call: MethodCall, action: str, device_id: str) -> None:
+    """Write to the audit log what was done with a device."""
     data = {"target": "device", "by": change_author(), "action": action, "device": device_id}
     services = call.services
     await services.audit.write(AuditEntry(services.clock.now_ms(), "config", data=data))

@@ -9,7 +9,7 @@ from pydantic import Field
 from homarus.core.errors import ApprovalError, InvalidRequestError
 from homarus.core.message import Json
 from homarus.core.session_keys import agent_id_of
-from homarus.gateway.approval_payloads import show_decision, show_pending
+from homarus.gateway.approval_payloads import show_decision, show_pending, show_resolved
 from homarus.gateway.method import Caller, MethodCall, NoParams, Params, method
 from homarus.gateway.params import Count, Id, Name
 
@@ -114,6 +114,22 @@ async def list_(call: MethodCall, _params: NoParams) -> Json:
     """The approvals that can be answered now, oldest first."""
     pending = await call.services.get_approvals().list_pending()
     return [show_pending(each) for each in pending if not each.is_question]
+
+
+class ExecApprovalHistoryParams(Params):
+    """How many approvals, and of which session."""
+
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    session_key: Name | None = None
+
+
+@method(
+    "exec.approval.history", scope="approvals", params=ExecApprovalHistoryParams, advertised=False
+)
+async def history(call: MethodCall, params: ExecApprovalHistoryParams) -> Json:
+    """Return approvals and questions that were answered, expired or cancelled, newest first."""
+    found = await call.services.get_approvals().list_resolved(params.limit, params.session_key)
+    return {"approvals": [show_resolved(each) for each in found]}
 
 
 def describe_caller(caller: Caller) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from homarus.memory.agent_memory import AgentMemory
 
 _MAX_RESULTS = 1000
+_MAX_NOTES = 1000
 
 
 class MemoryStatusParams(Params):
@@ -125,6 +126,21 @@ async def index(call: MethodCall, params: MemoryIndexParams) -> Json:
     from homarus.memory.serialize import report_json
 
     return report_json(report)
+
+
+class MemoryNotesParams(MemoryStatusParams):
+    """The agent, and how many notes: the newest."""
+
+    limit: Annotated[int, Field(ge=1, le=_MAX_NOTES)] = 200
+
+
+@method("memory.notes", scope="write", params=MemoryNotesParams, advertised=False)
+async def notes(call: MethodCall, params: MemoryNotesParams) -> Json:
+    """The notes of an agent, those about a day first, newest first; and skipped files. Ours."""
+    memory = await _memory(call, params.agent_id)
+    from homarus.memory.note_listing import list_notes
+
+    return await asyncio.to_thread(list_notes, memory.spec.workspace, params.limit)
 
 
 async def _memory(call: MethodCall, agent_id: str | None) -> "AgentMemory":

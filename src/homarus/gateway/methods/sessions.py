@@ -1,5 +1,6 @@
 """The `sessions.*` methods: list, preview, resolve, patch, reset, delete and compact."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
@@ -10,6 +11,7 @@ from homarus.core.errors import InvalidRequestError
 from homarus.core.message import Json
 from homarus.core.session_keys import is_cron_run, is_main, normalize_agent_id
 from homarus.core.text import one_line
+from homarus.gateway.frames import NEWEST_PROTOCOL
 from homarus.gateway.history import clip, newest_path, role_of, show_entry, text_of
 from homarus.gateway.method import MethodCall, Params, method
 from homarus.gateway.params import Count, Label, Name, Seconds
@@ -17,6 +19,7 @@ from homarus.gateway.run_request import hook_context
 from homarus.gateway.session_patch import parse_patch
 from homarus.gateway.session_rows import (
     SessionDefaults,
+    activity,
     find_subagent_fields,
     index_path,
     resolve_session_defaults,
@@ -76,7 +79,13 @@ async def list_(call: MethodCall, params: SessionListParams) -> Json:
         agent: await resolve_session_defaults(services, agent) for agent in {r.agent for r in shown}
     }
     ends = await find_subagent_fields(services, shown)
-    rows = [session_row(r, defaults[r.agent]) | ends.get(r.key, {}) for r in shown]
+    is_newest = call.caller.protocol >= NEWEST_PROTOCOL
+    rows = [
+        session_row(r, defaults[r.agent])
+        | (activity(services, r) if is_newest else {})
+        | ends.get(r.key, {})
+        for r in shown
+    ]
     for record, each in list(zip(shown, rows, strict=True))[:_MAX_TITLED]:
         each.update(
             await load_row_texts(
@@ -118,6 +127,10 @@ async def load_row_texts(
     return fields
 
 
+# Lines that name the files of a message, with their paths on this machine.
+_FILE_LINE = re.compile(r"^\[media (?:attached|missing|not described): .*\]$", re.MULTILINE)
+
+
 async def _title(call: MethodCall, record: SessionRecord) -> str:
     """Return the session's name, else the start of its first user message."""
     for name in ("displayName", "subject"):
@@ -128,7 +141,8 @@ async def _title(call: MethodCall, record: SessionRecord) -> str:
         return ""
     first = await call.services.store.entries(record.session_id, limit=_FIRST_ENTRIES)
     asked = [text_of(entry) for entry in first if role_of(entry) == "user"]
-    return one_line(next((text for text in asked if text), ""), _TITLE_CHARS)
+    text = next((text for text in asked if text), "")
+    return one_line(_FILE_LINE.sub("", text).strip() or text, _TITLE_CHARS)
 
 
 def _with_text(path: Sequence[TranscriptEntry]) -> list[TranscriptEntry]:
@@ -267,7 +281,9 @@ class SessionResetParams(Params):
 async def reset(call: MethodCall, params: SessionResetParams) -> Json:
     """Stop what a session does and begin a new transcript; the old one is put aside."""
     key = call.services.control.resolve_key(params.key)
-    session = await call.services.control.reset(key, hook_context(call, key), by="rpc")
+    where = hook_context(call, key)
+    await call.services.hooks.command(where, params.reason, "")
+    session = await call.services.control.reset(key, where, by="rpc")
     await call.services.control.stop_children(key)
     await session.update(inputTokens=0, outputTokens=0, totalTokens=0, totalTokensFresh=True)
     await call.gateway.sessions.send_change(key, reason=params.reason)

@@ -11,8 +11,8 @@ from homarus.gateway import health as pictures
 from homarus.gateway.channel_status import summary_lines
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import MessageText, Name, Names, Seconds
-from homarus.gateway.run_request import RunRequest, start_run
 from homarus.gateway.session_rows import index_path, resolve_session_defaults, status_row
+from homarus.schedule.heartbeat_request import HeartbeatRequest
 from homarus.tools.sandbox.sandbox_status import encode_sandboxes
 
 _RECENT = 10
@@ -42,7 +42,7 @@ async def health(call: MethodCall, params: HealthParams) -> Json:
 
 @method("status", scope="read", params=NoParams)
 async def status(call: MethodCall, _params: NoParams) -> Json:
-    """Sessions, heartbeats, notices, lanes, sandboxes, and what is not built.
+    """Sessions, heartbeats, jobs, notices, lanes, sandboxes, and what is not built.
 
     Paths are for admins. A sandbox that was not measured yet has no level.
     """
@@ -58,7 +58,9 @@ async def status(call: MethodCall, _params: NoParams) -> Json:
     return {
         "heartbeat": {
             "defaultAgentId": default,
-            "agents": [{"agentId": agent, **pictures.heartbeat_status()} for agent in known],
+            "agents": [
+                {"agentId": agent, **pictures.heartbeat_status(services, agent)} for agent in known
+            ],
         },
         "channelSummary": summary_lines(services.channels.status()),
         "queuedSystemEvents": [notice.text for notice in notices],
@@ -75,12 +77,26 @@ async def status(call: MethodCall, _params: NoParams) -> Json:
             for name, (inside, waiting, width) in services.lanes.snapshot().items()
         },
         "sandboxes": encode_sandboxes(config, services.find_sandbox_report),
+        "cron": await _cron_status(call),
         "notBuilt": {
             "count": len(call.gateway.unimplemented),
             "methods": sorted(call.gateway.unimplemented),
         },
+        **({"hooks": hooks.encode()} if (hooks := call.gateway.hook_counters) else {}),
         **({"configProblem": why} if (why := call.gateway.config_problem) else {}),
     }
+
+
+async def _cron_status(call: MethodCall) -> dict[str, Json]:
+    """Return how many jobs there are and when the next is due; without jobs, nothing is loaded."""
+    schedules = call.services.schedules
+    if schedules is None or not await schedules.has_jobs():
+        is_enabled = call.services.loaded.config.cron.enabled
+        return {"enabled": is_enabled, "jobs": 0, "nextWakeAtMs": None}
+    from homarus.schedule.cron_answers import encode_status
+
+    found = encode_status(await schedules().status())
+    return {name: found[name] for name in ("enabled", "jobs", "nextWakeAtMs")}
 
 
 async def _sessions_of(call: MethodCall, agent: str) -> dict[str, Json]:
@@ -132,9 +148,9 @@ async def event(call: MethodCall, params: EventParams) -> Json:
         call.gateway.presence.update(who, params.model_dump(by_alias=True, exclude_none=True))
         call.gateway.broadcast_presence()
     else:
-        call.services.notices.add(
-            call.services.control.resolve_key(), text, call.services.clock.now_ms()
-        )
+        services = call.services
+        key, now_ms = services.control.resolve_key(), services.clock.now_ms()
+        await services.notices.save(services.store, key, text, now_ms)
     return {"ok": True}
 
 
@@ -147,17 +163,37 @@ class WakeParams(Params):
 
 @method("wake", scope="write", params=WakeParams)
 async def wake(call: MethodCall, params: WakeParams) -> Json:
-    """Leave a notice for the main session; with `now`, the agent is asked about it at once."""
-    if not params.text.strip():
+    """Leave a notice for the main session; with `now`, a heartbeat takes it up at once.
+
+    `delayedBy`, which OpenClaw does not have, says why no heartbeat takes it up now.
+    """
+    text, services = params.text.strip(), call.services
+    if not text:
         return {"ok": False}
-    key = call.services.control.resolve_key()
-    call.services.notices.add(key, params.text, call.services.clock.now_ms())
+    key, now_ms = services.control.resolve_key(), services.clock.now_ms()
+    await services.notices.save(services.store, key, text, now_ms, wake_mode=params.mode)
     if params.mode == "now":
-        await start_run(call, RunRequest(key, "", channel="wake"))
+        delay = services.heartbeats.find_delay(key)
+        services.heartbeats.request(HeartbeatRequest("wake", session_key=key))
+        return {"ok": True, **({"delayedBy": delay} if delay else {})}
     return {"ok": True}
 
 
 @method("last-heartbeat", scope="read", params=NoParams)
-async def last_heartbeat(_call: MethodCall, _params: NoParams) -> Json:
-    """The last heartbeat; none has happened."""
-    return None
+async def last_heartbeat(call: MethodCall, _params: NoParams) -> Json:
+    """The last heartbeat since the start, as its event had it; null if there was none."""
+    last = call.services.heartbeats.last
+    return dict(last) if last else None
+
+
+class SwitchParams(Params):
+    """Whether heartbeats run."""
+
+    enabled: bool
+
+
+@method("set-heartbeats", scope="admin", params=SwitchParams)
+async def set_heartbeats(call: MethodCall, params: SwitchParams) -> Json:
+    """Switch the heartbeats of all agents on or off; it holds across restarts."""
+    await call.services.heartbeats.switch(is_on=params.enabled)
+    return {"ok": True, "enabled": params.enabled}

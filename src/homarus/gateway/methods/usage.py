@@ -1,30 +1,73 @@
-"""Methods for usage and cost by day, session and model, summed from transcripts."""
+"""Methods for usage and cost by day, session and model.
+
+Tokens and cost are sums of the calls of models. The numbers of messages and tool calls, and how
+long answers took, are those of transcripts.
+"""
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time
 from typing import Annotated
 
 from pydantic import Field
 
-from homarus.core.errors import InvalidRequestError
+from homarus.config.timezone import local_date, zone_name
 from homarus.core.message import Json
 from homarus.gateway.method import MethodCall, NoParams, Params, method
 from homarus.gateway.params import Count, Day, Name
 from homarus.gateway.session_rows import SessionDefaults, session_row
-from homarus.sessions.usage import DailyUsage, MessageCounts, ModelUsage, UsageSummary
+from homarus.gateway.usage_report import (
+    MAX_DAYS,
+    UsageGroup,
+    day_range,
+    encode_totals,
+    read_usage,
+)
+from homarus.sessions.usage import (
+    DailyUsage,
+    MessageCounts,
+    ModelUsage,
+    UsageSummary,
+    to_model_usage,
+)
 from homarus.store.base import SessionRecord
+from homarus.store.usage import UsageField, UsageFilter, UsageTotal
 
 _COST_DAYS = 31
 _SESSION_DAYS = 30
-_MAX_DAYS = 3_660
 _MAX_SESSIONS = 1_000
 _NO_DEFAULTS = SessionDefaults(None, None, None)
 
 
 @method("usage.status", scope="read", params=NoParams)
 async def status(call: MethodCall, _params: NoParams) -> Json:
-    """How much of each provider's quota is used; no provider here tells that."""
-    return {"updatedAt": call.services.clock.now_ms(), "providers": []}
+    """The spend limits and what today's calls cost; no provider tells how much quota is left.
+
+    `usedUsd` includes what is reserved for calls in progress; it is null without a daily limit.
+    """
+    return {
+        "updatedAt": call.services.clock.now_ms(),
+        "providers": [],
+        "spend": await _spend(call),
+    }
+
+
+async def _spend(call: MethodCall) -> dict[str, Json]:
+    from homarus.agent.spend_limit import KIND
+
+    services = call.services
+    defaults = services.loaded.config.agents.defaults
+    day = local_date(zone_name(defaults.user_timezone), services.clock.now_ms())
+    record = await services.store.record(KIND, day) or {}
+    used = sum(
+        value for key in ("usd", "held") if isinstance(value := record.get(key), int | float)
+    )
+    limits = defaults.spend
+    return {
+        "day": day,
+        "perRunUsd": limits.per_run_usd,
+        "perDayUsd": limits.per_day_usd,
+        "usedUsd": used if limits.per_day_usd is not None else None,
+    }
 
 
 class UsageCostParams(Params):
@@ -32,32 +75,53 @@ class UsageCostParams(Params):
 
     start_date: Day | None = None
     end_date: Day | None = None
-    days: Annotated[int, Field(ge=1, le=_MAX_DAYS)] | None = None
+    days: Annotated[int, Field(ge=1, le=MAX_DAYS)] | None = None
 
 
 @method("usage.cost", scope="read", params=UsageCostParams)
 async def cost(call: MethodCall, params: UsageCostParams) -> Json:
-    """Tokens and dollars by day, over every session. Without dates, of the last 31 days."""
+    """Tokens and dollars by day, of every call of a model. Without dates, of the last 31 days."""
     first, last = _range(call, params.start_date, params.end_date, params.days or _COST_DAYS)
-    totals = UsageSummary()
-    for record in await _records(call, first):
-        summary = await call.gateway.usage.summary_of(call.services.store, record)
-        totals.add(summary.between(str(first), str(last)))
-    daily = [{"date": day, **_totals(totals.days[day].spent)} for day in sorted(totals.days)]
+    wanted = UsageFilter(str(first), str(last))
+    days = await call.services.store.usage_totals(("day",), wanted)
+    total = ModelUsage()
+    for day in days:
+        total.add(to_model_usage(day))
     return {
         "updatedAt": call.services.clock.now_ms(),
+        "startDate": str(first),
+        "endDate": str(last),
         "days": (last - first).days + 1,
-        "daily": daily,
-        "totals": _totals(totals.totals.spent),
+        "daily": [{"date": day.group["day"], **encode_totals(to_model_usage(day))} for day in days],
+        "totals": encode_totals(total),
     }
 
 
+class UsageTotalsParams(UsageCostParams):
+    """What to group by, and which calls."""
+
+    by: Annotated[list[UsageGroup], Field(min_length=1, max_length=4)] = ["day"]  # noqa: RUF012 - pydantic copies it
+    agent_id: Name | None = None
+    key: Name | None = None
+
+
+@method("usage.totals", scope="read", params=UsageTotalsParams, advertised=False)
+async def totals(call: MethodCall, params: UsageTotalsParams) -> Json:
+    """Tokens, cost and calls of models, by day, agent, session, channel, purpose or model."""
+    services = call.services
+    first, last = _range(call, params.start_date, params.end_date, params.days or _COST_DAYS)
+    key = services.control.resolve_key(params.key) if params.key else ""
+    wanted = UsageFilter(str(first), str(last), params.agent_id or "", key)
+    return await read_usage(services.store, params.by, wanted, services.clock.now_ms())
+
+
 class SessionsUsageParams(Params):
-    """The sessions, and the first and last day."""
+    """The sessions, and the first and last day, or how many days up to the last."""
 
     key: Name | None = None
     start_date: Day | None = None
     end_date: Day | None = None
+    days: Annotated[int, Field(ge=1, le=MAX_DAYS)] | None = None
     limit: Count = 50
     include_context_weight: bool = False
 
@@ -65,16 +129,21 @@ class SessionsUsageParams(Params):
 @method("sessions.usage", scope="admin", params=SessionsUsageParams, advertised=False)
 async def sessions(call: MethodCall, params: SessionsUsageParams) -> Json:
     """What sessions cost, each by day and model, and all together. The newest 50, or `limit`."""
-    first, last = _range(call, params.start_date, params.end_date, _SESSION_DAYS)
+    first, last = _range(call, params.start_date, params.end_date, params.days or _SESSION_DAYS)
     if params.key:
         found = await call.services.store.session(call.services.control.resolve_key(params.key))
         records: Sequence[SessionRecord] = [found] if found else []
     else:
         records = await _records(call, first, min(params.limit, _MAX_SESSIONS))
     totals, rows = UsageTotals(), list[Json]()
+    wanted = UsageFilter(
+        str(first), str(last), session=records[0].key if params.key and records else ""
+    )
+    calls = await _calls_by_session(call, wanted) if records else {}
     for record in records:
         summary = await call.gateway.usage.summary_of(call.services.store, record)
-        selected = summary.between(str(first), str(last))
+        spent = [*calls.get(record.session_id, ()), *calls.get(record.key, ())]
+        selected = summary.between(str(first), str(last)).with_calls(spent)
         totals.add(record, selected)
         rows.append(_session(record, selected))
     return {
@@ -82,9 +151,21 @@ async def sessions(call: MethodCall, params: SessionsUsageParams) -> Json:
         "startDate": str(first),
         "endDate": str(last),
         "sessions": rows,
-        "totals": _totals(totals.summary.totals.spent),
+        "totals": encode_totals(totals.summary.totals.spent),
         "aggregates": totals.aggregates(),
     }
+
+
+async def _calls_by_session(
+    call: MethodCall, wanted: UsageFilter
+) -> Mapping[str, Sequence[UsageTotal]]:
+    """Return the totals by the id of their conversation, or by the key of their session."""
+    by: tuple[UsageField, ...] = ("session_id", "session", "day", "provider", "model")
+    found = dict[str, list[UsageTotal]]()
+    for total in await call.services.store.usage_totals(by, wanted):
+        name = total.group["session_id"] or total.group["session"]
+        found.setdefault(name, []).append(total)
+    return found
 
 
 async def _records(
@@ -96,18 +177,7 @@ async def _records(
 
 
 def _range(call: MethodCall, start: str | None, end: str | None, days: int) -> tuple[date, date]:
-    """Return the first and the last day of the range."""
-    today = datetime.fromtimestamp(call.services.clock.now_ms() / 1000).astimezone().date()
-    try:
-        last = date.fromisoformat(end) if end else today
-        first = date.fromisoformat(start) if start else last - timedelta(days=days - 1)
-    except (ValueError, OverflowError):
-        raise InvalidRequestError("startDate and endDate must be days of the calendar") from None
-    if not 1971 <= first.year <= last.year <= 9_998 or not 0 <= (last - first).days < _MAX_DAYS:
-        raise InvalidRequestError(
-            f"the days from {first} to {last} are not between 1 and {_MAX_DAYS}"
-        )
-    return first, last
+    return day_range(start, end, days, call.services.clock.now_ms())
 
 
 class UsageTotals:
@@ -136,14 +206,15 @@ class UsageTotals:
             "tools": _tools(day),
             "byModel": _models(day),
             "byProvider": [
-                {"provider": name, "count": usage.answers, "totals": _totals(usage)}
+                {"provider": name, "count": usage.answers, "totals": encode_totals(usage)}
                 for name, usage in providers.items()
             ],
             "byAgent": [
-                {"agentId": n, "totals": _totals(usage)} for n, usage in self._agents.items()
+                {"agentId": n, "totals": encode_totals(usage)} for n, usage in self._agents.items()
             ],
             "byChannel": [
-                {"channel": n, "totals": _totals(usage)} for n, usage in self._channels.items()
+                {"channel": n, "totals": encode_totals(usage)}
+                for n, usage in self._channels.items()
             ],
             "modelDaily": _models_daily(self.summary),
             "daily": [_daily(name, self.summary.days[name]) for name in sorted(self.summary.days)],
@@ -186,25 +257,7 @@ def _usage(record: SessionRecord, summary: UsageSummary) -> dict[str, Json]:
         fields["toolUsage"] = _tools(day)
     if day.waits_ms:
         fields["latency"] = _latency(day.waits_ms)
-    return {**fields, **_totals(day.spent)}
-
-
-def _totals(model_usage: ModelUsage) -> dict[str, Json]:
-    usage = model_usage.usage
-    return {
-        "input": usage.input,
-        "output": usage.output,
-        "cacheRead": usage.cache_read,
-        "cacheWrite": usage.cache_write,
-        "totalTokens": usage.total,
-        "totalCost": usage.cost,
-        # Prices are known for a complete answer, not for its parts.
-        "inputCost": 0,
-        "outputCost": 0,
-        "cacheReadCost": 0,
-        "cacheWriteCost": 0,
-        "missingCostEntries": model_usage.unpriced,
-    }
+    return {**fields, **encode_totals(day.spent)}
 
 
 def _spent(usage: ModelUsage) -> dict[str, Json]:
@@ -244,7 +297,12 @@ def _tools(day: DailyUsage) -> dict[str, Json]:
 def _models(day: DailyUsage) -> list[Json]:
     by_tokens = sorted(day.models.items(), key=lambda item: -item[1].usage.total)
     return [
-        {"provider": provider, "model": model, "count": usage.answers, "totals": _totals(usage)}
+        {
+            "provider": provider,
+            "model": model,
+            "count": usage.answers,
+            "totals": encode_totals(usage),
+        }
         for (provider, model), usage in by_tokens
     ]
 

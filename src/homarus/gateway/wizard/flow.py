@@ -45,6 +45,9 @@ _WELCOME: Final = (
     "A few questions, and your assistant works. Enter takes the answer in brackets.\n"
     "Ctrl-C stops at any time; `homarus onboard` then continues where you stopped."
 )
+_CLIENT_WELCOME: Final = (
+    "A few questions, and your assistant works. What you finish is saved: you can stop at any time."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,8 @@ class WizardFlow:
         await self._resume()
         loaded = self._services.load()
         if self._answers.is_empty and self._dialog.is_interactive:
-            await self._dialog.note("Welcome to Homarus", _WELCOME)
+            welcome = _CLIENT_WELCOME if self._services.is_client else _WELCOME
+            await self._dialog.note("Welcome to Homarus", welcome)
         is_kept = loaded.exists and not self._answers.done and await self._keep(loaded)
         sections: tuple[Section, ...] = ("health", "daemon") if is_kept else _ORDER
         for section in sections:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from homarus.core.atomic_file import sync_folder, write_synced
 from homarus.core.errors import UserError
@@ -42,6 +42,9 @@ from homarus.skills.hub.skill_files import (
     fingerprint_files,
     read_skill_folder,
 )
+
+if TYPE_CHECKING:
+    from homarus.skills.hub.prepared_skill import PreparedSkill
 
 LOCK_TIMEOUT_S: Final = 30.0
 _STAGING: Final = "staging"
@@ -220,6 +223,29 @@ class SkillInstaller:
             self.lock.put(key, entry)
         else:
             self.lock.remove(key)
+
+
+def check_replacement(
+    installer: SkillInstaller, prepared: "PreparedSkill", *, is_forced: bool
+) -> None:
+    """Raise UserError when an installed skill would be replaced against its owner's wish."""
+    found, locked = installer.find(prepared.slug), installer.lock.find(prepared.slug)
+    known = locked[1] if locked else None
+    is_same = known is not None and prepared.registry and known.version == prepared.version
+    if known and is_same and known.fingerprint and known.fingerprint != prepared.fingerprint:
+        raise UserError(
+            f"{prepared.slug} {prepared.version} is not what it was when it was installed before",
+            fix="versions do not change: ask its publisher; to install it, remove the skill first",
+        )
+    if found is None:
+        return
+    if found.is_pinned:
+        raise UserError(
+            f"{found.slug} is pinned at {found.version}", fix=f"homarus skills unpin {found.slug}"
+        )
+    if not is_forced:
+        fix = f"homarus skills update {found.slug}, or --force to replace it"
+        raise UserError(f"{found.slug} is installed already", fix=fix)
 
 
 def _check_files(files: tuple[SkillFile, ...]) -> None:

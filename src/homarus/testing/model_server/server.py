@@ -95,6 +95,11 @@ class ModelServer(StreamServer):
         """Answer the next requests with these scripts, in this order."""
         self._answers.extend(answers)
 
+    def clear(self) -> None:
+        """Forget the requests, and the scripts that none has used."""
+        self.requests.clear()
+        self._answers.clear()
+
     async def arrived(self, count: int) -> None:
         """Wait until this many requests have arrived, answered or not."""
         while len(self.requests) < count:

@@ -27,6 +27,7 @@ from homarus.policy.audience import PRIVATE, audience_of
 from homarus.policy.tool_call import Effect, LayerVerdict, ToolCallFacts, ToolDeclaration
 from homarus.providers.base import ToolSpec
 from homarus.tools.attachments import is_web_url
+from homarus.tools.cross_context import find_cross_context_refusal
 from homarus.tools.sources import ToolSourceContext
 from homarus.tools.tool import (
     Messenger,
@@ -229,19 +230,15 @@ async def _judge_chat(
     rules: MessageToolConfig, ctx: ToolContext, request: _MessageAction
 ) -> LayerVerdict | None:
     """Return what the settings say about acting in another chat; None: they allow it."""
-    to, here = request.to, ctx.here
+    to = request.to
     is_change = request.action in {"edit", "delete"} or bool(request.buttons)
     if is_change and audience_of(ctx.session_key) != PRIVATE:
         reason = f"from this conversation no message in {_shown(to)} is changed or gets buttons"
         return LayerVerdict("tool", "deny", f"{reason}; do it in this chat only")
-    if here and _is_bound(ctx, request) and not rules.allow_cross_context_send:
-        is_same_channel = to.channel == here.channel
-        name = "allowWithinProvider" if is_same_channel else "allowAcrossProviders"
-        own = rules.cross_context
-        if not (own.allow_within_provider if is_same_channel else own.allow_across_providers):
-            reason = f"from a chat on {here.channel} nothing is written to {_shown(to)}"
-            fix = f"your person can allow it: tools.message.crossContext.{name}"
-            return LayerVerdict("tool", "deny", f"{reason}; {fix}")
+    accounts = request.messenger.accounts()
+    refusal = find_cross_context_refusal(rules, ctx.here, to.channel, _shown(to), accounts)
+    if refusal:
+        return LayerVerdict("tool", "deny", "; ".join(refusal))
     is_known = await request.messenger.is_known_chat(ctx.agent, to)
     return None if is_known else _new_chat(request)
 

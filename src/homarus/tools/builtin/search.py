@@ -35,7 +35,7 @@ Folder = Annotated[
     str,
     Field(
         validation_alias=AliasChoices("path", "file_path"),
-        description="Folder or file; the workspace if absent",
+        description="Folder or file",
     ),
 ]
 
@@ -62,7 +62,7 @@ async def find(
     path: Folder = ".",
     limit: Annotated[int, Field(ge=1, le=10_000, description="Results")] = 1000,
 ) -> str:
-    """Find files and folders by name. Does not look into .git, node_modules and the like."""
+    """Find files and folders by name. Skips .git, node_modules and the like."""
     wanted = compile_glob(pattern)
     folder = ctx.folder_to_read(path)
     return await _in_thread(lambda stop: _find(folder, wanted, path, limit, stop))
@@ -74,7 +74,7 @@ async def grep(
     pattern: Annotated[str, Field(description="Regular expression, or plain text with literal")],
     *,
     path: Folder = ".",
-    glob: Annotated[str | None, Field(description="Only files like this, for example *.md")] = None,
+    glob: Annotated[str | None, Field(description="Only files as *.md")] = None,
     ignore_case: Annotated[bool, Field(validation_alias="ignoreCase")] = False,
     literal: Annotated[bool, Field(description="No regular expression")] = False,
     context: Annotated[int, Field(ge=0, le=20, description="Lines before and after")] = 0,
@@ -82,7 +82,7 @@ async def grep(
 ) -> str:
     """Search the contents of files, line by line.
 
-    Does not look into .git, node_modules and the like, nor into binary files.
+    Skips binary files, .git, node_modules and the like.
     """
     wanted = compile_glob(glob) if glob else lambda _path: True
     folder, prefix = ctx.folder_to_read(path)

@@ -1,19 +1,12 @@
 """Extract the text of a document in a short-lived process, so that none is parsed in the gateway.
 
-A PDF or a web page is written by strangers, and its parser may loop, crash or take all memory. The
-worker process has limits of memory, processor time and wall time, nothing of our environment, and
-ends with the gateway. What goes wrong there is one ToolError here. The parsers are never imported
-in this process.
+A PDF or a web page is written by strangers, and its parser may loop, crash or take all memory. What
+goes wrong in the worker process (core/worker_process.py) is one ToolError here. The parsers are
+never imported in this process.
 """
 
 import asyncio
-import json
-import os
 import signal
-import socket
-import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -23,6 +16,17 @@ from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError
 from homarus.core.errors import ToolError
 from homarus.core.message import Json
 from homarus.core.text import one_line
+from homarus.core.worker_process import (
+    WorkerCall,
+    WorkerError,
+    WorkerExitError,
+    WorkerLimits,
+    WorkerRaisedError,
+    WorkerReplyError,
+    WorkerResultTooLongError,
+    WorkerTimeoutError,
+    run_worker,
+)
 
 DEFAULT_MAX_CHARS: Final = 200_000
 MAX_DOCUMENT_BYTES: Final = 50_000_000
@@ -32,10 +36,9 @@ CPU_S: Final = 20
 PDF_WORK_S: Final = 12.0  # of processor time, then no further page is begun
 WALL_S: Final = 60
 _MAX_RESULT_BYTES: Final = 24_000_000
-_CHUNK_BYTES: Final = 262_144
-_LENGTH_BYTES: Final = 4
 _OTHER_WAY: Final = "ask for it in another form, such as plain text"
-_WORKER: Final = Path(__file__).with_name("worker.py")
+_FOLDER: Final = Path(__file__).parent
+_OVER_TIME: Final = {-signal.SIGXCPU, -signal.SIGKILL, -signal.SIGALRM}
 
 DocumentKind: TypeAlias = Literal["pdf", "html"]
 TextMode: TypeAlias = Literal["markdown", "text"]
@@ -108,7 +111,7 @@ async def extract_html(
         "max_chars": max_chars,
         "is_whole": is_whole,
     }
-    data = await _run_worker("html", content, options, name or "the page")
+    data = await _run_parser("html", content, options, name or "the page")
     return _decode(ExtractedPage, data, name or "the page")
 
 
@@ -133,120 +136,60 @@ async def extract_pdf(
         "with_images": with_images,
         "work_s": PDF_WORK_S,
     }
-    data = await _run_worker("pdf", content, options, name or "the PDF")
+    data = await _run_parser("pdf", content, options, name or "the PDF")
     return _decode(ExtractedPdf, data, name or "the PDF")
 
 
-async def _run_worker(
+async def _run_parser(
     kind: DocumentKind, content: bytes, options: dict[str, Json], name: str
-) -> bytes:
-    """Return what the worker writes. However this ends, the worker has ended too."""
+) -> Json:
+    """Return the result of the parser of a kind of document. Raises ToolError."""
     if len(content) > MAX_DOCUMENT_BYTES:
         limit = f"{MAX_DOCUMENT_BYTES // 1_000_000} MB"
         raise ToolError(f"{name} has more than {limit}", fix="split it, or ask for a smaller one")
+    call = WorkerCall(_FOLDER / f"{kind}_document.py", f"extract_{kind}", options)
+    limits = WorkerLimits(MEMORY_BYTES, CPU_S, WALL_S, _MAX_RESULT_BYTES)
     slots = _slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_WORKERS))
-    async with slots:
-        worker = _Worker(name)
-        try:
-            async with asyncio.timeout(WALL_S):
-                return await worker.exchange(_encode_header(kind, options), content)
-        except TimeoutError:
-            reason = f"parsing it took longer than {WALL_S} s"
-            raise ToolError(f"{name} cannot be read: {reason}", fix=_OTHER_WAY) from None
-        finally:
-            await worker.end()
-
-
-def _encode_header(kind: DocumentKind, options: dict[str, Json]) -> bytes:
-    """Return the length of the header and the header as the worker reads it."""
-    # Not the current folder, which `python -m` adds: a workspace may hold modules of its own.
-    folders: list[Json] = [
-        each for each in sys.path if Path(each).is_absolute() and Path(each) != Path.cwd()
-    ]
-    header: dict[str, Json] = {
-        "kind": kind,
-        "options": options,
-        "path": folders,
-        "parent": os.getpid(),
-        "limits": {"memory_bytes": MEMORY_BYTES, "cpu_s": CPU_S, "wall_s": WALL_S + 5},
-    }
-    data = json.dumps(header).encode("ascii")
-    return len(data).to_bytes(_LENGTH_BYTES, "big") + data
-
-
-class _Worker:
-    """A worker process, and our end of the socket that is its input and its output."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._socket, theirs = socket.socketpair()
-        try:
-            with theirs:
-                self._process = subprocess.Popen(  # noqa: S603 - our own program
-                    [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_WORKER)],
-                    stdin=theirs.fileno(),
-                    stdout=theirs.fileno(),
-                    stderr=subprocess.DEVNULL,
-                    env={},
-                    cwd="/",
-                    start_new_session=True,
-                )
-        except OSError as exc:
-            self._socket.close()
-            raise ToolError(f"{name} cannot be read: no process could be started: {exc}") from exc
-        self._socket.settimeout(0.0)
-
-    async def exchange(self, header: bytes, content: bytes) -> bytes:
-        """Send a request and return the result. Raises ToolError if the worker ends without one."""
-        loop, parts, size = asyncio.get_running_loop(), list[bytes](), 0
-        with suppress(ConnectionError):  # a worker that ends early says why by its status
-            await loop.sock_sendall(self._socket, header)
-            await loop.sock_sendall(self._socket, content)
-            self._socket.shutdown(socket.SHUT_WR)
-        with suppress(ConnectionError):
-            while part := await loop.sock_recv(self._socket, _CHUNK_BYTES):
-                parts.append(part)
-                size += len(part)
-                if size > _MAX_RESULT_BYTES:
-                    raise ToolError(f"{self._name} cannot be read: its text is too long")
-        status = await asyncio.to_thread(self._process.wait)
-        if status != 0 or not parts:
-            raise ToolError(f"{self._name} cannot be read: {_explain(status)}", fix=_OTHER_WAY)
-        return b"".join(parts)
-
-    async def end(self) -> None:
-        """Kill the process if it still runs, and whatever is in its group."""
-        self._socket.close()
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        await asyncio.to_thread(self._process.wait)
-
-
-def _explain(status: int) -> str:
-    """Return why a worker wrote no result, by its exit status."""
-    if status in {-signal.SIGXCPU, -signal.SIGKILL, -signal.SIGALRM}:
-        return f"parsing it took more than {CPU_S} s of processor time"
-    if status < 0:
-        return f"the parser crashed on it (signal {-status})"
-    return "it is damaged, or not what its type says"
-
-
-def _decode(result: type[_E], data: bytes, name: str) -> _E:
-    """Return the result that a worker wrote. Raises ToolError for the problem that it names."""
     try:
-        found = _Problem.model_validate_json(data)
+        async with slots:
+            return await run_worker(call, content, limits)
+    except WorkerError as exc:
+        raise ToolError(f"{name} cannot be read: {_explain(exc)}", fix=_OTHER_WAY) from exc
+
+
+def _explain(error: WorkerError) -> str:
+    """Return why a parser gave no result."""
+    match error:
+        case WorkerTimeoutError():
+            return f"parsing it took longer than {WALL_S} s"
+        case WorkerExitError(status=status) if status in _OVER_TIME:
+            return f"parsing it took more than {CPU_S} s of processor time"
+        case WorkerExitError(status=status) if status < 0:
+            return f"the parser crashed on it (signal {-status})"
+        case WorkerRaisedError(kind="MemoryError"):
+            return f"parsing it needs more than {MEMORY_BYTES >> 20} MB of memory"
+        case WorkerRaisedError() | WorkerExitError():
+            return "it is damaged, or not what its type says"
+        case WorkerResultTooLongError():
+            return "its text is too long"
+        case WorkerReplyError():
+            return "its parser failed"
+        case _:
+            return str(error)
+
+
+def _decode(result: type[_E], data: Json, name: str) -> _E:
+    """Return the result of a parser. Raises ToolError for the problem that it names."""
+    try:
+        found = _Problem.model_validate(data)
         if not found.problem:
-            return result.model_validate_json(data)
+            return result.model_validate(data)
     except ValidationError as exc:
         raise ToolError(f"{name} cannot be read: its parser failed", fix=_OTHER_WAY) from exc
-    match found.problem:
-        case "encrypted":
-            raise ToolError(
-                f"{name} is encrypted: it opens only with a password",
-                fix="ask for a copy without a password",
-            )
-        case "memory":
-            reason = f"parsing it needs more than {MEMORY_BYTES >> 20} MB of memory"
-        case _:
-            reason = f"it is damaged: {one_line(found.reason, 200)}"
+    if found.problem == "encrypted":
+        raise ToolError(
+            f"{name} is encrypted: it opens only with a password",
+            fix="ask for a copy without a password",
+        )
+    reason = f"it is damaged: {one_line(found.reason, 200)}"
     raise ToolError(f"{name} cannot be read: {reason}", fix=_OTHER_WAY)

@@ -1,0 +1,1 @@
+"""Run BOOT.md when the gateway starts."""

@@ -1,0 +1,1 @@
+"""Add files of the workspace to the prompt."""

@@ -1,0 +1,1 @@
+"""Log commands of people."""

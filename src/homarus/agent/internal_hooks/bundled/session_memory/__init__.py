@@ -1,0 +1,1 @@
+"""Save the end of a conversation as a note."""

@@ -1,0 +1,1 @@
+"""`homarus tui`: the full-screen interface. Nothing else imports Textual, its library."""

@@ -1,0 +1,1 @@
+"""Diagnostics: metrics, the log of diagnostic events, stuck sessions, and OpenTelemetry."""
