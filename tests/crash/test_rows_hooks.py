@@ -118,9 +118,9 @@ def calls(rig: Rig) -> list[list[str]]:
 def is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     return status.rpartition(")")[2].split()[0] != "Z"
 
 

@@ -169,7 +169,7 @@ def test_row_08_killed_during_tool_run(make_rig: MakeRig) -> None:
 def lives(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         if Path("/proc/self").exists():
             return False
         try:
