@@ -284,6 +284,9 @@ def test_dead_connection_is_noticed_and_loses_no_text(
     write(ui, "Tell me MOCK:long:150:20")
     expect(answers(ui)).to_contain_text("word0010")
     wire.is_silent = True  # lost packets: neither end closes
+    before = ""
+    while before != (before := answers(ui).inner_text()):  # what was under way has arrived
+        ui.tab.wait_for_timeout(300)
     ui.tab.evaluate("dispatchEvent(new Event('online'))")  # another network
     expect(ui.tab.get_by_text("Reconnecting").first).to_be_visible()
     expect(answers(ui)).to_contain_text("word0010")
