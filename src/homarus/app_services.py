@@ -72,10 +72,11 @@ def make_channel_runtime(app: "App", channels: Sequence[Channel]) -> ChannelRunt
     """Return the runtime of the configured channels, and of those that are given."""
     return ChannelRuntime(
         app.get_config,
-        app.store.journal,
+        app.store,
         app.clock,
         app.group,
         state=app.paths.state,
+        notices=app.notices,
         given=channels,
         env=lambda: app.loaded.env,
         find_record=app.sessions.data,

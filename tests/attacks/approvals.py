@@ -16,7 +16,6 @@ from pydantic import ValidationError
 
 from homarus.agent.approval_prompts import format_prompt
 from homarus.agent.approval_service import ApprovalService
-from homarus.agent.commands.catalog import has_control_command
 from homarus.channels.base import Capabilities
 from homarus.channels.markup import parts
 from homarus.channels.telegram.inbound import TelegramIdentity, UpdateTranslator
@@ -26,6 +25,7 @@ from homarus.config.approvals_snapshot import (
     read_approvals_snapshot,
     write_approvals,
 )
+from homarus.core.channel_event import ReactionChanged
 from homarus.core.errors import (
     ApprovalError,
     ApprovalResolvedError,
@@ -169,11 +169,8 @@ async def _reaction(_folder: Path) -> str:
         "old_reaction": [],
         "new_reaction": [{"type": "emoji", "emoji": "✅"}],
     }
-    inbound = reader.to_inbound({"message_reaction": reaction}, 1)
-    is_answer = inbound is not None and (
-        inbound.metadata.approval or has_control_command(inbound.text)
-    )
-    return "it is an answer" if is_answer else ""
+    event = reader.to_event({"message_reaction": reaction}, 1)
+    return "" if isinstance(event, ReactionChanged) else "it is an answer"
 
 
 async def _guess(_folder: Path) -> str:
@@ -249,10 +246,13 @@ async def _raw_command(folder: Path) -> str:
 
 async def _markup(folder: Path) -> str:
     text = await _prompt(folder, "echo '```' '<b>x</b>' `id` **b** </pre> [a](https://b)\n```\nok")
-    (telegram,) = parts(text, Capabilities(dialect="telegram"), limit=4_000)
+    (rendered,) = parts(text, Capabilities(dialect="telegram"), limit=4_000)
+    telegram = rendered.text
     block = telegram[telegram.index("<pre>") : telegram.rindex("</pre>")]
     is_inside = "&lt;b&gt;x&lt;/b&gt;" in block and "**b**" in block and "</pre>" not in block[5:]
-    discord = "".join(parts(text, Capabilities(dialect="discord"), limit=4_000))
+    discord = "".join(
+        part.text for part in parts(text, Capabilities(dialect="discord"), limit=4_000)
+    )
     fences = [line for line in discord.split("\n") if re.fullmatch(r"\s*`{3,}\w*\s*", line)]
     is_neutral = len(fences) == 2 and all("ok" not in line for line in fences)
     return "" if is_inside and is_neutral else f"shows {telegram!a} {discord!a}"

@@ -10,6 +10,7 @@ from typing import Any, cast
 from homarus.channels.access_control import AccessControl, AccessGranted
 from homarus.channels.telegram.inbound import TelegramIdentity, UpdateTranslator
 from homarus.config.schema import Config
+from homarus.core.channel_event import ButtonPressed
 from homarus.core.errors import ToolDeniedError
 from homarus.core.message import Address, Inbound, InboundMetadata, ToolCall, ToolResult
 from homarus.policy.audience import audience_of, folder_of
@@ -145,10 +146,10 @@ def _judge_press(base: Path, case: Case) -> str:
         "reply_markup": {"inline_keyboard": [[button]]},
     }
     query = {"id": "7", "from": OWNER, "message": under, "data": "/send off"}
-    found = READER.to_inbound({"callback_query": query}, 1)
-    if found is None or found.text != case["label"]:
+    found = READER.to_event({"callback_query": query}, 1)
+    if not isinstance(found, ButtonPressed) or found.label != case["label"]:
         return f"was {found}"
-    return _judge_authority(base, found)
+    return _judge_authority(base, found.to_message())
 
 
 def _judge_foreign(base: Path, case: Case) -> str:
@@ -160,8 +161,8 @@ def _judge_foreign(base: Path, case: Case) -> str:
     }
     chat = {"id": 42, "type": "private"}
     message = {"message_id": 4, "date": 1, "chat": chat, "from": OWNER, "text": "/send off"}
-    found = READER.to_inbound({"message": {**message, field: origins[field]}}, 1)
-    return _judge_authority(base, found) if found else "was not received"
+    found = READER.to_event({"message": {**message, field: origins[field]}}, 1)
+    return _judge_authority(base, found) if isinstance(found, Inbound) else "was not received"
 
 
 def _judge_authority(base: Path, inbound: Inbound) -> str:

@@ -8,10 +8,15 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
-from homarus.channels.base import Capabilities, InboundHandler, Receipt
+from homarus.channels.base import (
+    Capabilities,
+    InboundHandler,
+    Receipt,
+    WebhookRequest,
+    WebhookResponse,
+)
 from homarus.channels.signatures import verify_telegram
 from homarus.core.message import Outbound
 from homarus.process import serve
@@ -32,17 +37,17 @@ class Ear:
     async def send(self, message: Outbound) -> Receipt:
         return Receipt()
 
-    def verify_request(self, headers: Mapping[str, str]) -> bool:
-        return verify_telegram(headers, SECRET)
+    def verify_request(self, request: WebhookRequest) -> bool:
+        return verify_telegram(request.headers, SECRET)
 
-    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+    async def handle_webhook(self, request: WebhookRequest) -> WebhookResponse:
         try:
-            json.loads(body)
+            json.loads(request.body)
         except ValueError:
-            return 400
+            return WebhookResponse(400)
         with (Path.home() / "heard").open("a", encoding="utf-8") as file:
-            file.write(f"{len(body)}\n")
-        return 200
+            file.write(f"{len(request.body)}\n")
+        return WebhookResponse()
 
 
 def ready(url: str) -> None:

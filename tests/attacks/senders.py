@@ -31,10 +31,11 @@ from homarus.channels.access_control import (
 from homarus.channels.admission import AdmissionPipeline
 from homarus.channels.base import Capabilities, InboundHandler, Receipt
 from homarus.channels.bot_loops import BOT_TURNS
-from homarus.channels.inbound import RejectedMessage
+from homarus.channels.inbound import InboundPipeline, RejectedMessage, admit_all
 from homarus.channels.media import MediaDownloader
 from homarus.channels.pairing import ALPHABET, CODE_CHARS, MAX_PENDING, TTL_MS, PairingStore
 from homarus.channels.registry import find_traits
+from homarus.channels.telegram.inbound import TelegramIdentity, UpdateTranslator
 from homarus.config.check import check_config
 from homarus.config.load import load_config
 from homarus.config.paths import Paths
@@ -59,6 +60,8 @@ from homarus.process import open_app
 from homarus.sessions.routing import Route
 from homarus.testing.approvals import AskingApprovals
 from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import ListChannel
+from homarus.testing.memory_store import MemoryStore
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.tool import ToolContext
 from tests.attacks.cases import Case, Judge, NotRunError
@@ -338,9 +341,22 @@ def _bots(folder: Path) -> str:
     return "goes on for ever"
 
 
-def _edited(folder: Path) -> str:
-    edit = _direct(OWNER, "/new", is_edit=True)
-    return _is_out(_try(folder, {"allowFrom": [OWNER]}, edit))
+def _edited(_folder: Path) -> str:
+    return asyncio.run(_edit_is_answered())
+
+
+async def _edit_is_answered() -> str:
+    message = {"message_id": 1, "chat": {"id": int(OWNER), "type": "private"}, "text": "/new"}
+    edited = {**message, "from": {"id": int(OWNER)}, "date": 1, "edit_date": 2}
+    reader = UpdateTranslator("telegram", "default", TelegramIdentity(9, "us"))
+    edit = reader.to_event({"edited_message": edited}, 1)
+    journal, clock = MemoryStore().journal, FakeClock()
+    pipeline = InboundPipeline(journal, clock, admit=admit_all(str), submit=lambda *_: None)
+    channel = ListChannel(())
+    async with pipeline.running():
+        assert edit is not None
+        await pipeline.handler_for(channel)(edit)
+    return "it is answered" if await journal.inbox_records() else ""
 
 
 def _forwarded(folder: Path) -> str:

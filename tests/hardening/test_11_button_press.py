@@ -15,6 +15,7 @@ from homarus.channels.access_control import AccessControl, AccessGranted
 from homarus.channels.registry import find_traits
 from homarus.channels.telegram.inbound import TelegramIdentity, UpdateTranslator
 from homarus.config.schema import Config
+from homarus.core.channel_event import ButtonPressed
 from homarus.core.errors import ToolDeniedError, ToolError
 from homarus.core.message import Address, Inbound, Json
 from homarus.process import open_app
@@ -44,7 +45,8 @@ def press(
     under = {"message_id": 4, "date": 1, "chat": chat, "from": {"id": 9}, "text": "Shall I?"}
     under["reply_markup"] = {"inline_keyboard": list(keyboard)}
     query = {"id": "77", "from": {"id": OWNER, "first_name": "Ann"}, "message": under}
-    return READER.to_inbound({"callback_query": {**query, "data": data}}, 1)
+    event = READER.to_event({"callback_query": {**query, "data": data}}, 1)
+    return event.to_message() if isinstance(event, ButtonPressed) else None
 
 
 def admit(folder: Path, inbound: Inbound) -> Inbound:
@@ -95,8 +97,8 @@ def test_press_of_approval_button_counts_only_under_our_message(tmp_path: Path) 
     under = {"message_id": 4, "chat": {"id": GROUP, "type": "supergroup"}, "from": {"id": 8}}
     under["reply_markup"] = {"inline_keyboard": list(keyboard)}
     query = {"id": "77", "from": {"id": OWNER}, "message": under, "data": data}
-    foreign = READER.to_inbound({"callback_query": query}, 1)
-    assert foreign is not None and not foreign.metadata.approval
+    foreign = READER.to_event({"callback_query": query}, 1)
+    assert isinstance(foreign, ButtonPressed) and not foreign.approval
     for wrong in (f"{data} ", data.upper(), data.replace("allow-once", "allow"), "approve::deny"):
         found = press(wrong, keyboard=([{"text": "x", "callback_data": wrong}],))
         assert found is not None and not found.metadata.approval

@@ -35,8 +35,8 @@ FOREIGN: tuple[dict[str, Any], ...] = (
 def receive(text: str, **fields: Any) -> Inbound:
     chat = {"id": 42, "type": "private"}
     message = {"message_id": 4, "date": 1, "chat": chat, "from": OWNER, "text": text, **fields}
-    found = READER.to_inbound({"message": message}, 1)
-    assert found is not None
+    found = READER.to_event({"message": message}, 1)
+    assert isinstance(found, Inbound)
     return found
 
 

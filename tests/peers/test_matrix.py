@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from homarus.channels.matrix.api import HomeserverClient, MatrixRefusedError
+from homarus.core.channel_event import MessageEdited
 from homarus.core.errors import MediaTooLargeError, SendError
 from homarus.core.message import Address, Media
 from homarus.testing.fakes import RecordingHandler
@@ -343,9 +344,10 @@ def test_synapse_edit_of_user_is_marked(scene: Scene) -> None:
         await stage.person.say(
             stage.room, "* hello", **{"m.new_content": new, "m.relates_to": related}
         )
-        before, after = await stage.desk.received(2)
-        assert not before.metadata.is_edit and after.metadata.is_edit
-        assert after.text == "hello" and after.id != before.id
+        (before,) = await stage.desk.received(1)
+        (after,) = await stage.desk.events_received(1)
+        assert isinstance(after, MessageEdited)
+        assert (after.message_id, after.text) == (first, "hello") and after.id != before.id
 
     scene.play(body)
 

@@ -19,6 +19,7 @@ import pytest
 from homarus.channels.service_client import ServiceClient
 from homarus.core.errors import SendError
 from homarus.core.message import Address, Button, Extras, Json, Media, Outbound, Poll
+from homarus.core.native_command import NativeCommand
 from homarus.testing.fakes import RecordingHandler
 from homarus.testing.telegram_server import ADA, GROUP, TelegramServer
 from homarus.testing.telegram_server.methods import METHODS
@@ -92,7 +93,11 @@ async def whole_session(file: Path) -> TelegramServer:
     async with TelegramServer() as telegram:
         desk, channel = (
             RecordingHandler(),
-            bot(telegram, commands=(("new", "Start anew"),), reactionNotifications="all"),
+            bot(
+                telegram,
+                commands=(NativeCommand("new", "Start anew"),),
+                reactionNotifications="all",
+            ),
         )
         people_begin(telegram)
         async with running(channel, desk):

@@ -6,7 +6,7 @@ A message of an unknown sender costs a check of the config and of two small file
 fetched, stored or answered, except with how to be paired. The authority for commands is decided
 here too, from ids that the service authenticates and never from what a message claims: text that
 the sender did not write (forwarded, by an inline bot, the label of a pressed button) is never a
-command, and an edited message is never answered again.
+command. An edit, a reaction and the like are checked by the same rules, and never answered.
 """
 
 import hashlib
@@ -126,6 +126,25 @@ class AccessControl:
             return MessageIgnored("the rules could not be read")
         return decision
 
+    def check_event(self, event: Inbound, route: Route) -> Authority | None:
+        """Return the authority of the sender of a reaction, edit or the like; None to ignore it.
+
+        It needs no mention, and no unknown sender gets a pairing notice for it.
+        """
+        config, address = self._config(), event.address
+        try:
+            settings = self._settings(config, address.channel, address.account)
+            request = AccessRequest(event, route, config, settings)
+            if self._refuse(request):
+                return None
+            if is_direct(event):
+                return self._direct_authority(request)
+            authority = self._group_authority(request, group_of(request))
+            return None if isinstance(authority, MessageIgnored) else authority
+        except (ConfigError, StoreError) as exc:
+            self._warn(f"events of {address.channel} are ignored: {exc}")
+            return None
+
     def on_reply_sent(self, address: Address) -> None:
         """Drop the group history before a reply that was sent."""
         self._history.clear_collected(address)
@@ -141,8 +160,6 @@ class AccessControl:
     def _refuse(self, request: AccessRequest) -> MessageIgnored | None:
         """Ignore what is never answered, whoever sent it."""
         metadata = request.inbound.metadata
-        if metadata.is_edit:
-            return MessageIgnored("an edit of a message that was judged before")
         if not access.normalize_sender_id(request.channel, request.inbound.sender, find_traits):
             return MessageIgnored("nobody can be told from its sender's id")
         if metadata.is_bot and not request.settings.allow_bots:
@@ -152,20 +169,26 @@ class AccessControl:
     # Direct chats
 
     def _check_direct(self, request: AccessRequest) -> AccessDecision:
-        settings = request.settings
-        if settings.dm_policy == "disabled":
-            return MessageIgnored("direct messages are disabled")
-        approved = settings.allow_from
-        if settings.dm_policy == "pairing":
-            approved += self._pairings.approved_senders(request.channel, request.account)
-        if request.is_allowlisted(approved):
-            authority = self._authority(request, (AllowlistMatch(is_set=True, has_sender=True),))
+        authority, policy = self._direct_authority(request), request.settings.dm_policy
+        if authority is not None:
             return AccessGranted(
                 replace(request.inbound, authority=authority), self._ack(request, None)
             )
-        if settings.dm_policy != "pairing":
+        if policy == "disabled":
+            return MessageIgnored("direct messages are disabled")
+        if policy != "pairing":
             return MessageIgnored("its sender is not in allowFrom")
         return self._require_pairing(request)
+
+    def _direct_authority(self, request: AccessRequest) -> Authority | None:
+        """Return the authority of the sender of a direct message, None if it is not listed."""
+        settings = request.settings
+        approved = settings.allow_from
+        if settings.dm_policy == "pairing":
+            approved += self._pairings.approved_senders(request.channel, request.account)
+        if settings.dm_policy == "disabled" or not request.is_allowlisted(approved):
+            return None
+        return self._authority(request, (AllowlistMatch(is_set=True, has_sender=True),))
 
     def _require_pairing(self, request: AccessRequest) -> AccessDecision:
         """Return the pairing notice, once per code."""
@@ -189,6 +212,15 @@ class AccessControl:
 
     def _check_group(self, request: AccessRequest) -> AccessDecision:
         group = group_of(request)
+        authority = self._group_authority(request, group)
+        if isinstance(authority, MessageIgnored):
+            return authority
+        return self._check_mention(request, group, authority)
+
+    def _group_authority(
+        self, request: AccessRequest, group: ResolvedGroup
+    ) -> Authority | MessageIgnored:
+        """Return the authority of a sender in a group, or why it is ignored."""
         if any(not layer.enabled for layer in group.layers):
             return MessageIgnored("the group is disabled")
         configured_values = (layer.group_policy for layer in group.layers)
@@ -207,8 +239,7 @@ class AccessControl:
         ):
             return MessageIgnored("the group or its sender is not listed")
         # Pairing is for direct chats: in a group, a paired sender has no rights.
-        authority = self._authority(request, command_allowlists(request, group))
-        return self._check_mention(request, group, authority)
+        return self._authority(request, command_allowlists(request, group))
 
     def _check_mention(
         self, request: AccessRequest, group: ResolvedGroup, authority: Authority

@@ -91,6 +91,11 @@ class AdmissionPipeline:
             )
         return RejectedMessage()
 
+    async def find_routes(self, config: Config, inbound: Inbound) -> tuple[Route, ...]:
+        """Return the routes of a message whose sessions exist."""
+        routes, entries = await self._routes(config, inbound)
+        return tuple(route for route in routes if route.key in entries)
+
     async def _routes(
         self, config: Config, inbound: Inbound
     ) -> tuple[tuple[Route, ...], Mapping[str, Mapping[str, Json]]]:

@@ -16,12 +16,14 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
+from homarus.core.channel_event import InboundEvent
 from homarus.core.channel_traits import Dialect
 from homarus.core.chat_action import ChatAction
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelError
 from homarus.core.fast_dataclass import dataclass
-from homarus.core.message import Address, Inbound, Json, Media, Outbound, Poll
+from homarus.core.message import Address, Json, Media, Outbound, Poll
+from homarus.core.native_command import NativeCommand
 
 if TYPE_CHECKING:  # not imported without channels
     from homarus.config.channels import RetrySettings
@@ -34,15 +36,15 @@ BeforeWrite: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class InboundHandler(Protocol):
-    """Accept inbound messages of one channel and keep its cursor."""
+    """Accept inbound messages and events of one channel, and keep its cursor."""
 
     async def __call__(
         self,
-        inbound: Inbound,
+        event: InboundEvent,
         cursor: Mapping[str, Json] | None = None,
         acknowledge: Acknowledge | None = None,
     ) -> None:
-        """Return when the message is in the journal or is ignored.
+        """Return when the message is in the journal, the event is stored, or it is ignored.
 
         `cursor` says how far the channel has read with this message; it is stored in the same
         transaction. `acknowledge` is called after the message is stored and before it is answered,
@@ -67,23 +69,32 @@ class InboundHandler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SendRetryPolicy:
-    """How often and how soon a request is retried that the service refused temporarily."""
+    """How often and how soon a request is retried that the service refused temporarily.
+
+    With `only_rate_limits`, that is a refusal because of a rate limit; after any other, the record
+    waits for the backoff of the outbox.
+    """
 
     attempts: int = 3
     min_delay_s: float = 0.4
     max_delay_s: float = 30.0
     jitter: float = 0.1
+    only_rate_limits: bool = False
+
+    def with_settings(self, settings: "RetrySettings") -> "SendRetryPolicy":
+        """Return the policy with what an account's settings say."""
+        return SendRetryPolicy(
+            self.attempts if settings.attempts is None else settings.attempts,
+            self.min_delay_s if settings.min_delay_ms is None else settings.min_delay_ms / 1000,
+            self.max_delay_s if settings.max_delay_ms is None else settings.max_delay_ms / 1000,
+            self.jitter if settings.jitter is None else settings.jitter,
+            self.only_rate_limits,
+        )
 
     @classmethod
     def from_settings(cls, settings: "RetrySettings") -> "SendRetryPolicy":
-        """Return the policy of an account's settings, with defaults for what is not set."""
-        default = cls()
-        return cls(
-            default.attempts if settings.attempts is None else settings.attempts,
-            default.min_delay_s if settings.min_delay_ms is None else settings.min_delay_ms / 1000,
-            default.max_delay_s if settings.max_delay_ms is None else settings.max_delay_ms / 1000,
-            default.jitter if settings.jitter is None else settings.jitter,
-        )
+        """Return the default policy with what an account's settings say."""
+        return cls().with_settings(settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +104,11 @@ class Capabilities:
     `dialect` is its markup (channels/markup). `by_line`: a message is one line. `idempotent`: the
     same key sent twice is one message, so an unknown outcome is resolved by sending again.
     `caption_limit` is for text that goes with a file; 0 when files and text go separately.
-    `media_max_bytes` is 0 where no files can be sent. `typing_s` is how long the typing indicator
-    lasts. A retry policy of one attempt means that the adapter's library retries.
+    `media_max_bytes` is 0 where no files can be sent; one message has at most `max_files` files.
+    It has at most `max_buttons` buttons, in chats of the kind `button_chats`: choices beyond that
+    are a numbered list in its text. `has_new_threads`: a send may create a thread, and the rest of
+    a reply goes there. `typing_s` is how long the typing indicator lasts. A retry policy of one
+    attempt means that the adapter's library retries.
     """
 
     text_limit: int = 4_000
@@ -104,15 +118,23 @@ class Capabilities:
     idempotent: bool = False
     caption_limit: int = 0
     media_max_bytes: int = 0
+    max_files: int = 1
+    max_buttons: int = 0
+    button_chats: Literal["all", "direct", "group"] = "all"
+    has_new_threads: bool = False
     typing_s: float = 5.0
     retry: SendRetryPolicy = SendRetryPolicy()
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The service's id of a sent message; "" when it gives none."""
+    """The service's id of a sent message, and of the thread that the send created.
+
+    Each is "" when there is none. The rest of the reply is sent to that thread.
+    """
 
     message_id: str = ""
+    thread_id: str = ""
 
 
 class Channel(Protocol):
@@ -248,6 +270,26 @@ class SupportsProbe(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class WebhookRequest:
+    """An HTTP request of a service. Header names are in lower case."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookResponse:
+    """The response to a webhook."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = ""
+
+
 @runtime_checkable
 class SupportsWebhook(Protocol):
     """A service that sends webhooks to the gateway's port, under `path`.
@@ -258,15 +300,15 @@ class SupportsWebhook(Protocol):
     @property
     def path(self) -> str: ...
 
-    def verify_request(self, headers: Mapping[str, str]) -> bool:
-        """Return whether the service sent a request, by its headers (lower-case names).
+    def verify_request(self, request: WebhookRequest) -> bool:
+        """Return whether the service may have sent a request; its body is not read yet.
 
-        It is called before the body is read.
+        A service that signs the body is verified completely by `handle_webhook`.
         """
         ...
 
-    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
-        """Handle a webhook and return the HTTP status; 200 only after messages are stored."""
+    async def handle_webhook(self, request: WebhookRequest) -> WebhookResponse:
+        """Handle a webhook; the status is 200 only after messages are stored."""
         ...
 
 
@@ -294,11 +336,11 @@ def refuse_listener(
     raise ChannelError("webhooks are received by a gateway", fix="homarus gateway run")
 
 
-# (the setting of the service) → name and description
-ListSkillCommands: TypeAlias = Callable[[bool | Literal["auto"]], tuple[tuple[str, str], ...]]
+# (the setting of the service) → the commands of skills
+ListSkillCommands: TypeAlias = Callable[[bool | Literal["auto"]], tuple[NativeCommand, ...]]
 
 
-def no_skill_commands(_setting: object) -> tuple[tuple[str, str], ...]:
+def no_skill_commands(_setting: object) -> tuple[NativeCommand, ...]:
     """Return that there are no commands of skills."""
     return ()
 
@@ -307,8 +349,8 @@ def no_skill_commands(_setting: object) -> tuple[tuple[str, str], ...]:
 class ChannelContext:
     """What an account is created with besides its settings.
 
-    `commands` are name and description, for services that list them; `skill_commands` returns those
-    of skills, and reads files. `env` may hold a credential
+    `commands` are for services that list them; `skill_commands` returns those of skills, and reads
+    files. `env` may hold a credential
     that the config does not have. `state` is the state directory, for tokens that a service issued.
     `on_chat_moved` is called with the old and the new id of a chat whose id the service changed;
     `serve_webhook` opens the listener of a webhook that has an address of its own.
@@ -317,7 +359,7 @@ class ChannelContext:
     channel: str
     account: str
     clock: Clock
-    commands: tuple[tuple[str, str], ...] = ()
+    commands: tuple[NativeCommand, ...] = ()
     skill_commands: ListSkillCommands = no_skill_commands
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     state: Path | None = None

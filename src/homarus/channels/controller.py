@@ -30,6 +30,7 @@ from homarus.config.schema import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelError, ConfigError, HomarusError, UserError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.native_command import NativeCommand
 from homarus.core.tasks import run_contained
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class ChannelController:
         state: Path,
         env: Callable[[], Mapping[str, str]],
         given: Sequence[Channel] = (),
-        commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
+        commands: Callable[[], tuple[NativeCommand, ...]] = tuple,
         skill_commands: ListSkillCommands = no_skill_commands,
         on_chat_moved: Callable[[str, str, str, str], None] = lambda *_ids: None,
     ) -> None:

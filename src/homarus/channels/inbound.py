@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 from homarus.channels.base import Acknowledge, Channel, InboundHandler
+from homarus.core.channel_event import ButtonPressed, ChatEvent, InboundEvent
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError
 from homarus.core.fast_dataclass import dataclass
@@ -47,6 +48,8 @@ class RejectedMessage:
 
 
 AdmitMessage: TypeAlias = Callable[[Channel, Inbound], Awaitable[AdmittedMessage | RejectedMessage]]
+# Records an event and stores the cursor in one transaction.
+RecordEvent: TypeAlias = Callable[[ChatEvent, Cursor | None], Awaitable[None]]
 # Done when it is answered; None if the caller is not notified.
 SubmitAccepted: TypeAlias = "Callable[[str, InboxRecord], asyncio.Future[Any] | None]"
 
@@ -61,7 +64,10 @@ def admit_all(route: Callable[[Inbound], str]) -> AdmitMessage:
 
 
 class InboundPipeline:
-    """Accept messages of all channels. `admit` decides, `submit` submits what is accepted."""
+    """Accept messages of all channels. `admit` decides, `submit` submits what is accepted.
+
+    `record_event` records edits, reactions and the like; without it they are ignored.
+    """
 
     def __init__(
         self,
@@ -71,8 +77,9 @@ class InboundPipeline:
         admit: AdmitMessage,
         submit: SubmitAccepted,
         on_enqueued: Callable[[], object] = lambda: None,
+        record_event: RecordEvent | None = None,
     ) -> None:
-        self._journal, self._clock = journal, clock
+        self._journal, self._clock, self._record_event = journal, clock, record_event
         self._admit, self._submit, self._on_enqueued = admit, submit, on_enqueued
         self.last_ms: dict[str, int] = {}  # when each channel read something
         self._group = asyncio.TaskGroup()  # messages being stored
@@ -122,6 +129,13 @@ class InboundPipeline:
         finally:
             # Also after a failed acknowledgement or a failed copy for another session.
             stored.add_done_callback(lambda _done: self._submit_new(admitted, accepted))
+
+    async def accept_event(self, event: ChatEvent, cursor: Cursor | None) -> None:
+        """Record an event, and store the cursor with it."""
+        if self._record_event:
+            await self._record_event(event, cursor)
+        else:
+            await self.reject(RejectedMessage(), cursor)
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
         return await self._journal.cursor(name)
@@ -227,13 +241,18 @@ class _AccountInboundHandler:
 
     async def __call__(
         self,
-        inbound: Inbound,
+        event: InboundEvent,
         cursor: Mapping[str, Json] | None = None,
         acknowledge: Acknowledge | None = None,
     ) -> None:
         new_cursor = None if cursor is None else Cursor(self.name, cursor)
         self.pipeline.record_activity(self.name)
-        await self.pipeline.accept(self.channel, inbound, new_cursor, acknowledge)
+        if isinstance(event, ButtonPressed):
+            event = event.to_message()
+        if isinstance(event, Inbound):
+            await self.pipeline.accept(self.channel, event, new_cursor, acknowledge)
+        else:
+            await self.pipeline.accept_event(event, new_cursor)
 
     async def load_cursor(self) -> Mapping[str, Json] | None:
         return await self.pipeline.cursor(self.name)

@@ -200,7 +200,7 @@ class LiveReply:
             await best_effort("delete", lambda: channel.delete(self._to, message_id))
         elif message_id and isinstance(channel, SupportsEdit):
             parts = render_parts(UNFINISHED, channel.capabilities, self._settings)
-            await best_effort("edit", lambda: channel.edit(self._to, message_id, parts[0]))
+            await best_effort("edit", lambda: channel.edit(self._to, message_id, parts[0].text))
 
     async def _run_preview(self, preview: PreviewTarget) -> None:
         while not self._is_over:
@@ -224,7 +224,7 @@ class LiveReply:
         if not self._shown and len(text) < preview.min_chars:
             return ""
         parts = render_parts(text, self._channel.capabilities, self._settings)
-        shown = preview.pick(parts) if parts else ""
+        shown = preview.pick([part.text for part in parts]) if parts else ""
         return shown if shown != self._shown else ""
 
     async def _show(self, preview: PreviewTarget, text: str) -> None:

@@ -172,7 +172,7 @@ class ChannelMessenger:
             problem = "is empty" if not parts else "is too long for one message"
             raise ToolError(f"the new text {problem}", fix="delete the message and send another")
         async with _requesting(to):
-            await channel.edit(to, message_id, parts[0])
+            await channel.edit(to, message_id, parts[0].text)
 
     async def delete(self, to: Address, message_id: str) -> None:
         channel, _ = self._find_account(to, "deleteMessage")

@@ -1,8 +1,9 @@
 """Turn a text into outbox records, each one message of the service.
 
-A record is in the service's dialect and within its limit. A file goes alone; the text goes with it
-where the service has captions and it fits, else before it. A file that cannot be sent is replaced
-by a line of text, so that the reader does not wait for it.
+A record is in the service's dialect and within its limit. Files go with as many others as a message
+of the service has; the text goes with them where the service has captions and it fits, else before
+them. What the service does not have is written in the text: a file that cannot be sent is a line,
+so that the reader does not wait for it, and choices without buttons are a numbered list.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from homarus.channels.base import TTL_MS, Capabilities
 from homarus.channels.chunk import ChunkMode
-from homarus.channels.markup import parts
-from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Media
+from homarus.channels.markup import RenderedPart, parts
+from homarus.channels.registry import find_traits
+from homarus.core.approval_button import is_approval_button
+from homarus.core.message import NO_EXTRAS, Address, Button, Extras, Inbound, Media
 from homarus.core.text import one_line
 from homarus.store.journal import OutboxRecord
 from homarus.store.journal_codec import to_storable
@@ -22,6 +25,7 @@ if TYPE_CHECKING:  # not imported without channels
 
 _MB: Final = 1_000_000
 _MAX_NAME_CHARS: Final = 80
+_NO_TEXT: Final = RenderedPart("")
 
 
 def build_outbox_records(
@@ -37,27 +41,37 @@ def build_outbox_records(
 ) -> list[OutboxRecord]:
     """Return the records of a text and its extras; their numbers start at `first`.
 
-    The first record has `reply_to` and `replaces`, the last one the buttons.
+    The first record has `reply_to`, `replaces` and `subject`, the last one the buttons. Where a
+    send creates a thread, the first one does, and the others go there.
     """
     files, notes = _split_sendable(extras.media, capabilities, settings)
+    if extras.buttons and not shows_buttons(extras.buttons, to, capabilities):
+        notes += _numbered_choices(extras.buttons)
+        extras = replace(extras, buttons=())
     body = "\n\n".join([text, *notes]) if text.strip() else "\n\n".join(notes)
     bodies = _bodies(body, files, capabilities, settings, caption=not extras.replaces)
+    may_open_thread = extras.thread_title or (capabilities.has_new_threads and not to.thread)
+    thread_from = f"{run}:{first}" if may_open_thread else ""
     ids = (f"{run}:{number}" for number in range(first, first + len(bodies)))
     expires_ms = at_ms + TTL_MS
     return [
         OutboxRecord(
-            record_id, run, to, part, at_ms, expires_ms,
+            record_id, run, to, part.text, at_ms, expires_ms,
             extras=Extras(
                 reply_to=extras.reply_to if not index or settings.reply_to_mode == "all" else "",
-                replaces=extras.replaces if not index and file is None else "",
-                media=(file,) if file else (),
-                as_voice=extras.as_voice and file is not None,
+                replaces=extras.replaces if not index and not attached else "",
+                media=attached,
+                as_voice=extras.as_voice and bool(attached),
                 buttons=extras.buttons if index == len(bodies) - 1 else (),
                 silent=extras.silent,
                 recipient=extras.recipient,
+                styles=part.styles,
+                subject=extras.subject if not index else "",
+                thread_title=extras.thread_title if not index else "",
+                thread_from=thread_from if index else "",
             ),
         )
-        for index, (record_id, (part, file)) in enumerate(zip(ids, bodies, strict=True))
+        for index, (record_id, (part, attached)) in enumerate(zip(ids, bodies, strict=True))
     ]  # fmt: skip
 
 
@@ -80,7 +94,7 @@ def render_parts(
     *,
     limit: int = 0,
     mode: ChunkMode | None = None,
-) -> list[str]:
+) -> list[RenderedPart]:
     """Return a text in the dialect, split; `limit` is one below the account's own."""
     max_size = min(capabilities.text_limit, settings.text_chunk_limit or capabilities.text_limit)
     rendered = parts(
@@ -90,7 +104,7 @@ def render_parts(
         limit=min(limit or max_size, max_size),
         mode=mode or settings.chunk_mode,
     )
-    return [part for part in rendered if part.strip()]
+    return [part for part in rendered if part.text.strip()]
 
 
 def _bodies(
@@ -100,15 +114,36 @@ def _bodies(
     settings: "AccountSettings",
     *,
     caption: bool,
-) -> list[tuple[str, Media | None]]:
-    """Yield the messages to make: text, text with a file, or a file."""
-    limit = capabilities.caption_limit
-    if files and caption and limit and body.strip():
+) -> list[tuple[RenderedPart, tuple[Media, ...]]]:
+    """Return the messages to make: text, text with files, or files."""
+    limit, size = capabilities.caption_limit, max(1, capabilities.max_files)
+    groups = [tuple(files[start : start + size]) for start in range(0, len(files), size)]
+    if groups and caption and limit and body.strip():
         caption_parts = render_parts(body, capabilities, settings, limit=limit, mode="length")
         if len(caption_parts) == 1:
-            return [(caption_parts[0], files[0]), *(("", file) for file in files[1:])]
+            return [(caption_parts[0], groups[0]), *((_NO_TEXT, group) for group in groups[1:])]
     text_parts = render_parts(body, capabilities, settings) if body.strip() else []
-    return [*((part, None) for part in text_parts), *(("", file) for file in files)]
+    return [*((part, ()) for part in text_parts), *((_NO_TEXT, group) for group in groups)]
+
+
+def shows_buttons(
+    rows: Sequence[Sequence[Button]], to: Address, capabilities: Capabilities
+) -> bool:
+    """Return whether a message to this chat can have all of these buttons."""
+    if sum(map(len, rows)) > capabilities.max_buttons:
+        return False
+    if capabilities.button_chats == "all":
+        return True
+    is_group = find_traits(to.channel).is_group_id(to.chat)
+    return is_group == (capabilities.button_chats == "group")
+
+
+def _numbered_choices(rows: Sequence[Sequence[Button]]) -> list[str]:
+    """Return the labels as a numbered list; the prompt for an approval has its commands already."""
+    labels = [button.label for row in rows for button in row if not is_approval_button(button.data)]
+    return ["\n".join(f"{number}. {label}" for number, label in enumerate(labels, 1))] * bool(
+        labels
+    )
 
 
 def max_file_bytes(capabilities: Capabilities, settings: "AccountSettings") -> int:

@@ -28,7 +28,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from homarus.channels.base import TTL_MS, Channel, SupportsLookup, SupportsMarkedSend
+from homarus.channels.base import (
+    TTL_MS,
+    Channel,
+    Receipt,
+    SupportsLookup,
+    SupportsMarkedSend,
+)
 from homarus.core.clock import Clock, ClockStepDetector
 from homarus.core.diagnostics import DeliveryAttempted, Diagnostics
 from homarus.core.errors import (
@@ -73,6 +79,7 @@ class _SendOutcome:
     state: OutboxState
     why: str = ""
     receipt: str = ""
+    thread: str = ""  # that the send created
     delay_s: float = 0.0  # of a pending one, until it is retried
 
 
@@ -297,7 +304,17 @@ class OutboxWorker:
             )
         if self._retry_wait_s(record) > 0:
             return False
+        if record.extras.thread_from:
+            record = await self._join_thread(record)
         return await self._send(record, lease)
+
+    async def _join_thread(self, record: OutboxRecord) -> OutboxRecord:
+        """Return the record with the thread that an earlier part of its reply created, if any."""
+        first = await self._journal.outbox_record(record.extras.thread_from)
+        thread = first.address.thread if first else None
+        if not thread or record.address.thread:
+            return record
+        return replace(record, address=replace(record.address, thread=thread))
 
     async def _resolve(self, record: OutboxRecord) -> _SendOutcome | None:
         """Return the outcome of an earlier unconfirmed send, None when it must be retried."""
@@ -307,7 +324,7 @@ class OutboxWorker:
         if isinstance(channel, SupportsLookup):
             async with asyncio.timeout(self._send_timeout_s):
                 receipt = await channel.look_up(_outbound(record))
-            return _SendOutcome("sent", receipt=receipt.message_id) if receipt else None
+            return _sent(receipt) if receipt else None
         return _SendOutcome("unknown", UNCONFIRMED)
 
     async def _send(self, record: OutboxRecord, lease: Lease) -> bool:
@@ -350,7 +367,7 @@ class OutboxWorker:
             outcome = self._retry_later(record, why)  # nothing was written
             return await self._record_outcome(record, lease, outcome, needs_mark=True)
         fault_point("deliver.answered")
-        outcome = _SendOutcome("sent", receipt=receipt.message_id)
+        outcome = _sent(receipt)
         await self._record_outcome(record, lease, outcome, needs_mark=not is_marked)
         fault_point("deliver.ended")
         return True
@@ -393,7 +410,8 @@ class OutboxWorker:
         self, record: OutboxRecord, why: str, after_s: float | None = None
     ) -> _SendOutcome:
         retry, failures = self._channel.capabilities.retry, record.attempts + 1
-        if failures < retry.attempts:  # journaled: a crash resets no backoff
+        is_due_soon = not retry.only_rate_limits or after_s is not None
+        if is_due_soon and failures < retry.attempts:  # journaled: a crash resets no backoff
             backoff = Backoff(retry.min_delay_s, max_s=retry.max_delay_s, jitter=retry.jitter)
             delay_s = backoff.delay_s(failures)
         else:
@@ -425,6 +443,7 @@ class OutboxWorker:
                 lease,
                 outcome.state,
                 receipt=outcome.receipt,
+                thread=outcome.thread,
                 why=outcome.why,
                 not_before_ms=now_ms + round(outcome.delay_s * 1000) if outcome.delay_s else 0,
                 tries=add_attempt(record.tries, attempt),
@@ -469,6 +488,10 @@ def _expiry_notice(record: OutboxRecord, at_ms: int) -> list[OutboxRecord]:
         return []
     id_, expires_ms = f"{record.run}:expired", at_ms + TTL_MS
     return [OutboxRecord(id_, record.run, record.address, EXPIRED_NOTICE, at_ms, expires_ms)]
+
+
+def _sent(receipt: Receipt) -> _SendOutcome:
+    return _SendOutcome("sent", receipt=receipt.message_id, thread=receipt.thread_id)
 
 
 def _outbound(record: OutboxRecord) -> Outbound:

@@ -23,14 +23,29 @@ from homarus.channels.inbound import (
 from homarus.channels.live_replies import LiveReplies
 from homarus.channels.supervisor import ChannelSupervisor
 from homarus.config.schema import Config
+from homarus.core.channel_event import ChatEvent
 from homarus.core.clock import Clock
 from homarus.core.diagnostics import Diagnostics
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound, Outbound
-from homarus.store.journal import Journal
+from homarus.core.native_command import NativeCommand
+from homarus.sessions.notices import Notices
+from homarus.store.base import Store
+from homarus.store.journal import Cursor
 
 if TYPE_CHECKING:
     from homarus.channels.access_control import AccessControl
     from homarus.channels.admission import AdmissionPipeline, FindSessionRecord
+    from homarus.channels.chat_events import ChatEventHandler
+
+
+@dataclass(frozen=True, slots=True)
+class _Admission:
+    """What decides about messages and events."""
+
+    access: "AccessControl"
+    pipeline: "AdmissionPipeline"
+    events: "ChatEventHandler"
 
 
 class ChannelRuntime:
@@ -42,7 +57,7 @@ class ChannelRuntime:
     def __init__(
         self,
         config: Callable[[], Config],
-        journal: Journal,
+        store: Store,
         clock: Clock,
         group: asyncio.TaskGroup,
         *,
@@ -50,19 +65,28 @@ class ChannelRuntime:
         env: Callable[[], Mapping[str, str]],
         find_record: "FindSessionRecord",
         submit: SubmitAccepted,
+        notices: Notices,
         on_sent: Callable[[Outbound, str], object],
         find_name: Callable[[str], tuple[str, str]],
         is_command: Callable[[str], bool],
         given: Sequence[Channel] = (),
-        commands: Callable[[], tuple[tuple[str, str], ...]] = tuple,
+        commands: Callable[[], tuple[NativeCommand, ...]] = tuple,
         skill_commands: ListSkillCommands = no_skill_commands,
         on_chat_moved: Callable[[str, str, str, str], None] = lambda *_ids: None,
         diagnostics: Diagnostics | None = None,
     ) -> None:
         self._on_sent, self._is_command = on_sent, is_command
-        self._admission: tuple[AccessControl, AdmissionPipeline] | None = None
+        self._admission: _Admission | None = None
+        journal = store.journal
         self._open_admission = partial(
-            self._make_admission, config, state, clock, find_name, find_record
+            self._make_admission,
+            config,
+            clock,
+            state=state,
+            find_name=find_name,
+            find_record=find_record,
+            store=store,
+            notices=notices,
         )
         self.supervisor = ChannelSupervisor(
             journal, (), clock, config=config, sent=self._sent, diagnostics=diagnostics
@@ -74,6 +98,7 @@ class ChannelRuntime:
             admit=self._admit,
             submit=submit,
             on_enqueued=self.supervisor.wake_workers,
+            record_event=self._record_event,
         )
         self.controller = ChannelController(
             config,
@@ -90,18 +115,26 @@ class ChannelRuntime:
 
     async def _admit(self, channel: Channel, inbound: Inbound) -> AdmittedMessage | RejectedMessage:
         self._admission = self._admission or self._open_admission()
-        return await self._admission[1].admit(channel, inbound)
+        return await self._admission.pipeline.admit(channel, inbound)
+
+    async def _record_event(self, event: ChatEvent, cursor: Cursor | None) -> None:
+        self._admission = self._admission or self._open_admission()
+        await self._admission.events.record(event, cursor)
 
     def _make_admission(
         self,
         config: Callable[[], Config],
-        state: Path,
         clock: Clock,
+        *,
+        state: Path,
         find_name: Callable[[str], tuple[str, str]],
         find_record: "FindSessionRecord",
-    ) -> tuple["AccessControl", "AdmissionPipeline"]:
+        store: Store,
+        notices: Notices,
+    ) -> "_Admission":
         from homarus.channels.access_control import AccessControl
         from homarus.channels.admission import AdmissionPipeline
+        from homarus.channels.chat_events import ChatEventHandler
         from homarus.channels.media import MediaDownloader
         from homarus.channels.mentions import AgentNames
 
@@ -121,7 +154,10 @@ class ChannelRuntime:
             build_reply=self.supervisor.build_reply,
             add_ack=self.live.add_ack_reaction,
         )
-        return access, admission
+        events = ChatEventHandler(
+            config, store, notices, clock, access=access, find_routes=admission.find_routes
+        )
+        return _Admission(access, admission, events)
 
     def _channel(self, channel: str, account: str) -> Channel | None:
         return self.controller.find_channel(channel, account)
@@ -130,6 +166,6 @@ class ChannelRuntime:
         """Handle a record that was delivered or is dead."""
         if not error:
             if self._admission:
-                self._admission[0].on_reply_sent(message.address)
+                self._admission.access.on_reply_sent(message.address)
             self.live.on_delivered(message.key)
         self._on_sent(message, error)

@@ -29,6 +29,9 @@ class ChannelTraits:
     `group_id_prefixes` are what the id of a group starts with, where that tells it from a person.
     `address_forms` are (start, inner part) of ids that no other service has.
     `has_named_rooms`: people of the service write a group as `#name`.
+    `has_topics`: groups have topics; `has_threads`: a message may start a thread; `has_forums`: a
+    group may consist of threads alone; `has_roles`: people have roles that access rules may name.
+    `target_kinds` are the prefixes of targets that the adapter itself resolves (`user:123`).
     `abilities` are the actions of the `message` tool that the service has besides sending, by their
     names in the config, and `files`. `chat_actions` are those that only operators have, by the
     names of chat_action.py. `message_hints` are sentences for the model that writes there.
@@ -47,6 +50,10 @@ class ChannelTraits:
     address_forms: tuple[tuple[str, str], ...] = ()
     has_named_rooms: bool = False
     has_topics: bool = False
+    has_threads: bool = False
+    has_forums: bool = False
+    has_roles: bool = False
+    target_kinds: tuple[str, ...] = ()
     has_buttons: bool = False
     abilities: tuple[str, ...] = ()
     chat_actions: tuple[str, ...] = ()

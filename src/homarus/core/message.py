@@ -296,7 +296,6 @@ class InboundMetadata:
     name: str = ""
     handle: str = ""
     is_bot: bool = False
-    is_edit: bool = False
     mentioned: bool = False
     mentions_others: bool = False
     detects_mentions: bool = True
@@ -393,12 +392,24 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
+class TextStyle:
+    """A style of a range of a text, in UTF-16 units; `name` is the service's."""
+
+    start: int
+    length: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Extras:
     """What a sent message has besides its text.
 
     `reply_to` is the message it replies to, `replaces` a message of ours that it edits; `buttons`
     are rows of buttons. A message with a `poll` is that poll. `recipient` is the holder of the
-    chat's name that it is for: it is not delivered to another.
+    chat's name that it is for: it is not delivered to another. `styles` are those of the text,
+    where the service has no markup; `subject` is for services whose messages have one.
+    `thread_title`: the message starts a thread of that title. `thread_from` is the outbox record
+    whose new thread the message goes to.
     """
 
     reply_to: str = ""
@@ -409,6 +420,10 @@ class Extras:
     silent: bool = False
     recipient: str = ""
     poll: Poll | None = None
+    styles: tuple[TextStyle, ...] = ()
+    subject: str = ""
+    thread_title: str = ""
+    thread_from: str = ""
 
 
 NO_EXTRAS: Final = Extras()

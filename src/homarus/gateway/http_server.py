@@ -316,11 +316,13 @@ class GatewayAsgiApp:
 
     def _listener(self, scope: "Scope") -> "SupportsWebhook | None":
         """Return the account that a webhook is for; its Host may be any name."""
-        if scope["type"] != "http" or scope["method"] != "POST":
+        if scope["type"] != "http" or scope["method"] not in {"GET", "POST"}:
             return None
         try:
             channels = self._gateway.services.channels
         except UnavailableError as exc:
+            if scope["method"] == "GET":  # a page, or whether the gateway is ready
+                return None
             raise RequestBlockedError(503, exc.message, after_s=2) from None
         path: bytes = scope.get("raw_path") or scope["path"].encode()
         return channels.find_webhook(path.decode("latin-1"))

@@ -69,9 +69,9 @@ class _WebhookSite(GatewayAsgiApp):
         self, request: RequestInfo, scope: "Scope", receive: "Receive", send: "Send"
     ) -> None:
         path: bytes = scope.get("raw_path") or scope["path"].encode()
-        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        is_webhook = scope["type"] == "http" and scope["method"] in {"GET", "POST"}
         named = (each for each in self.accounts if each.path == path.decode("latin-1"))
-        account = next(named, None) if is_post else None
+        account = next(named, None) if is_webhook else None
         if account is None:
             raise RequestBlockedError(404, "only webhooks are received here")
         await self._receive_webhook(account, request, scope, receive, send)

@@ -261,7 +261,7 @@ class HeartbeatScheduler:
             return "disabled"
         if self.is_busy(settings, key):
             return "requests-in-flight"
-        if not services.notices.pending(key) and self._is_blank(agent):
+        if not services.notices.may_wake(key) and self._is_blank(agent):
             return "empty-heartbeat-file"
         return await self._get_runner().start(settings, key, is_interval=pending.is_interval)
 

@@ -13,7 +13,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast, get_args
 from uuid import uuid4
 
 from homarus.core.fast_dataclass import dataclass
@@ -28,7 +28,8 @@ MAX_NOTICES = 20  # of one session
 MAX_SESSIONS = 200  # sessions
 MAX_NOTICE_CHARS = 2_000
 RECORD_KIND: Final = "notice"
-WakeMode: TypeAlias = Literal["now", "next-heartbeat"]
+WakeMode: TypeAlias = Literal["now", "next-heartbeat", "next-message"]
+_WAKE_MODES: Final[frozenset[str]] = frozenset(get_args(WakeMode))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class Notice:
     """One line for the next message of a session.
 
     `id` names its record, "" if it has none. `source` is what left it: `cron:<job id>`,
-    `hook:<name>`, `exec`, "" for others. With the wake mode `now`, a heartbeat takes it up at once.
+    `hook:<name>`, `chat`, `exec`, "" for others. With the wake mode `now`, a heartbeat takes
+    it up at once; with `next-message`, it alone starts none.
     """
 
     text: str
@@ -213,6 +215,10 @@ class Notices:
         """Return the notices of a session."""
         return tuple(self._waiting.get(session_key, ()))
 
+    def may_wake(self, session_key: str) -> bool:
+        """Return whether a session has notices that a heartbeat relays."""
+        return any(one.wake_mode != "next-message" for one in self.pending(session_key))
+
     def claim(self, session_key: str) -> ClaimedNotices:
         """Return and remove the notices of a session, for a message that is about to be saved."""
         notices = tuple(self._waiting.pop(session_key, ()))
@@ -252,8 +258,8 @@ class Notices:
 
 
 def is_external(notice: Notice) -> bool:
-    """Return whether a program outside of this one wrote the text, by a webhook."""
-    return notice.source.startswith("hook:")
+    """Return whether an outside program or a person without rights wrote the text."""
+    return notice.source.startswith(("hook:", "chat:"))
 
 
 def prepend_notices(notices: tuple[Notice, ...], text: str) -> str:
@@ -285,7 +291,8 @@ def _encode(session_key: str, notice: Notice) -> dict[str, Json]:
 
 
 def _decode(id_: str, data: Mapping[str, Json]) -> Notice:
-    mode: WakeMode = "now" if data.get("wakeMode") == "now" else "next-heartbeat"
+    stored = str(data.get("wakeMode"))
+    mode = cast("WakeMode", stored) if stored in _WAKE_MODES else "next-heartbeat"
     return Notice(
         str(data.get("text", "")), int(data.get("at", 0)), id_, str(data.get("source", "")), mode
     )

@@ -251,13 +251,15 @@ class JournalTransaction(Protocol):
         state: OutboxState,
         *,
         receipt: str = "",
+        thread: str = "",
         why: str = "",
         not_before_ms: int = 0,
         tries: Sequence[DeliveryAttempt] = (),
     ) -> None:
         """Record the result of a sending record; `pending` with `not_before_ms` is a retry.
 
-        `tries` replaces the attempts of the record, unless there are none.
+        `tries` replaces the attempts of the record, unless there are none; `thread` is the thread
+        that the send created, and becomes that of the record's address.
         """
         ...
 

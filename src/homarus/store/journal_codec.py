@@ -29,6 +29,7 @@ from homarus.core.message import (
     Media,
     Poll,
     RunOptions,
+    TextStyle,
 )
 from homarus.core.text import one_line, repair_json
 from homarus.store.journal import PREVIEW_CHARS, InboxRecord, OutboxRecord
@@ -86,7 +87,6 @@ _METADATA_KEYS: Final = {
     "name": "name",
     "handle": "handle",
     "is_bot": "is_bot",
-    "is_edit": "is_edit",
     "mentioned": "mentioned",
     "mentions_others": "elsewhere",
     "detects_mentions": "detects",
@@ -123,6 +123,10 @@ _EXTRAS_KEYS: Final = {
     "silent": "silent",
     "recipient": "recipient",
     "poll": "poll",
+    "styles": "styles",
+    "subject": "subject",
+    "thread_title": "thread_title",
+    "thread_from": "thread_from",
 }
 # In the order of the fields of InboxRecord and OutboxRecord.
 SELECT_INBOX: Final = (
@@ -403,6 +407,8 @@ def encode_extras(extras: Extras) -> str:
         data["media"] = [_encode_fields(media, _NO_MEDIA, _MEDIA_KEYS) for media in extras.media]
     if extras.buttons:
         data["buttons"] = [[[one.label, one.data] for one in row] for row in extras.buttons]
+    if extras.styles:
+        data["styles"] = [[style.start, style.length, style.name] for style in extras.styles]
     if poll := extras.poll:
         data["poll"] = [poll.question, list(poll.options), poll.duration_s, poll.is_multiple]
     return dump_json(data)
@@ -418,8 +424,9 @@ def decode_extras(text: str) -> Extras:
         rows = data.pop("buttons", ())
         buttons = tuple(tuple(Button(*one) for one in row) for row in rows)
         poll = _decode_poll(data.pop("poll", None))
+        styles = tuple(TextStyle(*style) for style in data.pop("styles", ()))
         fields = _decode_fields(data, _EXTRAS_KEYS)
-        return Extras(**fields, media=media, buttons=buttons, poll=poll)
+        return Extras(**fields, media=media, buttons=buttons, poll=poll, styles=styles)
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise CorruptDataError("a parcel cannot be read", fix="run `homarus doctor`") from exc
 

@@ -422,6 +422,7 @@ async def send_ended(
     *,
     state: OutboxState,
     receipt: str,
+    thread: str,
     why: str,
     not_before_ms: int,
     tries: str,
@@ -430,7 +431,8 @@ async def send_ended(
     done = await db.execute(
         "UPDATE parcels SET state = %(state)s, receipt = %(receipt)s, why = %(why)s,"
         " not_before_ms = %(not_before)s,"
-        " tries = CASE WHEN %(tries)s = '' THEN tries ELSE %(tries)s END"
+        " tries = CASE WHEN %(tries)s = '' THEN tries ELSE %(tries)s END,"
+        " thread = CASE WHEN %(thread)s = '' THEN thread ELSE %(thread)s END"
         " WHERE team = %(team)s AND member = %(member)s"
         " AND id = %(id)s AND state = 'sending' AND token = %(token)s",
         values_of(
@@ -439,6 +441,7 @@ async def send_ended(
             token=lease.token,
             state=state,
             receipt=receipt,
+            thread=thread,
             why=why,
             not_before=not_before_ms,
             tries=tries,

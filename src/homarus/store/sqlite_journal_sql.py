@@ -303,6 +303,7 @@ def send_ended(
     *,
     state: OutboxState,
     receipt: str,
+    thread: str,
     why: str,
     not_before_ms: int,
     tries: str,
@@ -310,7 +311,8 @@ def send_ended(
     """Record the result of a send."""
     db.execute(
         "UPDATE parcels SET state = ?5, receipt = ?6, why = ?7, not_before_ms = ?8,"
-        " tries = CASE ?9 WHEN '' THEN tries ELSE ?9 END"
+        " tries = CASE ?9 WHEN '' THEN tries ELSE ?9 END,"
+        " thread = CASE ?10 WHEN '' THEN thread ELSE ?10 END"
         " WHERE team = ?1 AND user = ?2 AND id = ?3 AND state = 'sending' AND token = ?4",
         (
             principal.team,
@@ -322,6 +324,7 @@ def send_ended(
             why,
             not_before_ms,
             tries,
+            thread,
         ),
     )
     if not db.changes():

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 
 from homarus.channels.base import Acknowledge, Capabilities, InboundHandler, Receipt
+from homarus.core.channel_event import ButtonPressed, ChatEvent, InboundEvent
 from homarus.core.errors import ProviderError
 from homarus.core.message import (
     Inbound,
@@ -92,10 +93,10 @@ class ListChannel:
 
 
 class RecordingHandler:
-    """A Receive that records every message. `failures` are raised first.
+    """An InboundHandler that records every message and event. `failures` are raised first.
 
-    `kept` is the channel's cursor. With `leaves`, messages are ignored, as those of unknown
-    senders are, and not acknowledged.
+    A press is recorded as the message that it stands for. `kept` is the channel's cursor. With
+    `leaves`, messages are ignored, as those of unknown senders are, and not acknowledged.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class RecordingHandler:
     ) -> None:
         self.failures, self.kept, self.leaves = list(failures), kept, leaves
         self.got: list[Inbound] = []
+        self.events: list[ChatEvent] = []  # edits, reactions and the like
         self.cursors: list[Mapping[str, Json] | None] = []  # one for each
         self._news = asyncio.Event()
 
@@ -119,7 +121,7 @@ class RecordingHandler:
 
     async def __call__(
         self,
-        inbound: Inbound,
+        event: InboundEvent,
         cursor: Mapping[str, Json] | None = None,
         acknowledge: Acknowledge | None = None,
     ) -> None:
@@ -128,7 +130,11 @@ class RecordingHandler:
         self.kept = self.kept if cursor is None else cursor
         if acknowledge and not self.leaves:
             await acknowledge()
-        self.got.append(inbound)
+        event = event.to_message() if isinstance(event, ButtonPressed) else event
+        if isinstance(event, Inbound):
+            self.got.append(event)
+        else:
+            self.events.append(event)
         self.cursors.append(cursor)
         self._news.set()
 
@@ -140,6 +146,14 @@ class RecordingHandler:
 
     async def save_cursor(self, cursor: Mapping[str, Json]) -> None:
         self.kept = cursor
+
+    async def events_received(self, count: int = 1) -> list[ChatEvent]:
+        """Wait until so many edits, reactions and the like have come; return them."""
+        async with asyncio.timeout(GUARD_S):
+            while len(self.events) < count:
+                self._news.clear()
+                await self._news.wait()
+        return self.events
 
     async def received(self, count: int = 1) -> list[Inbound]:
         """Wait for `count` messages and return all."""

@@ -437,6 +437,7 @@ class MemoryJournalTransaction:
         state: OutboxState,
         *,
         receipt: str = "",
+        thread: str = "",
         why: str = "",
         not_before_ms: int = 0,
         tries: Sequence[DeliveryAttempt] = (),
@@ -448,8 +449,12 @@ class MemoryJournalTransaction:
             stored = rows.get_sendable(record_id, lease, "sending")
             if stored.token != lease.token:
                 raise LeaseLostError(f"parcel {record_id} is not being sent under {lease.name}")
+            address = stored.record.address
+            if thread:
+                address = replace(address, thread=to_storable(thread))
             record = replace(
                 stored.record,
+                address=address,
                 state=state,
                 receipt=to_storable(receipt),
                 why=to_storable(why),

@@ -84,7 +84,13 @@ class World:
     ) -> list[OutboxRecord]:
         settings = common_settings(self.config, inbound.address.channel, "default")
         return build_outbox_records(
-            run, text, inbound.address, Capabilities(), settings, at_ms=0, extras=extras
+            run,
+            text,
+            inbound.address,
+            Capabilities(max_buttons=9),
+            settings,
+            at_ms=0,
+            extras=extras,
         )
 
     async def send(self, asked: ApprovalRecord, receipt: str = "77") -> None:
@@ -154,7 +160,8 @@ def test_prompt_command_cannot_leave_its_code_block() -> None:
     command = "echo '```' '<b>x</b>' **bold** ~~~ [a](b)\n```\nApproval 1: denied"
     text = format_prompt(record(command))
     assert text.count("\n````\n") == 2
-    (shown,) = parts(text, Capabilities(dialect="telegram"), limit=4_000)
+    (rendered,) = parts(text, Capabilities(dialect="telegram"), limit=4_000)
+    shown = rendered.text
     block = shown[shown.index("<pre>") : shown.index("</pre>")]
     assert "&lt;b&gt;x&lt;/b&gt;" in block and "**bold**" in block and "[a](b)" in block
     assert "Approval 1: denied" in block and shown.count("<pre>") == 1
@@ -162,7 +169,8 @@ def test_prompt_command_cannot_leave_its_code_block() -> None:
 
 def test_prompt_title_and_reason_have_no_markdown() -> None:
     text = format_prompt(record(request={"title": "[x](y) `a`", "reason": "**rule**\n# x"}))
-    (shown,) = parts(text, Capabilities(dialect="telegram"), limit=4_000)
+    (rendered,) = parts(text, Capabilities(dialect="telegram"), limit=4_000)
+    shown = rendered.text
     assert "[x](y) `a`" in shown and "**rule** # x" in shown
 
 

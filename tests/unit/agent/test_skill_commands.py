@@ -155,6 +155,7 @@ async def test_native_commands_follow_the_settings(
     write_skill(tmp_path / ".openclaw/workspace-ops/skills", "deploy")
     agents = {"list": [{"id": "main"}, {"id": "ops"}]}
     async with open_stage(tmp_path, monkeypatch, agents=agents, commands=common) as stage:
-        expected = (("weather", "Forecasts."), ("deploy", "About deploy."))
+        expected = [("weather", "Forecasts."), ("deploy", "About deploy.")]
         found = stage.app.skill_ports.native_commands(setting)
-        assert found == (expected if is_listed else ())
+        assert [(each.name, each.description) for each in found] == (expected if is_listed else [])
+        assert all([option.name for option in each.options] == ["input"] for each in found)

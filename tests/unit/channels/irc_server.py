@@ -10,8 +10,9 @@ from homarus.channels.base import Acknowledge, ChannelContext
 from homarus.channels.irc.adapter import IrcChannel
 from homarus.channels.irc.connection import IrcTimings
 from homarus.channels.irc.settings import IrcSettings
+from homarus.core.channel_event import InboundEvent
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.message import Inbound, Json
+from homarus.core.message import Json
 from homarus.testing import fakes
 
 GUARD_S = 30.0
@@ -115,12 +116,12 @@ class Desk(fakes.RecordingHandler):
 
     async def __call__(
         self,
-        inbound: Inbound,
+        event: InboundEvent,
         cursor: Mapping[str, Json] | None = None,
         acknowledge: Acknowledge | None = None,
     ) -> None:
         assert cursor is None and acknowledge is None
-        await super().__call__(inbound)
+        await super().__call__(event)
 
     async def save_cursor(self, cursor: Mapping[str, Json]) -> None:
         raise AssertionError("IRC has no cursor")

@@ -11,6 +11,7 @@ from homarus.channels.telegram.adapter import TelegramChannel
 from homarus.channels.telegram.settings import TelegramSettings
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.message import Address, Extras, Json, Outbound
+from homarus.core.native_command import NativeCommand
 from homarus.testing.fakes import RecordingHandler
 from homarus.testing.telegram_server import ADA, TelegramServer
 
@@ -20,7 +21,7 @@ WAIT_S = 60.0
 def bot(
     server: TelegramServer,
     *,
-    commands: tuple[tuple[str, str], ...] = (),
+    commands: tuple[NativeCommand, ...] = (),
     account: str = "default",
     clock: Clock | None = None,
     **said: Json,

@@ -222,12 +222,6 @@ def test_access_config_change_takes_effect_at_once(tmp_path: Path) -> None:
 # --- what is never answered ----------------------------------------------------------------------
 
 
-def test_access_edited_message_is_not_answered_again(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, configure({"allowFrom": ["42"], "groups": {GROUP: {}}}))
-    assert "edit" in harness.reason(direct("/new", is_edit=True))
-    assert "edit" in harness.reason(group("/new", is_edit=True, mentioned=True))
-
-
 def test_access_forwarded_text_is_answered_but_never_a_command(tmp_path: Path) -> None:
     harness = Harness(tmp_path, configure({"allowFrom": ["42"], "groups": {GROUP: {}}}))
     assert harness.accept(direct("/approve 1 allow-always", forwarded="Eve")).authority == ""
@@ -511,7 +505,6 @@ def test_access_history_has_only_allowed_senders(tmp_path: Path) -> None:
     harness = Harness(tmp_path, configure({"groups": {GROUP: {}}, "allowFrom": ["42"]}))
     harness.reason(group("let me in", message_id="1", sender="666"))
     harness.reason(group("I am a bot", message_id="2", is_bot=True))
-    harness.reason(group("an edit", message_id="3", is_edit=True))
     assert harness.accept(group(message_id="4", mentioned=True)).group_history == ""
 
 

@@ -47,7 +47,9 @@ class Chat:
     folder: Path
     name: str = "svc"
     account: str = "default"
-    capabilities: Capabilities = field(default_factory=lambda: Capabilities(idempotent=True))
+    capabilities: Capabilities = field(
+        default_factory=lambda: Capabilities(idempotent=True, max_buttons=9)
+    )
     sent: list[Outbound] = field(default_factory=list)
     inbox: "asyncio.Queue[Inbound]" = field(default_factory=asyncio.Queue)
     app: App | None = None

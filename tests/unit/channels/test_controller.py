@@ -10,7 +10,14 @@ from typing import Any, ClassVar
 import pytest
 
 from homarus.channels import registry
-from homarus.channels.base import Capabilities, ChannelContext, InboundHandler, Receipt
+from homarus.channels.base import (
+    Capabilities,
+    ChannelContext,
+    InboundHandler,
+    Receipt,
+    WebhookRequest,
+    WebhookResponse,
+)
 from homarus.channels.controller import AccountStatus, ChannelController, supported_features
 from homarus.channels.inbound import InboundPipeline, admit_all
 from homarus.channels.supervisor import ChannelSupervisor
@@ -61,11 +68,11 @@ class Account:
             await asyncio.Event().wait()
         return f"@{self.account}"
 
-    def verify_request(self, headers: Mapping[str, str]) -> bool:
+    def verify_request(self, request: WebhookRequest) -> bool:
         return True
 
-    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
-        return 200
+    async def handle_webhook(self, request: WebhookRequest) -> WebhookResponse:
+        return WebhookResponse()
 
 
 class Desk:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from homarus.channels import irc
 from homarus.channels.base import (
+    Acknowledge,
     Capabilities,
     ChannelContext,
     Receipt,
@@ -22,9 +23,10 @@ from homarus.channels.irc.adapter import IrcChannel
 from homarus.channels.irc.connection import IrcTimings, TokenBucket
 from homarus.channels.irc.message import fold_name
 from homarus.channels.irc.settings import IrcSettings
+from homarus.core.channel_event import InboundEvent
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ChannelAuthError, ChannelError, DiskFullError, SendError
-from homarus.core.message import Address, Inbound, Outbound
+from homarus.core.message import Address, Inbound, Json, Outbound
 from homarus.testing.clock import FakeClock
 from tests.unit.channels.irc_server import (
     GUARD_S,
@@ -382,9 +384,14 @@ async def test_irc_slow_store_does_not_block_connection() -> None:
         account = channel(server)
 
         class Answering(Desk):
-            async def __call__(self, inbound: Inbound, *_more: object) -> None:
-                await account.send(out("an answer", inbound.address.chat))
-                await super().__call__(inbound)
+            async def __call__(
+                self,
+                event: InboundEvent,
+                cursor: Mapping[str, Json] | None = None,
+                acknowledge: Acknowledge | None = None,
+            ) -> None:
+                await account.send(out("an answer", event.address.chat))
+                await super().__call__(event, cursor, acknowledge)
 
         desk = Answering()
         async with running(account, desk):

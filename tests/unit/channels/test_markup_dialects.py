@@ -4,6 +4,7 @@ import pytest
 
 from homarus.channels import markup
 from homarus.core.channel_traits import Dialect
+from homarus.core.message import TextStyle
 
 EVERY: list[Dialect] = [
     "telegram",
@@ -93,10 +94,10 @@ def test_signal_styles_count_in_utf16_units() -> None:
     found = markup.signal("😀 **b😀** `c`")
     assert found.text == "😀 b😀 c"
     assert found.styles == (
-        markup.SignalStyle(3, 3, "BOLD"),
-        markup.SignalStyle(7, 1, "MONOSPACE"),
+        TextStyle(3, 3, "BOLD"),
+        TextStyle(7, 1, "MONOSPACE"),
     )
-    assert markup.signal("") == markup.SignalText("", ())
+    assert markup.signal("") == markup.RenderedPart("")
 
 
 def test_render_code_in_quote_ends_quote() -> None:

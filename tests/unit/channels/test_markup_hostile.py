@@ -118,7 +118,8 @@ LIMITS = st.sampled_from([0, 10, 30, 90, 400])
 
 
 def cut(text: str, dialect: Dialect, limit: int = 0) -> list[str]:
-    return markup.parts(text, Capabilities(dialect=dialect), limit=limit)
+    rendered = markup.parts(text, Capabilities(dialect=dialect), limit=limit)
+    return [part.text for part in rendered]
 
 
 @given(TEXTS, st.sampled_from(["telegram", "matrix"]), LIMITS)
@@ -169,7 +170,7 @@ def test_render_matrix_any_text_mentions_no_room(text: str, limit: int) -> None:
 @given(TEXTS, st.integers(0, 100))
 def test_render_irc_any_text_has_no_line_breaks_or_commands(text: str, limit: int) -> None:
     capabilities = Capabilities(dialect="irc", unit="byte", by_line=True, text_limit=limit)
-    for part in markup.parts(text, capabilities):
+    for part in (rendered.text for rendered in markup.parts(text, capabilities)):
         assert part.strip()
         assert not re.search(r"[\x00\x01\x03\r\n\x0f\x11\x16\x1e\x1f\x7f]", part)
         assert part.count("\x02") % 2 == part.count("\x1d") % 2 == 0

@@ -1,7 +1,7 @@
 """Messages within the limit, each well-formed."""
 
 import re
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -16,24 +16,28 @@ TELEGRAM = Capabilities(text_limit=4_096, unit="utf16", dialect="telegram")
 IRC = Capabilities(text_limit=350, unit="byte", dialect="irc", by_line=True)
 
 
+def split(text: str, capabilities: Capabilities, **options: Any) -> list[str]:
+    return [part.text for part in markup.parts(text, capabilities, **options)]
+
+
 def cut(text: str, dialect: Dialect, limit: int, mode: ChunkMode = "length") -> list[str]:
-    return markup.parts(text, Capabilities(dialect=dialect), limit=limit, mode=mode)
+    return split(text, Capabilities(dialect=dialect), limit=limit, mode=mode)
 
 
 def test_split_telegram_counts_visible_text() -> None:
     text = "**" + "a&" * 1_000 + "** [x](https://e.io/" + "p" * 1_000 + ")"
-    assert len(markup.parts(text, TELEGRAM, limit=2_002)) == 1
-    assert len(markup.parts(text, TELEGRAM, limit=2_001)) == 2
+    assert len(split(text, TELEGRAM, limit=2_002)) == 1
+    assert len(split(text, TELEGRAM, limit=2_001)) == 2
 
 
 def test_split_telegram_counts_utf16_units() -> None:
-    assert len(markup.parts("😀" * 2_048, TELEGRAM)) == 1
-    assert [len(part) for part in markup.parts("😀" * 2_049, TELEGRAM)] == [2_048, 1]
+    assert len(split("😀" * 2_048, TELEGRAM)) == 1
+    assert [len(part) for part in split("😀" * 2_049, TELEGRAM)] == [2_048, 1]
 
 
 def test_split_telegram_bounds_html_length() -> None:
     links = " ".join(f"[{n}](https://e.io/{'p' * 900}{n})" for n in range(70))
-    found = markup.parts(links, TELEGRAM)
+    found = split(links, TELEGRAM)
     assert len(found) > 1
     assert max(len(part.encode()) for part in found) <= 32_768
     assert sum(part.count("<a ") for part in found) == 70
@@ -104,7 +108,7 @@ def test_split_newline_mode_makes_message_per_block() -> None:
 
 
 def test_split_irc_makes_message_per_line_in_bytes() -> None:
-    found = markup.parts("**a\nb**\n\n```\nx\n\n\ty\n```\n\n" + "é" * 200, IRC)
+    found = split("**a\nb**\n\n```\nx\n\n\ty\n```\n\n" + "é" * 200, IRC)
     assert found == ["\x02a\x02", "\x02b\x02", "x", " y", "é" * 175, "é" * 25]
 
 
@@ -112,16 +116,14 @@ def test_split_markdown_equals_chunker() -> None:
     text = "a " * 50 + "\n\n```py\n" + "x\n" * 50 + "```"
     capabilities = Capabilities(text_limit=60, dialect="markdown")
     for mode in ("length", "newline"):
-        assert markup.parts(text, capabilities, mode=mode) == chunk_markdown_with_mode(
-            text, 60, mode
-        )
+        assert split(text, capabilities, mode=mode) == chunk_markdown_with_mode(text, 60, mode)
 
 
 def test_split_empty_text_returns_no_message() -> None:
     for dialect in get_args(Dialect):
-        assert markup.parts("", Capabilities(dialect=dialect)) == []
-    assert markup.parts("```\n\n```", TELEGRAM) == []
-    assert markup.parts("\n\n>\n\n-\u200f", TELEGRAM, limit=5) != [""]
+        assert split("", Capabilities(dialect=dialect)) == []
+    assert split("```\n\n```", TELEGRAM) == []
+    assert split("\n\n>\n\n-\u200f", TELEGRAM, limit=5) != [""]
 
 
 def test_split_without_limit_returns_one_message() -> None:
@@ -149,7 +151,7 @@ def test_split_any_text_fits_limit(
     text: str, dialect: Dialect, unit: Unit, limit: int, by_line: bool
 ) -> None:
     capabilities = Capabilities(text_limit=limit, unit=unit, dialect=dialect, by_line=by_line)
-    for part in markup.parts(text, capabilities):
+    for part in split(text, capabilities):
         seen = markup.plain(part, dialect) if dialect == "telegram" else part
         assert 0 < measure(seen, unit) <= limit
 
@@ -166,7 +168,7 @@ def test_split_any_text_keeps_every_letter_once(text: str, dialect: Dialect, lim
 @given(PIECES, st.integers(1, 40))
 def test_split_markdown_any_text_equals_chunker(text: str, limit: int) -> None:
     capabilities = Capabilities(text_limit=limit, dialect="markdown")
-    assert markup.parts(text, capabilities) == chunk_markdown_with_mode(text, limit, "length")
+    assert split(text, capabilities) == chunk_markdown_with_mode(text, limit, "length")
 
 
 @given(PIECES, DIALECTS)

@@ -12,11 +12,12 @@ from homarus.channels.matrix.events import (
     joins,
     quoted_message,
     since_invited,
-    to_inbound,
+    to_message,
     with_quote,
     without_fallback,
 )
 from homarus.channels.matrix.rooms import MAX_NAMES, JoinedRooms, MatrixRoom
+from homarus.core.channel_event import MessageEdited
 from homarus.core.message import Inbound
 from tests.unit.channels.matrix_server import ME, event
 
@@ -43,7 +44,9 @@ SHAPES = st.recursive(
 def read(
     one: dict[str, Any], room: MatrixRoom | None = None, ear: MatrixIdentity = EAR
 ) -> Inbound | None:
-    return to_inbound(one, room or MatrixRoom("!r"), ear, is_direct=False, at_ms=7)
+    found = to_message(one, room or MatrixRoom("!r"), ear, is_direct=False, at_ms=7)
+    assert not isinstance(found, MessageEdited)
+    return found
 
 
 def heard(one: dict[str, Any], ear: MatrixIdentity = EAR) -> Inbound:

@@ -10,7 +10,8 @@ from homarus.channels.base import TTL_MS, Capabilities
 from homarus.channels.chunk import measure
 from homarus.channels.outbound import build_outbox_records, with_reply_to
 from homarus.config.channels import AccountSettings
-from homarus.core.message import Address, Button, Extras, Inbound, Media
+from homarus.core.approval_button import make_approval_buttons
+from homarus.core.message import Address, Button, Extras, Inbound, Media, TextStyle
 from homarus.store.journal import OutboxRecord
 
 CHAT = Address("svc", "chat")
@@ -101,7 +102,7 @@ def test_outbox_records_extras_are_on_the_right_record(
 ) -> None:
     buttons = ((Button("ok", "yes"),),)
     extras = Extras("7", replaces, (PHOTO,) * files, as_voice=True, buttons=buttons, silent=True)
-    carries = Capabilities(limit, caption_limit=10, media_max_bytes=1_000)
+    carries = Capabilities(limit, caption_limit=10, media_max_bytes=1_000, max_buttons=9)
     found = [one.extras for one in packed(text, extras, carries, replyToMode=mode)]
     assert sum(len(one.media) for one in found) == files
     assert all(len(one.media) <= 1 for one in found)
@@ -133,3 +134,69 @@ def test_outbox_records_reply_to_follows_mode(
     rules = AccountSettings.model_validate({"replyToMode": mode})
     inbound = Inbound("m1", CHAT, "ann", "hi")
     assert with_reply_to(inbound, Extras(reply_to=named), rules, first).reply_to == expected
+
+
+# Choices, several files, threads
+
+YES_NO = ((Button("Yes", "y"), Button("No", "n")),)
+
+
+def test_outbox_records_choices_without_buttons_are_a_numbered_list() -> None:
+    assert seen(packed("Shall I?", Extras(buttons=YES_NO))) == [("Shall I?\n\n1. Yes\n2. No", "")]
+    (parcel,) = packed("Shall I?", Extras(buttons=YES_NO), Capabilities(max_buttons=1))
+    assert (parcel.text, parcel.extras.buttons) == ("Shall I?\n\n1. Yes\n2. No", ())
+
+
+def test_outbox_records_choices_with_buttons_are_no_list() -> None:
+    (parcel,) = packed("Shall I?", Extras(buttons=YES_NO), Capabilities(max_buttons=2))
+    assert (parcel.text, parcel.extras.buttons) == ("Shall I?", YES_NO)
+
+
+@pytest.mark.parametrize(("chat", "has_list"), [("-100", True), ("42", False)])
+def test_outbox_records_choices_follow_the_kind_of_chat(chat: str, has_list: bool) -> None:
+    capabilities, to = (
+        Capabilities(max_buttons=9, button_chats="direct"),
+        Address("telegram", chat),
+    )
+    (parcel,) = build_outbox_records(
+        "r", "Shall I?", to, capabilities, USUAL, extras=Extras(buttons=YES_NO), at_ms=0
+    )
+    assert ("1. Yes" in parcel.text, parcel.extras.buttons == ()) == (has_list, has_list)
+
+
+def test_outbox_records_buttons_of_approval_are_never_a_list() -> None:
+    row = make_approval_buttons("4f2a91c0-0000", offers_always=False)
+    assert seen(packed("Allow?", Extras(buttons=(row,)))) == [("Allow?", "")]
+
+
+def test_outbox_records_several_files_go_with_one_message() -> None:
+    several = Capabilities(caption_limit=20, media_max_bytes=1_000_000, max_files=2)
+    files = Extras(media=(PHOTO, PAPER, PHOTO))
+    assert seen(packed("look", files, several)) == [
+        ("look", "photo.pngpaper.pdf"),
+        ("", "photo.png"),
+    ]
+    long = "more than twenty characters"
+    assert seen(packed(long, files, several))[:2] == [(long, ""), ("", "photo.pngpaper.pdf")]
+
+
+def test_outbox_records_first_creates_thread_that_others_join() -> None:
+    extras = Extras(thread_title="Plans", subject="Lunch")
+    first, second = packed("one two", extras, textChunkLimit=4)
+    assert (first.extras.thread_title, first.extras.subject) == ("Plans", "Lunch")
+    assert (first.extras.thread_from, second.extras.thread_from) == ("", "r:0")
+    assert (second.extras.thread_title, second.extras.subject) == ("", "")
+
+
+def test_outbox_records_of_forum_join_thread_of_first() -> None:
+    forum = Capabilities(text_limit=4, has_new_threads=True)
+    assert [one.extras.thread_from for one in packed("one two", Extras(), forum)] == ["", "r:0"]
+    inside = Address("svc", "chat", thread="7")
+    records = build_outbox_records("r", "one two", inside, forum, USUAL, at_ms=0)
+    assert [one.extras.thread_from for one in records] == ["", ""]
+
+
+def test_outbox_records_for_signal_have_styles() -> None:
+    signal = Capabilities(dialect="signal")
+    (parcel,) = packed("a **b**", Extras(), signal)
+    assert (parcel.text, parcel.extras.styles) == ("a b", (TextStyle(2, 1, "BOLD"),))

@@ -2,7 +2,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -708,3 +708,24 @@ async def test_worker_pending_count_follows_state_of_records() -> None:
         await stage.until("3", "sent")
         await stage.settle()
         assert stage.worker.pending_count == 0
+
+
+async def test_worker_created_thread_is_stored_and_joined_by_later_records() -> None:
+    class Forum(Carrier):
+        def __init__(self) -> None:
+            super().__init__()
+            self.threads: list[str | None] = []
+
+        async def send(self, message: Outbound) -> Receipt:
+            self.threads.append(message.address.thread)
+            receipt = await super().send(message)
+            return receipt if message.address.thread else replace(receipt, thread_id="post-1")
+
+    channel = Forum()
+    async with run_worker(channel) as stage:
+        await stage.post("r:0")
+        first = await stage.until("r:0", "sent")
+        await stage.post("r:1", extras=Extras(thread_from="r:0"))
+        await stage.until("r:1", "sent")
+    assert first.address.thread == "post-1"
+    assert channel.threads == [None, "post-1"]

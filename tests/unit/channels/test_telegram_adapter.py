@@ -19,11 +19,14 @@ from homarus.channels.base import (
     SupportsProbe,
     SupportsReactions,
     SupportsWebhook,
+    WebhookRequest,
+    WebhookResponse,
 )
 from homarus.channels.base import SupportsTyping as CanType
 from homarus.channels.telegram import create
 from homarus.channels.telegram.adapter import TelegramChannel
 from homarus.channels.telegram.settings import TelegramSettings
+from homarus.core.channel_event import ReactionChanged
 from homarus.core.clock import SystemClock
 from homarus.core.errors import (
     ChannelAuthError,
@@ -33,6 +36,7 @@ from homarus.core.errors import (
     StoreError,
 )
 from homarus.core.message import Button, Json, Media
+from homarus.core.native_command import NativeCommand
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import RecordingHandler
 from homarus.testing.model_server.body_stream import read_request, write_whole
@@ -326,7 +330,8 @@ async def test_telegram_commands_are_listed_once_as_allowed() -> None:
             {"command": "new", "description": "not ours"},
             {"command": "nö", "description": "no"},
         ]
-        ours = (("new", "Start anew"), ("dock-telegram", "Dock"), ("empty", ""))
+        listed = {"new": "Start anew", "dock-telegram": "Dock", "empty": ""}
+        ours = tuple(NativeCommand(*command) for command in listed.items())
         channel = bot(telegram, commands=ours, customCommands=custom)
         desk = RecordingHandler()
         async with running(channel, desk):
@@ -347,14 +352,16 @@ async def test_telegram_lists_skills_last_and_up_to_its_limit(
 ) -> None:
     asked: list[object] = []
 
-    def list_skills(wanted: object) -> tuple[tuple[str, str], ...]:
+    def list_skills(wanted: object) -> tuple[NativeCommand, ...]:
         asked.append(wanted)
-        return tuple((f"skill_{number}", "About it") for number in range(120))
+        return tuple(NativeCommand(f"skill_{number}", "About it") for number in range(120))
 
     async with TelegramServer() as telegram:
         settings = {"botToken": telegram.token, "apiRoot": telegram.url}
         said = TelegramSettings.read({**settings, "commands": {"nativeSkills": setting}})
-        place = ChannelContext("telegram", "default", SystemClock(), (("new", "x"),), list_skills)
+        place = ChannelContext(
+            "telegram", "default", SystemClock(), (NativeCommand("new", "x"),), list_skills
+        )
         async with running(create(place, said), RecordingHandler()):
             await telegram.until_called("deleteWebhook")
         names = [each["command"] for each in telegram.world.commands]
@@ -367,7 +374,7 @@ async def test_telegram_unwanted_commands_are_deleted() -> None:
         telegram.world.commands = [{"command": "old", "description": "old"}]
         settings = {"botToken": telegram.token, "apiRoot": telegram.url}
         said = TelegramSettings.read({**settings, "commands": {"native": False}})
-        place = ChannelContext("telegram", "default", SystemClock(), (("new", "x"),))
+        place = ChannelContext("telegram", "default", SystemClock(), (NativeCommand("new", "x"),))
         async with running(create(place, said), RecordingHandler()):
             await telegram.until_called("deleteWebhook")
         assert telegram.world.commands == []
@@ -379,7 +386,7 @@ async def test_telegram_refused_command_list_does_not_stop_channel(
     async with TelegramServer(without=("setMyCommands",)) as telegram:
         desk = RecordingHandler()
         telegram.say("hello")
-        async with running(bot(telegram, commands=(("new", "x"),)), desk):
+        async with running(bot(telegram, commands=(NativeCommand("new", "x"),)), desk):
             await desk.received(1)
     assert "does not list our commands" in caplog.text
 
@@ -427,11 +434,13 @@ def test_telegram_reactions_are_received_as_configured() -> None:
                 telegram.react(GROUP, theirs["message_id"], "🔥")
                 telegram.react(GROUP, int(ours.message_id), "👍")
                 telegram.say("the end", chat=GROUP)
-                while "the end" not in desk.texts:
-                    await desk.received(len(desk.got) + 1)
-            return [f"{one.text} {one.metadata.replies_to_us}" for one in desk.got[1:-1]]
+                await desk.received(2)
+            reactions = [one for one in desk.events if isinstance(one, ReactionChanged)]
+            return [
+                f"{one.added} {one.message_id} {one.metadata.replies_to_us}" for one in reactions
+            ]
 
-    fire, thumb = "[reacted with 🔥 to message 1] False", "[reacted with 👍 to message 2] True"
+    fire, thumb = "('🔥',) 1 False", "('👍',) 2 True"
     assert asyncio.run(main("off")) == []
     assert asyncio.run(main("own")) == [thumb]
     assert asyncio.run(main("all")) == [fire, thumb]
@@ -452,10 +461,10 @@ async def door(channel: TelegramChannel) -> AsyncIterator[str]:
         request = await read_request(reader)
         assert request is not None
         _, path, headers, body = request
-        known = path == channel.path and channel.verify_request(headers)
-        await write_whole(
-            writer, await channel.handle_webhook(headers, body) if known else 401, b""
-        )
+        webhook = WebhookRequest("POST", path, headers=headers, body=body)
+        known = path == channel.path and channel.verify_request(webhook)
+        response = await channel.handle_webhook(webhook) if known else WebhookResponse(401)
+        await write_whole(writer, response.status, b"")
 
     async with StreamServer(talk, "127.0.0.1", 0) as server:
         yield server.url
@@ -513,16 +522,20 @@ async def test_telegram_webhook_without_secret_is_refused(headers: dict[str, str
         async with running(channel, desk):
             await telegram.until_called("setWebhook")
             body = json.dumps({"update_id": 1, "message": telegram.say("x")}).encode()
-            assert not channel.verify_request(headers)
-            assert await channel.handle_webhook(headers, body) == 401
+            webhook = WebhookRequest("POST", channel.path, headers=headers, body=body)
+            assert not channel.verify_request(webhook)
+            assert (await channel.handle_webhook(webhook)).status == 401
         assert not desk.got
 
 
 async def test_telegram_polling_bot_refuses_webhooks() -> None:
     async with TelegramServer() as telegram:
         channel = bot(telegram)
-        assert channel.path == "" and not channel.verify_request({SECRET_HEADER: ""})
-        assert not bot(telegram, webhookSecret=SECRET).verify_request({SECRET_HEADER: SECRET})
+        empty, right = (
+            WebhookRequest("POST", "", headers={SECRET_HEADER: secret}) for secret in ("", SECRET)
+        )
+        assert channel.path == "" and not channel.verify_request(empty)
+        assert not bot(telegram, webhookSecret=SECRET).verify_request(right)
 
 
 @pytest.mark.parametrize(
@@ -543,10 +556,11 @@ async def test_telegram_webhook_any_body_is_answered(body: bytes, status: int) -
     async with TelegramServer() as telegram:
         channel = hooked(telegram)
         headers = {SECRET_HEADER: SECRET}
-        assert await channel.handle_webhook(headers, body) == 503  # it does not run yet
+        webhook = WebhookRequest("POST", channel.path, headers=headers, body=body)
+        assert (await channel.handle_webhook(webhook)).status == 503  # it does not run yet
         async with running(channel, RecordingHandler()):
             await telegram.until_called("setWebhook")
-            assert await channel.handle_webhook(headers, body) == status
+            assert (await channel.handle_webhook(webhook)).status == status
 
 
 async def test_telegram_refused_webhook_address_is_explained() -> None:

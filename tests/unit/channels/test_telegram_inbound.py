@@ -14,6 +14,7 @@ from homarus.channels.telegram.inbound import (
     callback_query_id,
     parse_message_id,
 )
+from homarus.core.channel_event import ButtonPressed, MemberJoined, MessageEdited, ReactionChanged
 from homarus.core.message import Inbound, Media
 from homarus.core.text import utf16_len
 
@@ -34,8 +35,8 @@ def message(**fields: Any) -> dict[str, Any]:
 
 
 def read(kind: str = "message", /, **fields: Any) -> Inbound:
-    found = READER.to_inbound({"update_id": 1, kind: message(**fields)}, NOW_MS)
-    assert found is not None
+    found = READER.to_event({"update_id": 1, kind: message(**fields)}, NOW_MS)
+    assert isinstance(found, Inbound)
     return found
 
 
@@ -87,7 +88,7 @@ def test_to_inbound_message_of_other_bot_is_marked() -> None:
 
 
 def test_to_inbound_own_message_returns_none() -> None:
-    assert READER.to_inbound({"message": message(text="hi", chat=GROUP, **{"from": US})}, 0) is None
+    assert READER.to_event({"message": message(text="hi", chat=GROUP, **{"from": US})}, 0) is None
 
 
 # Topics
@@ -196,12 +197,25 @@ def test_to_inbound_forwarded_message_names_origin(origin: dict[str, Any], whose
 
 
 def test_to_inbound_edit_is_separate_message() -> None:
-    found = read("edited_message", text="hi!", edit_date=1_780_000_009)
-    assert (found.id, found.metadata.is_edit, found.at_ms) == (
+    edited = message(text="hi!", edit_date=1_780_000_009)
+    found = READER.to_event({"edited_message": edited}, NOW_MS)
+    assert isinstance(found, MessageEdited)
+    assert (found.id, found.message_id, found.text, found.at_ms) == (
         "11:5:1780000009",
-        True,
+        "5",
+        "hi!",
         1_780_000_009_000,
     )
+
+
+def test_to_event_new_members_are_one_join_without_us() -> None:
+    bob = {"id": 12, "first_name": "Bob"}
+    joined = message(chat=GROUP, new_chat_members=[US, ADA, bob])
+    found = READER.to_event({"message": joined}, NOW_MS)
+    assert isinstance(found, MemberJoined)
+    assert (found.id, found.sender, found.metadata.name) == ("-1001:5", "11", "Ada Byron, Bob")
+    alone = message(chat=GROUP, new_chat_members=[US])
+    assert READER.to_event({"message": alone}, NOW_MS) is None
 
 
 # Files
@@ -300,7 +314,7 @@ def test_to_inbound_content_without_text_is_described(fields: dict[str, Any], te
     ],
 )
 def test_to_inbound_message_without_content_returns_none(fields: dict[str, Any]) -> None:
-    assert READER.to_inbound({"message": message(**fields)}, 0) is None
+    assert READER.to_event({"message": message(**fields)}, 0) is None
 
 
 # Buttons and reactions
@@ -315,8 +329,9 @@ def press(**more: Any) -> dict[str, Any]:
 
 def test_to_inbound_button_press_has_label_and_mention() -> None:
     update = {"callback_query": press()}
-    found = READER.to_inbound(update, NOW_MS)
-    assert found is not None
+    event = READER.to_event(update, NOW_MS)
+    assert isinstance(event, ButtonPressed)
+    found = event.to_message()
     assert (found.id, found.text, found.sender, found.address.chat, found.at_ms) == (
         "callback:77",
         "Yes, do it",
@@ -331,13 +346,13 @@ def test_to_inbound_button_press_has_label_and_mention() -> None:
 
 def test_to_inbound_button_press_without_visible_label_is_skipped() -> None:
     old = {"message_id": 4, "date": 0, "chat": DM}  # as Telegram sends it after 48 hours
-    assert READER.to_inbound({"callback_query": press(message=old)}, 0) is None
-    assert READER.to_inbound({"callback_query": press(data="other")}, 0) is None
+    assert READER.to_event({"callback_query": press(message=old)}, 0) is None
+    assert READER.to_event({"callback_query": press(data="other")}, 0) is None
 
 
 @pytest.mark.parametrize("broken", [{"data": None}, {"message": None}, {"from": None}, {"id": 7}])
 def test_to_inbound_button_press_without_parts_returns_none(broken: dict[str, Any]) -> None:
-    assert READER.to_inbound({"callback_query": press(**broken)}, 0) is None
+    assert READER.to_event({"callback_query": press(**broken)}, 0) is None
 
 
 def reaction(*emoji: str, old: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -355,20 +370,23 @@ def reaction(*emoji: str, old: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def test_to_inbound_reaction_has_added_emoji() -> None:
-    found = READER.to_inbound({"message_reaction": reaction("👍", "🔥", old=("👍",))}, 0)
-    assert found is not None
-    assert found.text == "[reacted with 🔥 to message 4]"
+    found = READER.to_event({"message_reaction": reaction("👍", "🔥", old=("👍",))}, 0)
+    assert isinstance(found, ReactionChanged)
+    assert (found.message_id, found.added, found.removed) == ("4", ("🔥",), ())
     assert found.id == "reaction:-1001:4:11:1780000000:🔥"
-    assert found.metadata.reply_to == "4" and not found.metadata.replies_to_us
+    assert not found.metadata.replies_to_us
 
 
-def test_to_inbound_removed_reaction_returns_none() -> None:
-    assert READER.to_inbound({"message_reaction": reaction(old=("👍",))}, 0) is None
+def test_to_event_removed_reaction_has_removed_emoji() -> None:
+    found = READER.to_event({"message_reaction": reaction(old=("👍",))}, 0)
+    assert isinstance(found, ReactionChanged)
+    assert (found.added, found.removed) == ((), ("👍",))
+    assert READER.to_event({"message_reaction": reaction("👍", old=("👍",))}, 0) is None
 
 
 def test_to_inbound_reactions_only_when_configured() -> None:
     deaf = UpdateTranslator("telegram", "default", ME)
-    assert deaf.to_inbound({"message_reaction": reaction("👍")}, 0) is None
+    assert deaf.to_event({"message_reaction": reaction("👍")}, 0) is None
 
 
 # Ids
@@ -422,7 +440,7 @@ OBJECTS = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(KINDS), OBJECTS))
 def test_to_inbound_any_update_raises_nothing(update: dict[str, Any]) -> None:
-    READER.to_inbound(update, 0)
+    READER.to_event(update, 0)
     callback_query_id(update)
 
 
@@ -430,8 +448,9 @@ def test_to_inbound_any_update_raises_nothing(update: dict[str, Any]) -> None:
 def test_to_inbound_one_wrong_field_is_tolerated_and_storable(
     kind: str, wrong: dict[str, Any]
 ) -> None:
-    found = READER.to_inbound({kind: {**message(text="hi"), **press(), **wrong}}, 0)
-    if found is not None:
+    found = READER.to_event({kind: {**message(text="hi"), **press(), **wrong}}, 0)
+    found = found.to_message() if isinstance(found, ButtonPressed) else found
+    if isinstance(found, Inbound | MessageEdited):
         words = [found.text, found.metadata.name, found.metadata.title, found.metadata.quoted]
         "".join([*words, found.id, found.sender]).encode()
         assert "\0" not in "".join(words)
@@ -441,7 +460,7 @@ def test_to_inbound_one_wrong_field_is_tolerated_and_storable(
 def test_to_inbound_message_without_required_part_returns_none(broken: str) -> None:
     wrongs: tuple[Any, ...] = (None, "text", [], {}, {"first_name": "Eve"}, True, 1.5)
     for wrong in wrongs:
-        assert READER.to_inbound({"message": {**message(text="hi"), broken: wrong}}, 0) is None
+        assert READER.to_event({"message": {**message(text="hi"), broken: wrong}}, 0) is None
 
 
 def test_to_inbound_location_without_coordinates_returns_none() -> None:

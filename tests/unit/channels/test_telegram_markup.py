@@ -26,7 +26,7 @@ TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=12), max_size=40).ma
 @example(text="🦞" * 5_000)
 def test_telegram_parts_any_text_parses_and_fits_limit(limit: int, text: str) -> None:
     able = Capabilities(text_limit=limit, unit="utf16", dialect="telegram")
-    for part in parts(text, able):
+    for part in (rendered.text for rendered in parts(text, able)):
         shown, marked = trimmed(*parse(part))
         assert utf16_len(shown) <= limit
         assert all(one["offset"] + one["length"] <= utf16_len(shown) for one in marked)

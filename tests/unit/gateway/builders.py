@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from homarus.channels.base import ServeWebhook, SupportsWebhook
+from homarus.channels.base import ServeWebhook, SupportsWebhook, WebhookRequest, WebhookResponse
 from homarus.channels.messenger import resolve_address
 from homarus.channels.signatures import verify_telegram
 from homarus.core.chat_action import ChatAction
@@ -30,26 +30,29 @@ class Ear:
     def __init__(self, path: str = PATH) -> None:
         self.path = path
         self.heard: list[bytes] = []
+        self.requests: list[WebhookRequest] = []
         self.admitted: list[Mapping[str, str]] = []
         self.open = asyncio.Event()
         self.open.set()
         self.status = 200
+        self.response: WebhookResponse | None = None
         self.failure: Exception | None = None
 
-    def verify_request(self, headers: Mapping[str, str]) -> bool:
-        self.admitted.append(headers)
-        return verify_telegram(headers, SECRET)
+    def verify_request(self, request: WebhookRequest) -> bool:
+        self.admitted.append(request.headers)
+        return verify_telegram(request.headers, SECRET)
 
-    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+    async def handle_webhook(self, request: WebhookRequest) -> WebhookResponse:
         await self.open.wait()
         if self.failure:
             raise self.failure
         try:
-            json.loads(body)
+            json.loads(request.body or "null")
         except ValueError:
-            return 400
-        self.heard.append(body)
-        return self.status
+            return WebhookResponse(400)
+        self.heard.append(request.body)
+        self.requests.append(request)
+        return self.response or WebhookResponse(self.status)
 
 
 class FullDiskError(StoreError):

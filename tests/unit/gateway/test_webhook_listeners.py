@@ -57,8 +57,8 @@ async def test_webhook_listener_serves_its_accounts_and_nothing_else(tmp_path: P
         assert await request(*at, post("/hook/other")) == 200
         assert await request(*at, post(headers="Content-Type: application/json\r\n")) == 401
         assert await request(*at, post("/unknown")) == 404
-        for path in ("/", "/health", PATH):
-            assert await request(*at, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n") == 404
+        for path, status in (("/", 404), ("/health", 404), (PATH, 401)):
+            assert await request(*at, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n") == status
         assert await request(*at, f"GET / HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n") == 404
     assert (len(ear.heard), len(other.heard)) == (1, 1)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from homarus.channels.base import WebhookResponse
 from homarus.core.clock import SystemClock
 from homarus.gateway.http_server import GatewayAsgiApp, HttpServer, open_sockets
 from homarus.gateway.listen_address import ListenAddress
@@ -143,9 +144,28 @@ async def test_webhook_path_must_match_exactly(tmp_path: Path, path: str) -> Non
         assert line.ear.admitted == []
 
 
-async def test_webhook_accepts_only_post(tmp_path: Path) -> None:
+async def test_webhook_account_answers_a_challenge_by_get(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line, line.call() as phone:
+        line.ear.response = WebhookResponse(200, b"4 2", "text/plain")
+        phone.say(KNOWN, verb="GET", path=f"{PATH}?hub.challenge=4+2&a=1&a=2")
+        head = await phone.reader.readuntil(b"\r\n\r\n")
+        body = await phone.reader.readexactly(3)
+    (request,) = line.ear.requests
+    assert (request.method, request.path, request.body) == ("GET", PATH, b"")
+    assert request.query == {"hub.challenge": "4 2", "a": "1"}
+    assert (body, b"content-type: text/plain" in head.lower()) == (b"4 2", True)
+
+
+async def test_webhook_by_get_without_secret_is_refused(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line, line.call() as phone:
+        phone.say(verb="GET")
+        assert await phone.status() == 401
+        assert line.ear.requests == []
+
+
+async def test_webhook_accepts_only_get_and_post(tmp_path: Path) -> None:
     async with serve(tmp_path) as line:
-        for verb in ("GET", "PUT", "DELETE", "OPTIONS"):
+        for verb in ("PUT", "DELETE", "OPTIONS"):
             async with line.call() as phone:
                 phone.say(KNOWN, verb=verb)
                 assert await phone.status() in {401, 403, 404}

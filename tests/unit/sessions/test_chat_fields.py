@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from homarus.channels.matrix.events import MatrixIdentity, to_inbound
+from homarus.channels.matrix.events import MatrixIdentity, to_message
 from homarus.channels.matrix.rooms import MatrixRoom
 from homarus.channels.telegram.inbound import TelegramIdentity, UpdateTranslator
 from homarus.core.message import Address, Inbound, InboundMetadata, Json
@@ -32,8 +32,8 @@ def fields_of(inbound: Inbound, key: str, entry: dict[str, Json] | None = None) 
 def telegram(chat: dict[str, Json], **more: Json) -> Inbound:
     sender = {"id": 42, "first_name": "Ann", "username": "ann_b"}
     message = {"message_id": 7, "date": 1, "text": "hi", "chat": chat, "from": sender, **more}
-    found = TELEGRAM.to_inbound({"update_id": 1, "message": message}, 1)
-    assert found is not None
+    found = TELEGRAM.to_event({"update_id": 1, "message": message}, 1)
+    assert isinstance(found, Inbound)
     return found
 
 
@@ -73,8 +73,8 @@ def test_matrix_room_message_names_room() -> None:
     event = {"type": "m.room.message", "event_id": "$1", "sender": "@ann:example.org",
              "content": {"msgtype": "m.text", "body": "hi"}}  # fmt: skip
     identity = MatrixIdentity("matrix", "default", "@bot:example.org")
-    inbound = to_inbound(event, room, identity, is_direct=False, at_ms=1)
-    assert inbound is not None
+    inbound = to_message(event, room, identity, is_direct=False, at_ms=1)
+    assert isinstance(inbound, Inbound)
     fields = fields_of(inbound, "agent:main:matrix:group:!r:example.org")
     assert (fields["subject"], fields["groupId"]) == ("Garden", "!r:example.org")
     assert fields["displayName"] == "matrix:g-garden"

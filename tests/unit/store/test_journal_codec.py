@@ -25,6 +25,7 @@ from homarus.core.message import (
     Poll,
     ProvenanceKind,
     RunOptions,
+    TextStyle,
 )
 from homarus.store.journal import PREVIEW_CHARS
 from homarus.store.journal_codec import (
@@ -92,6 +93,7 @@ def medias(text: st.SearchStrategy[str]) -> st.SearchStrategy[Media]:
 
 def extras(text: st.SearchStrategy[str]) -> st.SearchStrategy[Extras]:
     rows = st.lists(st.builds(Button, text, text), max_size=2).map(tuple)
+    numbers = st.integers(0, 2**31)
     made = {
         "reply_to": text,
         "replaces": text,
@@ -101,6 +103,10 @@ def extras(text: st.SearchStrategy[str]) -> st.SearchStrategy[Extras]:
         "silent": st.booleans(),
         "recipient": text,
         "poll": st.none() | st.builds(Poll, text, st.lists(text, max_size=3).map(tuple)),
+        "styles": st.lists(st.builds(TextStyle, numbers, numbers, text), max_size=2).map(tuple),
+        "subject": text,
+        "thread_title": text,
+        "thread_from": text,
     }
     assert {field.name for field in fields(Extras)} == set(made), "a new field must be kept too"
     return st.builds(Extras, **made)
@@ -160,7 +166,7 @@ FULL_INBOUND = Inbound(
     "run-1",
     "owner",
     InboundMetadata(
-        *("group", "Team", "Ann", "@ann", True, True, True, True, False, "m0", True),
+        *("group", "Team", "Ann", "@ann", True, True, True, False, "m0", True),
         *("before", "Bob", "41", "album-1", "guild-1", "team-1", ("admin", "dev")),
         *("gif", True, "~ann@home", "ap-1 deny", True),
     ),
@@ -200,7 +206,7 @@ FULL_INBOUND_JSON = (
     + '},"run":"run-1",'
     '"authority":"owner",'
     '"occasion":{"kind":"group","title":"Team","name":"Ann","handle":"@ann","is_bot":true,'
-    '"is_edit":true,"mentioned":true,"elsewhere":true,"detects":false,"reply_to":"m0",'
+    '"mentioned":true,"elsewhere":true,"detects":false,"reply_to":"m0",'
     '"answers_us":true,"quoted":"before","forwarded":"Bob","parent":"41","album":"album-1",'
     '"guild":"guild-1","team":"team-1","roles":["admin","dev"],"via_bot":"gif","is_press":true,'
     '"holder":"~ann@home","approval":"ap-1 deny","is_limited":true},'
@@ -234,10 +240,15 @@ FULL_EXTRAS = Extras(
     True,
     "~ann@home",
     Poll("Q", ("a", "b"), 60, True),
+    (TextStyle(0, 2, "BOLD"),),
+    "Lunch",
+    "Plans",
+    "run-1:0",
 )
 FULL_EXTRAS_JSON = (
     f'{{"reply_to":"m1","replaces":"m0","media":[{FULL_MEDIA_JSON}],"as_voice":true,'
-    '"buttons":[[["Yes","y"]]],"silent":true,"recipient":"~ann@home","poll":["Q",["a","b"],60,true]}'
+    '"buttons":[[["Yes","y"]]],"silent":true,"recipient":"~ann@home","poll":["Q",["a","b"],60,true],'
+    '"styles":[[0,2,"BOLD"]],"subject":"Lunch","thread_title":"Plans","thread_from":"run-1:0"}'
 )
 
 

@@ -12,7 +12,9 @@ from typing import Final
 
 from homarus.agent import commands
 from homarus.agent.commands.catalog import BY_NAME, COMMANDS, RESETS, Category, CommandSpec
+from homarus.agent.commands.native_options import command_options
 from homarus.config.schema import CommandsConfig
+from homarus.core.native_command import NativeCommand
 from homarus.plugins.commands import (
     ChatCommand,
     CommandContext,
@@ -82,13 +84,13 @@ def command_handlers() -> MutableMapping[str, ChatCommand]:
     return find_commands(*map(import_module, names))
 
 
-def native_commands(config: CommandsConfig) -> tuple[tuple[str, str], ...]:
-    """Return name and help of the commands, for services that list them to people."""
+def native_commands(config: CommandsConfig) -> tuple[NativeCommand, ...]:
+    """Return the commands with their options, for services that list them to people."""
     if config.native is False:
         return ()
     off = disabled_commands(config)
     return tuple(
-        (spec.name, spec.help)
+        NativeCommand(spec.name, spec.help, command_options(spec.args))
         for spec in implemented_commands()
         if spec.scope != "text" and spec.name not in off
     )

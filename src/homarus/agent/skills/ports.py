@@ -18,6 +18,7 @@ from homarus.config.agent_settings import agent_ids
 from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
 from homarus.core.message import Address, Inbound, RunOptions
+from homarus.core.native_command import CommandOption, NativeCommand
 from homarus.core.session_keys import agent_id_of
 from homarus.sessions.session import Session
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # imported by the first session that has skills
 
 NativeSetting: TypeAlias = bool | Literal["auto"]
 _NO_OPTIONS: Final = RunOptions()
+_SKILL_OPTIONS: Final = (CommandOption("input", "What the skill is to do."),)
 
 
 class SkillPorts:
@@ -101,8 +103,8 @@ class SkillPorts:
         load = partial(self.load, conversation.agent_id)
         return make_commands(RunSkills(load, self._get_config, lambda: conversation))
 
-    def native_commands(self, setting: NativeSetting) -> tuple[tuple[str, str], ...]:
-        """Return name and description of the commands of all agents, for services that list them.
+    def native_commands(self, setting: NativeSetting) -> tuple[NativeCommand, ...]:
+        """Return the commands of the skills of all agents, for services that list them.
 
         `setting` is that of the service; with `auto`, `commands.nativeSkills` decides.
         """
@@ -110,12 +112,13 @@ class SkillPorts:
         is_common = common.native is not False and common.native_skills is not False
         if not (is_common if setting == "auto" else setting):
             return ()
-        found: dict[str, str] = {}
+        found: dict[str, NativeCommand] = {}
         for agent_id in agent_ids(self._get_config()):
             for command in self.commands(f"agent:{agent_id}:main"):
                 if command.skill.invocation.allows_remote:
-                    found.setdefault(command.name, command.description)
-        return tuple(found.items())
+                    native = NativeCommand(command.name, command.description, _SKILL_OPTIONS)
+                    found.setdefault(command.name, native)
+        return tuple(found.values())
 
 
 def make_commands(run: RunSkills) -> "Sequence[SkillCommand]":

@@ -6,31 +6,26 @@ html_dialects.py, text_dialects.py). Each message is well-formed; what is no mar
 as text and mentions no one. The parser is imported with the first text.
 """
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from homarus.channels.base import Capabilities
 from homarus.channels.chunk import ChunkMode, chunk_markdown_with_mode
 from homarus.core.channel_traits import Dialect
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import TextStyle
+
+if TYPE_CHECKING:  # with the parser
+    from homarus.channels.markup.split import MessagePart
 
 Tables: TypeAlias = Literal["off", "bullets", "code"]
 
 
 @dataclass(frozen=True, slots=True)
-class SignalStyle:
-    """A style and its range in UTF-16 units; its name as Signal spells it."""
-
-    start: int
-    length: int
-    style: str
-
-
-@dataclass(frozen=True, slots=True)
-class SignalText:
-    """A text for Signal, which has no markup, and its styles."""
+class RenderedPart:
+    """A text in a dialect, and its styles where the service has no markup (Signal)."""
 
     text: str
-    styles: tuple[SignalStyle, ...]
+    styles: tuple[TextStyle, ...] = ()
 
 
 def render(text: str, dialect: Dialect, tables: Tables | None = None) -> str:
@@ -49,12 +44,13 @@ def parts(
     tables: Tables | None = None,
     limit: int | None = None,
     mode: ChunkMode = "length",
-) -> list[str]:
+) -> list[RenderedPart]:
     """Return the text as messages of a channel, each within `limit` in the channel's unit."""
     dialect, unit = capabilities.dialect, capabilities.unit
     limit = capabilities.text_limit if limit is None else limit
     if dialect == "markdown":
-        return chunk_markdown_with_mode(render(text, dialect, tables), limit, mode, unit)
+        chunks = chunk_markdown_with_mode(render(text, dialect, tables), limit, mode, unit)
+        return [RenderedPart(chunk) for chunk in chunks]
     from homarus.channels.markup import dialects
 
     ends: dialects.Ends = "line" if capabilities.by_line else "block"
@@ -63,7 +59,9 @@ def parts(
     messages = dialects.render_messages(
         text, dialect, tables=tables, limit=limit, unit=unit, ends=ends
     )
-    return [message.text for message in messages]
+    if dialect != "signal":
+        return [RenderedPart(message.text) for message in messages]
+    return [_with_styles(message) for message in messages]
 
 
 def plain(rendered: str, dialect: Dialect) -> str:
@@ -73,15 +71,19 @@ def plain(rendered: str, dialect: Dialect) -> str:
     return plain_text.READERS.get(dialect, str)(rendered)
 
 
-def signal(text: str, tables: Tables | None = None) -> SignalText:
+def signal(text: str, tables: Tables | None = None) -> RenderedPart:
     """Return a text for Signal, with its styles."""
     from homarus.channels.markup import dialects
 
     messages = dialects.render_messages(text, "signal", tables=tables)
-    if not messages:
-        return SignalText("", ())
-    styles = dialects.signal_styles(messages[0])
-    return SignalText(messages[0].text, tuple(SignalStyle(*style) for style in styles))
+    return _with_styles(messages[0]) if messages else RenderedPart("")
+
+
+def _with_styles(message: "MessagePart") -> RenderedPart:
+    from homarus.channels.markup import dialects
+
+    styles = dialects.signal_styles(message)
+    return RenderedPart(message.text, tuple(TextStyle(*style) for style in styles))
 
 
 def convert_tables(text: str, tables: Tables = "off") -> str:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from homarus.channels.matrix.api import Object, get_int, get_object, get_str
 from homarus.channels.matrix.rooms import MatrixRoom
 from homarus.channels.matrix.settings import ThreadReplies
+from homarus.core.channel_event import MessageEdited
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Inbound, InboundMetadata, Media, MediaKind
 from homarus.core.text import one_line
@@ -56,10 +57,10 @@ class QuotedMessage:
     text: str
 
 
-def to_inbound(
+def to_message(
     event: Object, room: MatrixRoom, identity: MatrixIdentity, *, is_direct: bool, at_ms: int
-) -> Inbound | None:
-    """Return the message of an event; None for other events and for our own."""
+) -> Inbound | MessageEdited | None:
+    """Return the message or the edit of an event; None for other events and for our own."""
     id_, sender = _event_id(event), get_str(event, "sender")
     content = get_object(event, "content")
     relation = get_object(content, "m.relates_to")
@@ -78,7 +79,7 @@ def to_inbound(
         return None
     name = room.name_of(sender)
     mentioned, elsewhere = _mentions(content, text, identity)
-    return Inbound(
+    inbound = Inbound(
         id_,
         Address(
             identity.channel,
@@ -96,12 +97,17 @@ def to_inbound(
             name=name,
             handle=one_line(sender.partition(":")[0].removeprefix("@")),
             is_bot=kind in _BOTS,
-            is_edit=is_edit,
             mentioned=mentioned,
             mentions_others=elsewhere,
             reply_to=reply_to,
         ),
         media=media,
+    )
+    if not is_edit:
+        return inbound
+    edited = _event_id(relation)
+    return MessageEdited(
+        id_, inbound.address, sender, edited, text, inbound.at_ms, inbound.metadata
     )
 
 

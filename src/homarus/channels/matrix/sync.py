@@ -25,11 +25,12 @@ from homarus.channels.matrix.events import (
     joins,
     quoted_message,
     since_invited,
-    to_inbound,
+    to_message,
     with_quote,
 )
 from homarus.channels.matrix.rooms import MatrixRoom
 from homarus.channels.matrix.settings import MatrixSettings
+from homarus.core.channel_event import MessageEdited
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Inbound
@@ -116,7 +117,7 @@ class SyncLoop:
         """Pass on the messages of a response, and return the next position."""
         after = _position(response)
         self._apply_account_data(response)
-        messages = list[Inbound]()
+        messages = list[Inbound | MessageEdited]()
         for room, data in get_object(response, "rooms", "join").items():
             if isinstance(data, dict):
                 messages += await self._read_room(room, data, since)
@@ -139,7 +140,7 @@ class SyncLoop:
 
     # Messages
 
-    async def _read_room(self, id_: str, data: Object, since: str) -> list[Inbound]:
+    async def _read_room(self, id_: str, data: Object, since: str) -> list[Inbound | MessageEdited]:
         timeline = get_object(data, "timeline")
         state = get_objects(get_object(data, "state"), "events")
         is_new = id_ not in self._account.rooms and (
@@ -148,12 +149,12 @@ class SyncLoop:
         )
         room = self._account.rooms[id_]
         room.apply_sync(data)
-        messages = list[Inbound]()
+        messages = list[Inbound | MessageEdited]()
         for event in await self._events(room, timeline, since, is_new=is_new):
             if event.get("type") == ENCRYPTED and event.get("sender") != self._account.me:
                 self._on_encrypted(room)
             elif event.get("type") in {MESSAGE, STICKER}:
-                inbound = await self._to_inbound(event, room)
+                inbound = await self._to_message(event, room)
                 if inbound:
                     messages.append(inbound)
         return messages
@@ -216,14 +217,14 @@ class SyncLoop:
             log.warning("%s: too much was missed; what is older is not read", room.id)
         return found[::-1], False
 
-    async def _to_inbound(self, event: Object, room: MatrixRoom) -> Inbound | None:
+    async def _to_message(self, event: Object, room: MatrixRoom) -> Inbound | MessageEdited | None:
         account = self._account
         await account.count_people(room)
         is_direct = account.rooms.is_direct(room) and room.id not in self._settings.common.groups
         now_ms = self._clock.now_ms()
-        inbound = to_inbound(event, room, self._identity, is_direct=is_direct, at_ms=now_ms)
-        if inbound is None:
-            return None
+        inbound = to_message(event, room, self._identity, is_direct=is_direct, at_ms=now_ms)
+        if inbound is None or isinstance(inbound, MessageEdited):
+            return inbound
         account.cache_event(inbound.id, quoted_message(event))
         if reply_to := inbound.metadata.reply_to:
             try:
@@ -236,7 +237,7 @@ class SyncLoop:
 
     # Requests
 
-    def _acknowledge(self, inbound: Inbound) -> Acknowledge:
+    def _acknowledge(self, inbound: Inbound | MessageEdited) -> Acknowledge:
         async def acknowledge() -> None:
             self._unsent_receipts[inbound.address.chat] = inbound.id
             self._has_receipts.set()

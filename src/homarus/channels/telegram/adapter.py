@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from homarus.channels.base import (
     BeforeWrite,
@@ -21,6 +21,8 @@ from homarus.channels.base import (
     ChannelContext,
     InboundHandler,
     Receipt,
+    WebhookRequest,
+    WebhookResponse,
 )
 from homarus.channels.telegram.api import BotApiClient, TelegramRefusedError
 from homarus.channels.telegram.call_sender import CallSender
@@ -31,7 +33,6 @@ from homarus.channels.telegram.inbound import (
     TelegramIdentity,
     UpdateTranslator,
     callback_query_id,
-    is_reaction,
 )
 from homarus.channels.telegram.outbound import (
     BotApiCall,
@@ -52,9 +53,11 @@ from homarus.channels.telegram.settings import (
     listed_commands,
 )
 from homarus.channels.telegram.traits import TRAITS
+from homarus.core.channel_event import InboundEvent, ReactionChanged
 from homarus.core.chat_action import ChatAction
 from homarus.core.errors import ChannelError, MediaTooLargeError, StoreError
-from homarus.core.message import Address, Inbound, Json, Media, Outbound, Poll
+from homarus.core.message import Address, Json, Media, Outbound, Poll
+from homarus.core.native_command import NativeCommand
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +68,8 @@ TYPING_S: Final = 5.0
 MAX_FETCH_BYTES: Final = 20 * 1024 * 1024  # the limit of Telegram's own server
 _STALE_MS: Final = 6 * 24 * 3600 * 1000
 _MAX_SENT: Final = 2_000
+MAX_BUTTONS: Final = 100
+_BUTTON_CHATS: Final[dict[str, Literal["direct", "group"]]] = {"dm": "direct", "group": "group"}
 
 
 class TelegramChannel:
@@ -72,12 +77,15 @@ class TelegramChannel:
 
     def __init__(self, context: ChannelContext, settings: TelegramSettings) -> None:
         self.name, self.account = context.channel, context.account
+        buttons = settings.capabilities.inline_buttons
         self.capabilities = Capabilities(
             text_limit=settings.text_limit,
             unit="utf16",
             dialect=TRAITS.dialect,
             caption_limit=CAPTION_UNITS,
             media_max_bytes=settings.media_max_bytes,
+            max_buttons=MAX_BUTTONS if buttons != "off" else 0,
+            button_chats=_BUTTON_CHATS.get(buttons, "all"),
             typing_s=TYPING_S,
             retry=settings.retries,
         )
@@ -131,7 +139,7 @@ class TelegramChannel:
         return me
 
     async def _list_commands(self) -> None:
-        lists, skills = self._settings.commands, tuple[tuple[str, str], ...]()
+        lists, skills = self._settings.commands, tuple[NativeCommand, ...]()
         if lists.native is not False:
             skills = await asyncio.to_thread(self._context.skill_commands, lists.native_skills)
         commands = listed_commands(self._settings, self._context.commands, skills)
@@ -201,10 +209,10 @@ class TelegramChannel:
     async def _handle_update(
         self, update: Mapping[str, Json], receive: InboundHandler, cursor: Mapping[str, Json] | None
     ) -> None:
-        if inbound := self._to_inbound(update):
-            await receive(inbound, cursor)
+        if event := self._to_event(update):
+            await receive(event, cursor)
         if pressed := callback_query_id(update):  # for any sender: the button waits
-            await self._answer_press(pressed, "" if inbound else "This button no longer works.")
+            await self._answer_press(pressed, "" if event else "This button no longer works.")
 
     async def _answer_press(self, pressed: str, notice: str) -> None:
         params = {"callback_query_id": pressed} | ({"text": notice} if notice else {})
@@ -213,13 +221,12 @@ class TelegramChannel:
         except ChannelError as exc:  # the message is stored: not fatal
             log.warning("a button goes on waiting: %s", exc)
 
-    def _to_inbound(self, update: Mapping[str, Json]) -> Inbound | None:
+    def _to_event(self, update: Mapping[str, Json]) -> InboundEvent | None:
         assert self._translator is not None  # noqa: S101 - it is made before anything is read
-        inbound = self._translator.to_inbound(update, self._clock.now_ms())
-        if inbound is None:
+        event = self._translator.to_event(update, self._clock.now_ms())
+        if event is None:
             self._skip(update)
-            return None
-        return self._own_reaction(inbound) if is_reaction(inbound) else inbound
+        return self._own_reaction(event) if isinstance(event, ReactionChanged) else event
 
     def _skip(self, update: Mapping[str, Json]) -> None:
         message = get_object(update, "message")
@@ -229,15 +236,15 @@ class TelegramChannel:
             id_ = get_int(update, "update_id")
             log.info("update %d is passed over: nothing to read in its %s", id_, kind)
 
-    def _own_reaction(self, inbound: Inbound) -> Inbound | None:
-        """Return whether a reaction is passed on: to our messages, or to all if set."""
-        key = (inbound.address.chat, int(inbound.metadata.reply_to))
+    def _own_reaction(self, reaction: ReactionChanged) -> ReactionChanged | None:
+        """Return a reaction that is passed on: to our messages, or to all if set."""
+        key = (reaction.address.chat, int(reaction.message_id))
         if key in self._sent:
-            to = replace(inbound.address, thread=self._sent[key])
+            to = replace(reaction.address, thread=self._sent[key])
             return replace(
-                inbound, address=to, metadata=replace(inbound.metadata, replies_to_us=True)
+                reaction, address=to, metadata=replace(reaction.metadata, replies_to_us=True)
             )
-        return inbound if self._settings.reaction_notifications == "all" else None
+        return reaction if self._settings.reaction_notifications == "all" else None
 
     def _wanted(self) -> list[str]:
         has_reactions = self._settings.reaction_notifications != "off"
@@ -269,28 +276,29 @@ class TelegramChannel:
         finally:
             self._receive = None
 
-    def verify_request(self, headers: Mapping[str, str]) -> bool:
+    def verify_request(self, request: WebhookRequest) -> bool:
         from homarus.channels.signatures import verify_telegram  # only with webhooks
 
-        return bool(self.path) and verify_telegram(headers, self._secret)
+        is_post = bool(self.path) and request.method == "POST"
+        return is_post and verify_telegram(request.headers, self._secret)
 
-    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
-        if not self.verify_request(headers):
-            return 401
+    async def handle_webhook(self, request: WebhookRequest) -> WebhookResponse:
+        if not self.verify_request(request):
+            return WebhookResponse(401)
         if self._receive is None:
-            return 503
+            return WebhookResponse(503)
         try:
-            update = json.loads(body)
+            update = json.loads(request.body)
         except (ValueError, RecursionError):
-            return 400
+            return WebhookResponse(400)
         if not isinstance(update, dict):
-            return 400
+            return WebhookResponse(400)
         try:
             await self._handle_update(update, self._receive, None)
         except StoreError as exc:
             log.warning("an update could not be kept, Telegram will bring it again: %s", exc)
-            return 503
-        return 200
+            return WebhookResponse(503)
+        return WebhookResponse()
 
     # Sending
 

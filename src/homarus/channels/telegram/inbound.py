@@ -1,4 +1,4 @@
-"""Translate Telegram updates to inbound messages; no update raises an error.
+"""Translate Telegram updates to messages and events; no update raises an error.
 
 Ids are numbers and never names. A message is `<chat>:<message>` within its account, by poll or
 webhook; an edit adds its date, a button press is `callback:…`, a reaction `reaction:…`. Where one
@@ -20,6 +20,13 @@ from homarus.channels.telegram.fields import (
     slice_utf16,
 )
 from homarus.core.approval_button import parse_approval_button
+from homarus.core.channel_event import (
+    ButtonPressed,
+    InboundEvent,
+    MemberJoined,
+    MessageEdited,
+    ReactionChanged,
+)
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, ChatKind, Inbound, InboundMetadata, Json
 from homarus.core.text import one_line
@@ -41,6 +48,7 @@ _CHATS: Final[dict[str, ChatKind]] = {
 }
 _MAX_QUOTED_CHARS: Final = 4_096
 _MAX_LABEL_CHARS: Final = 64  # a longer label is not visible completely
+_MAX_MEMBERS: Final = 10
 _MAX_ENTITIES: Final = 200  # twice the maximum of Telegram
 
 
@@ -62,18 +70,58 @@ class UpdateTranslator:
     me: TelegramIdentity
     reactions: Literal["off", "own", "all"] = "off"
 
-    def to_inbound(self, update: Mapping[str, Json], now_ms: int) -> Inbound | None:
-        """Return the message of an update; None when there is none."""
+    def to_event(self, update: Mapping[str, Json], now_ms: int) -> InboundEvent | None:
+        """Return the message or the event of an update; None when there is none."""
         for kind in KINDS[:-1]:
             if message := get_object(update, kind):
-                return self._message(message, is_edit=kind.startswith("edited"))
+                if kind.startswith("edited"):
+                    return self._edit(message)
+                return self._message(message) or self._join(message)
         if query := get_object(update, "callback_query"):
             return self._press(query, now_ms)
         if reaction := get_object(update, REACTION):
             return self._reaction(reaction)
         return None
 
-    def _message(self, message: Mapping[str, Json], *, is_edit: bool) -> Inbound | None:
+    def _edit(self, message: Mapping[str, Json]) -> MessageEdited | None:
+        inbound, edited_s = self._message(message), get_int(message, "edit_date")
+        if inbound is None:
+            return None
+        return MessageEdited(
+            f"{inbound.id}:{edited_s}",
+            inbound.address,
+            inbound.sender,
+            str(get_int(message, "message_id")),
+            inbound.text,
+            at_ms=edited_s * 1000,
+            metadata=inbound.metadata,
+        )
+
+    def _join(self, message: Mapping[str, Json]) -> MemberJoined | None:
+        """Translate the notice about new members; it has the id of the first."""
+        address, number_ = self._address(message), get_int(message, "message_id")
+        members = islice(get_objects(message, "new_chat_members"), _MAX_MEMBERS)
+        people = [one for one in members if get_int(one, "id") not in {0, self.me.id}]
+        is_group = get_str(get_object(message, "chat"), "type") != "private"
+        if not (address and number_ and people and is_group):
+            return None
+        chat, person = get_object(message, "chat"), people[0]
+        metadata = InboundMetadata(
+            kind=_CHATS[get_str(chat, "type")],
+            title=get_str(chat, "title"),
+            name=", ".join(map(_name, people)),
+            handle=get_str(person, "username"),
+            is_bot=get_bool(person, "is_bot"),
+        )
+        return MemberJoined(
+            f"{address.chat}:{number_}",
+            address,
+            str(get_int(person, "id")),
+            get_int(message, "date") * 1000,
+            metadata,
+        )
+
+    def _message(self, message: Mapping[str, Json]) -> Inbound | None:
         chat, sender = get_object(message, "chat"), _sender(message)
         address, number_ = self._address(message), get_int(message, "message_id")
         text, media = message_text(message), message_media(message)
@@ -82,14 +130,12 @@ class UpdateTranslator:
         if get_int(sender, "id") in {0, self.me.id}:
             return None
         text, mentioned, elsewhere = self._addressed(message, text)
-        at_s = get_int(message, "edit_date" if is_edit else "date")
         occasion = InboundMetadata(
             kind=_CHATS[get_str(chat, "type")],
             title=get_str(chat, "title"),
             name=_name(sender),
             handle=get_str(sender, "username"),
             is_bot=get_bool(sender, "is_bot"),
-            is_edit=is_edit,
             mentioned=mentioned,
             mentions_others=elsewhere,
             detects_mentions=bool(self.me.username),
@@ -97,18 +143,17 @@ class UpdateTranslator:
             via_bot=_name(via) or "somebody's" if (via := get_object(message, "via_bot")) else "",
             album=get_str(message, "media_group_id"),
         )
-        edited = f":{at_s}" if is_edit else ""
         return Inbound(
-            f"{address.chat}:{number_}{edited}",
+            f"{address.chat}:{number_}",
             address,
             str(get_int(sender, "id")),
             text,
-            at_ms=at_s * 1000,
+            at_ms=get_int(message, "date") * 1000,
             metadata=self._answering(message, occasion),
             media=media,
         )
 
-    def _press(self, query: Mapping[str, Json], now_ms: int) -> Inbound | None:
+    def _press(self, query: Mapping[str, Json], now_ms: int) -> ButtonPressed | None:
         """Translate a button press: the visible label is the text, never the hidden data."""
         under, sender = get_object(query, "message"), get_object(query, "from")
         address, label = self._address(under), _pressed_label(under, get_str(query, "data"))
@@ -121,18 +166,15 @@ class UpdateTranslator:
             name=_name(sender),
             handle=get_str(sender, "username"),
             is_bot=get_bool(sender, "is_bot"),
-            mentioned=True,
-            reply_to=str(get_int(under, "message_id") or ""),
-            replies_to_us=True,
-            quoted=message_text(under)[:_MAX_QUOTED_CHARS],
-            is_press=True,
-            approval=self._pressed_approval(under, get_str(query, "data")),
         )
-        return Inbound(
+        return ButtonPressed(
             f"callback:{id_}",
             address,
             str(get_int(sender, "id")),
             label,
+            message_id=str(get_int(under, "message_id") or ""),
+            quoted=message_text(under)[:_MAX_QUOTED_CHARS],
+            approval=self._pressed_approval(under, get_str(query, "data")),
             at_ms=now_ms,
             metadata=occasion,
         )
@@ -142,32 +184,33 @@ class UpdateTranslator:
         is_ours = get_int(get_object(under, "from"), "id") == self.me.id
         return parse_approval_button(data) if is_ours else ""
 
-    def _reaction(self, reaction: Mapping[str, Json]) -> Inbound | None:
-        """Translate added emoji; the caller knows whether the message was ours."""
+    def _reaction(self, reaction: Mapping[str, Json]) -> ReactionChanged | None:
+        """Translate added and removed emoji; the caller knows whether the message was ours."""
         sender = get_object(reaction, "user") or get_object(reaction, "actor_chat")
         address, number_ = self._address(reaction), get_int(reaction, "message_id")
-        before = {_emoji(one) for one in get_objects(reaction, "old_reaction")}
-        added = [
-            e for one in get_objects(reaction, "new_reaction") if (e := _emoji(one)) not in before
-        ]
-        if not (
-            self.reactions != "off" and address and number_ and added and get_int(sender, "id")
-        ):
+        before = [_emoji(one) for one in get_objects(reaction, "old_reaction")]
+        after = [_emoji(one) for one in get_objects(reaction, "new_reaction")]
+        added = tuple(emoji for emoji in after if emoji not in before)
+        removed = tuple(emoji for emoji in before if emoji not in after)
+        is_known = address and number_ and get_int(sender, "id")
+        if self.reactions == "off" or not address or not is_known or not (added or removed):
             return None
-        chat, at_s, signs = get_object(reaction, "chat"), get_int(reaction, "date"), "".join(added)
+        chat, at_s = get_object(reaction, "chat"), get_int(reaction, "date")
+        signs = "".join([*added, *(f"-{emoji}" for emoji in removed)])
         occasion = InboundMetadata(
             kind=_CHATS[get_str(chat, "type")],
             title=get_str(chat, "title"),
             name=_name(sender),
             handle=get_str(sender, "username"),
             is_bot=get_bool(sender, "is_bot"),
-            reply_to=str(number_),
         )
-        return Inbound(
+        return ReactionChanged(
             f"reaction:{address.chat}:{number_}:{get_int(sender, 'id')}:{at_s}:{signs}",
             address,
             str(get_int(sender, "id")),
-            f"[reacted with {' '.join(added)} to message {number_}]",
+            str(number_),
+            added,
+            removed,
             at_ms=at_s * 1000,
             metadata=occasion,
         )
@@ -226,11 +269,6 @@ class UpdateTranslator:
 def callback_query_id(update: Mapping[str, Json]) -> str:
     """Return the id to answer a button press with; "" for other messages."""
     return get_str(get_object(update, "callback_query"), "id")
-
-
-def is_reaction(inbound: Inbound) -> bool:
-    """Return whether the message is a reaction."""
-    return inbound.id.startswith("reaction:")
 
 
 def parse_message_id(message_id: str, chat: str) -> int:

@@ -13,6 +13,7 @@ from homarus.channels.base import SendRetryPolicy
 from homarus.config.channels import ChannelFeatures, ChannelSettings
 from homarus.config.section import ConfigSection, PositiveInt
 from homarus.core.errors import ConfigError
+from homarus.core.native_command import NativeCommand
 
 log = logging.getLogger(__name__)
 
@@ -173,8 +174,8 @@ def find_secret(settings: TelegramSettings) -> str:
 
 def listed_commands(
     settings: TelegramSettings,
-    ours: tuple[tuple[str, str], ...],
-    skills: tuple[tuple[str, str], ...] = (),
+    ours: tuple[NativeCommand, ...],
+    skills: tuple[NativeCommand, ...] = (),
 ) -> list[dict[str, str]]:
     """Return the commands to list: ours first, then the config's, then those of skills.
 
@@ -182,8 +183,9 @@ def listed_commands(
     """
     own = ours if settings.commands.native is not False else ()
     custom = ((each.command, each.description) for each in settings.custom_commands)
+    listed, skilled = (((each.name, each.description) for each in some) for some in (own, skills))
     found: dict[str, str] = {}
-    for name, description in (*own, *custom, *skills):
+    for name, description in (*listed, *custom, *skilled):
         command = name.strip().lstrip("/").lower().replace("-", "_")
         shown = " ".join(description.split())[:256]
         if not (_COMMAND.fullmatch(command) and shown):
@@ -194,8 +196,8 @@ def listed_commands(
         log.warning(
             "Telegram lists %d commands at most, not these: %s", _MAX_COMMANDS, ", ".join(left_out)
         )
-    listed = [{"command": name, "description": shown} for name, shown in found.items()]
-    return listed[:_MAX_COMMANDS]
+    rows = [{"command": name, "description": shown} for name, shown in found.items()]
+    return rows[:_MAX_COMMANDS]
 
 
 def _read_token(file: Path) -> str:

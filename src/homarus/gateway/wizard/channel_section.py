@@ -10,6 +10,7 @@ from homarus.config.account_edits import account_ids, add_account
 from homarus.config.channels import read_account
 from homarus.config.json5_document import KeyPath
 from homarus.config.variables import substitute
+from homarus.core.channel_event import InboundEvent
 from homarus.core.clock import SystemClock
 from homarus.core.errors import HomarusError, UserError
 from homarus.core.fast_dataclass import dataclass
@@ -261,14 +262,15 @@ class _FirstMessage:
 
     async def __call__(
         self,
-        inbound: Inbound,
+        event: InboundEvent,
         cursor: Mapping[str, Json] | None = None,
         acknowledge: Acknowledge | None = None,
     ) -> None:
         del cursor, acknowledge
-        is_usable = inbound.metadata.kind == "direct" and not inbound.metadata.is_bot
-        if is_usable and not self.message.done():
-            self.message.set_result(inbound)
+        if not isinstance(event, Inbound) or self.message.done():
+            return
+        if event.metadata.kind == "direct" and not event.metadata.is_bot:
+            self.message.set_result(event)
 
     def mark_connected(self) -> None:
         """Record nothing: the login was checked before."""
