@@ -143,7 +143,7 @@ class LiveReplies:
         return self._stored_acks
 
     async def _remove_left(self, acks: "StoredAcks") -> None:
-        for to, message_id in await acks.take_answered(self._acks):
+        for to, message_id in await acks.take_answered():
             self._remove_reaction(_AckReaction(to, message_id, None))
 
     def _remove_reaction(self, ack: _AckReaction) -> None:

@@ -6,7 +6,6 @@ each reply that is delivered, until there are none. A kill after a reaction was 
 record that removes it once more, which does nothing.
 """
 
-from collections.abc import Container
 from typing import Final, TypeAlias
 
 from homarus.core.clock import Clock
@@ -34,10 +33,13 @@ class StoredAcks:
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal, self._clock = journal, clock
         self._left: list[_LeftAck] | None = None  # None: not loaded yet
+        self._own: set[MessageRef] = set()  # written by this process before that
 
     def encode(self, inbound: Inbound, session: str) -> ChatRecord:
         """Return the record of a reaction to a message."""
         address = inbound.address
+        if self._left is None:
+            self._own.add((address, inbound.id))
         to = [address.channel, address.chat, address.account, address.thread]
         data = {"to": to, "session": session}
         return ChatRecord("ack", chat_key(address), inbound.id, self._clock.now_ms(), data)
@@ -48,15 +50,13 @@ class StoredAcks:
         async with self._journal.transaction() as transaction:
             transaction.put_chat_records(ChatRecord("ack", chat_key(address), message_id))
 
-    async def take_answered(self, own: Container[MessageRef]) -> list[MessageRef]:
-        """Return the messages of an earlier process whose replies are delivered by now.
-
-        `own` are the reactions of this process, which knows itself when to remove them.
-        """
+    async def take_answered(self) -> list[MessageRef]:
+        """Return the messages of an earlier process whose replies are delivered by now."""
         if self._left is None:
             stored = await self._journal.chat_records("ack")
             found = (_decode(record) for record in stored)
-            self._left = [one for one in found if one and one.ref not in own]
+            self._left = [one for one in found if one and one.ref not in self._own]
+            self._own.clear()
         answered = list[MessageRef]()
         for ack in [*self._left]:
             state = await self._find_state(ack)
