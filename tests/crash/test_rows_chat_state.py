@@ -27,12 +27,17 @@ SIZE = 5_000
 REACTING: Mapping[str, Any] = {"ackReactionScope": "all", "removeAckAfterReply": True}
 
 
+def peer_of(stage: Harness) -> TelegramPeer:
+    assert isinstance(stage.peer, TelegramPeer)
+    return stage.peer
+
+
 def server_of(stage: Harness) -> TelegramServer:
-    return cast("TelegramPeer", stage.peer)._server
+    return peer_of(stage)._server
 
 
 def on_server(stage: Harness, act: Any) -> Any:
-    return cast("TelegramPeer", stage.peer)._host.do(act)
+    return peer_of(stage)._host.do(act)
 
 
 def configure(stage: Harness, **changes: Any) -> None:
@@ -69,7 +74,7 @@ def check_answered_with_file(stage: Harness) -> None:
 def test_row_104_message_with_file_is_answered_once_with_it(stage: Harness, fault: str) -> None:
     stage.start(f"{fault}:kill9")
     stage.model.script([Say("a fine file")])
-    stage.peer.attach("look at this", SIZE)  # type: ignore[attr-defined]
+    peer_of(stage).attach("look at this", SIZE)
     stage.died()
     (row,) = stage.rows()
     assert row.state == "accepted" and row.inbound and not row.inbound.media[0].path
@@ -82,8 +87,8 @@ def test_row_104_killed_while_file_downloads_is_answered_once_with_it(stage: Har
     on_server(stage, lambda: server.trouble("getFile", wait_s=3_600.0))
     stage.start()
     stage.model.script([Say("and I am here")], [Say("a fine file")])
-    stage.peer.attach("look at this", SIZE)  # type: ignore[attr-defined]
-    cast("TelegramPeer", stage.peer)._host.wait(lambda: server.until_asked("getFile"))
+    peer_of(stage).attach("look at this", SIZE)
+    peer_of(stage)._host.wait(lambda: server.until_asked("getFile"))
     # The reader goes on, in another chat, although the offset is past the message with the file.
     stage.peer.write(stage.peer.call("are you there?"), room=True)
     stage.wait_shown("and I am here", room=True)
