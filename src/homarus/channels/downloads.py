@@ -84,6 +84,7 @@ class DownloadQueue:
         self._chats: dict[Address, deque[_WaitingMessage]] = {}
         self._tasks: dict[Address, asyncio.Task[None]] = {}
         self._connected = asyncio.Event()  # set, and replaced, with each login
+        self._logins = 0
         self._closed = False
 
     async def wait_for_room(self, inbound: Inbound) -> None:
@@ -140,6 +141,7 @@ class DownloadQueue:
 
     def on_connected(self) -> None:
         """Let files be fetched that wait for the login of their account."""
+        self._logins += 1
         self._connected.set()
         self._connected = asyncio.Event()
 
@@ -213,9 +215,11 @@ class DownloadQueue:
             except TimeoutError:
                 log.warning("files were not fetched: %s is not connected", address.channel)
                 break
+            logins = self._logins
             complete = await self._fetch(channel, inbound)
             failed = any(media.problem == NOT_FETCHED for media in complete.media)
-            if not failed or self._find_connected(address.channel, address.account) is channel:
+            connected = self._find_connected(address.channel, address.account)
+            if not failed or (connected is channel and logins == self._logins):
                 break
             channel = None
         return complete

@@ -229,6 +229,19 @@ async def test_download_is_repeated_when_account_was_restarted() -> None:
         assert stage.asked == ["f", "f"] and stage.submitted[0].media[0].path == "/state/f"
 
 
+async def test_download_is_repeated_when_account_logged_in_again() -> None:
+    async with on_stage() as stage:
+        stage.channel = stage.reader
+        await stage.receive(message("1", "a", "f"))
+        await settle()
+        stage.receive.mark_connected()  # the same account, after its connection was lost
+        stage.give("f", NOT_FETCHED)
+        await settle()
+        stage.give("f")
+        await settle()
+        assert stage.asked == ["f", "f"] and stage.submitted[0].media[0].path == "/state/f"
+
+
 async def test_download_failed_by_service_is_not_repeated() -> None:
     async with on_stage() as stage:
         stage.channel = stage.reader

@@ -279,6 +279,28 @@ async def test_inbound_ignored_message_moves_cursor_without_acknowledge() -> Non
     await admitting(RejectedMessage(), body)
 
 
+LINE = ChatRecord("history", "chat", "line:1", 1, {"text": "Ann: hello"})
+
+
+@pytest.mark.parametrize("cursor", [{"offset": 8}, None])
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        RejectedMessage(chat_records=(LINE,)),
+        AdmittedMessage((("agent:main:chat", message()),), chat_records=(LINE,)),
+    ],
+)
+async def test_inbound_chat_records_are_stored_on_return(
+    verdict: AdmittedMessage | RejectedMessage, cursor: dict[str, int] | None
+) -> None:
+    async def body(stage: Harness) -> None:
+        await stage.receive(message(), cursor)
+        assert list(await stage.journal.chat_records("history")) == [LINE]
+        assert await stage.receive.load_cursor() == cursor
+
+    await admitting(verdict, body)
+
+
 async def test_inbound_pairing_notice_is_posted_once_with_cursor() -> None:
     parcel = OutboxRecord("pairing:1", "pairing", Address("svc", "c"), "who are you?", 1, 1 << 60)
 
