@@ -138,6 +138,7 @@ def make_session_services(app: "App") -> SessionServices[RunOutcome]:
         stop_children=app.subagents.stop_children,
         on_parked=partial(_recover_parked, app),
         release_notices=app.notices.release,
+        complete_files=app.channel_runtime.downloads.complete,
         diagnostics=app.diagnostics,
     )
 

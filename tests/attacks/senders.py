@@ -31,11 +31,13 @@ from homarus.channels.access_control import (
 from homarus.channels.admission import AdmissionPipeline
 from homarus.channels.base import Capabilities, InboundHandler, Receipt
 from homarus.channels.bot_loops import BOT_TURNS
-from homarus.channels.inbound import InboundPipeline, RejectedMessage, admit_all
+from homarus.channels.downloads import DownloadQueue
+from homarus.channels.inbound import InboundPipeline, admit_all
 from homarus.channels.media import MediaDownloader
 from homarus.channels.pairing import ALPHABET, CODE_CHARS, MAX_PENDING, TTL_MS, PairingStore
 from homarus.channels.registry import find_traits
 from homarus.channels.telegram.inbound import TelegramIdentity, UpdateTranslator
+from homarus.config.channels import AccountSettings
 from homarus.config.check import check_config
 from homarus.config.load import load_config
 from homarus.config.paths import Paths
@@ -65,6 +67,7 @@ from homarus.testing.memory_store import MemoryStore
 from homarus.tools.execute import execute_tool_call
 from homarus.tools.tool import ToolContext
 from tests.attacks.cases import Case, Judge, NotRunError
+from tests.waiting import settle
 
 OWNER, STRANGER, GROUP = "42", "666", "-100"
 ROUTE = Route("main", "telegram", "default", "agent:main:main", "", "")
@@ -213,24 +216,42 @@ def _media(folder: Path) -> str:
     async def main() -> str:
         config = _config({"allowFrom": [OWNER], **OPEN_GROUP, "groupAllowFrom": [OWNER]})
         channel = _Fetched()
-        pipeline = AdmissionPipeline(
-            lambda: config,
-            _access_control(folder, config),
-            MediaDownloader(folder, lambda: 0),
-            find_record=nothing,
-            build_reply=lambda inbound, run, text, first=0, extras=NO_EXTRAS: [],
-            add_ack=lambda _inbound, _emoji: None,
-        )
+        files = MediaDownloader(folder, lambda: 0)
         sent = (Media("image", "image/png", ref="file-1"),)
-        for inbound in (_direct(STRANGER), _group(STRANGER)):
-            rejected = await pipeline.admit(channel, replace(inbound, media=sent))
-            if (
-                not isinstance(rejected, RejectedMessage)
-                or channel.asked
-                or (folder / "media").exists()
-            ):
-                return f"a stranger's file was fetched: {rejected}"
-        await pipeline.admit(channel, replace(_direct(OWNER), media=sent))
+        async with MemoryStore() as store, asyncio.timeout(60), asyncio.TaskGroup() as group:
+            admission = AdmissionPipeline(
+                lambda: config,
+                _access_control(folder, config),
+                store.journal,
+                find_record=nothing,
+                build_reply=lambda inbound, run, text, first=0, extras=NO_EXTRAS: [],
+                add_ack=lambda _inbound, _emoji: None,
+            )
+            downloads = DownloadQueue(
+                group,
+                store.journal,
+                fetch=lambda one, inbound: files.fetch(one, AccountSettings(), inbound),
+                find_connected=lambda _channel, _account: channel,
+            )
+            submitted = asyncio.Event()
+            pipeline = InboundPipeline(
+                store.journal,
+                FakeClock(),
+                admit=admission.admit,
+                submit=lambda _key, _record: submitted.set(),
+                downloads=downloads,
+            )
+            async with pipeline.running():
+                receive = pipeline.handler_for(channel)
+                for inbound in (_direct(STRANGER), _group(STRANGER)):
+                    await receive(replace(inbound, media=sent))
+                    if await store.journal.inbox_records():
+                        return "a stranger's file was accepted"
+                await settle(20)
+                if channel.asked or (folder / "media").exists():
+                    return "a stranger's file was fetched"
+                await receive(replace(_direct(OWNER), media=sent))
+                await submitted.wait()
         return "" if channel.asked else "a known person's file was not fetched"
 
     return asyncio.run(main())

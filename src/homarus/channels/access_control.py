@@ -49,6 +49,8 @@ from homarus.policy import access
 from homarus.policy.access import AllowlistMatch, MentionState
 from homarus.policy.group_policy import ResolvedGroup
 from homarus.sessions.routing import Route
+from homarus.store.chat_records import ChatRecord, chat_key
+from homarus.store.journal import Journal
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +105,7 @@ class AccessControl:
         self._is_command = is_command
         self._pairings = PairingStore(state, clock, wait_s=_LOCK_WAIT_S)
         self._history, self._mentions, self._loops = (
-            GroupHistory(),
+            GroupHistory(clock),
             MentionMatcher(),
             BotLoopGuard(clock),
         )
@@ -111,6 +113,22 @@ class AccessControl:
         self._notices: OrderedDict[str, str] = OrderedDict()  # notices, and their messages
         self._albums: OrderedDict[tuple[str, ...], None] = OrderedDict()  # answered recently
         self._warned: set[str] = set()
+
+    async def load(self, inbound: Inbound, route: Route, journal: Journal) -> None:
+        """Load what is remembered of the chat of a message, with its first one.
+
+        Call it before `check`; `take_changes` returns what the checks changed.
+        """
+        address, agent = inbound.address, route.agent
+        if not self._loops.is_loaded(address):
+            self._loops.load(address, await journal.chat_records("turns", chat_key(address)))
+        if not is_direct(inbound) and not self._history.is_loaded(agent, address):
+            key = chat_key(address, agent)
+            self._history.load(agent, address, await journal.chat_records("history", key))
+
+    def take_changes(self) -> tuple[ChatRecord, ...]:
+        """Return what is to be stored with the message that was checked last."""
+        return (*self._history.take_changes(), *self._loops.take_changes())
 
     def check(self, inbound: Inbound, route: Route) -> AccessDecision:
         """Return whether a message is answered, and with which authority."""

@@ -1,9 +1,10 @@
-"""Admit inbound messages: route, access check, media download.
+"""Admit inbound messages: route and access check.
 
-    route (sessions/routing.py) → access control (access_control.py) → media (media.py)
+    route (sessions/routing.py) → access control (access_control.py)
 
 A message of an unknown sender costs a check of the lists: nothing of it is fetched, stored or
-answered, except by a pairing notice.
+answered, except by a pairing notice. The files of an admitted one are downloaded after it was
+accepted (downloads.py).
 """
 
 import logging
@@ -21,65 +22,78 @@ from homarus.channels.access_control import (
 )
 from homarus.channels.base import Channel
 from homarus.channels.inbound import AdmittedMessage, RejectedMessage
-from homarus.channels.media import MediaDownloader
 from homarus.channels.registry import find_traits
-from homarus.config.channels import common_settings
 from homarus.config.schema import Config
 from homarus.core.message import Inbound, Json
 from homarus.sessions.routing import Route, resolve_routes
-from homarus.store.journal import BuildReply
+from homarus.store.chat_records import ChatRecord
+from homarus.store.journal import BuildReply, Journal
 
 log = logging.getLogger(__name__)
 
 
 # Returns a session's record by its key; None when there is no such session.
 FindSessionRecord: TypeAlias = Callable[[str], Awaitable[Mapping[str, Json] | None]]
+# A message with an ack reaction, and its session.
+EncodeAck: TypeAlias = Callable[[Inbound, str], tuple[ChatRecord, ...]]
 
 
 class AdmissionPipeline:
-    """Admit messages. `add_ack` adds the ack reaction."""
+    """Admit messages.
+
+    `add_ack` adds the ack reaction, `encode_ack` returns what is to be stored to remove it later.
+    """
 
     def __init__(
         self,
         config: Callable[[], Config],
         access: AccessControl,
-        downloader: MediaDownloader,
+        journal: Journal,
         *,
         find_record: FindSessionRecord,
         build_reply: BuildReply,
         add_ack: Callable[[Inbound, str], object],
+        encode_ack: EncodeAck = lambda _inbound, _session: (),
     ) -> None:
-        self._config, self._access, self._downloader = config, access, downloader
+        self._config, self._access, self._journal = config, access, journal
+        self._encode_ack = encode_ack
         self._find_record, self._build_reply, self._add_ack = find_record, build_reply, add_ack
         # Records of the sessions of the message being checked, for access control.
         self.entries: Mapping[str, Mapping[str, Json]] = {}
 
     async def admit(self, channel: Channel, inbound: Inbound) -> AdmittedMessage | RejectedMessage:
         """Return whether and for which sessions a message is accepted."""
-        config, address = self._config(), inbound.address
-        routes, self.entries = await self._routes(config, inbound)
+        config = self._config()
+        routes, entries = await self._routes(config, inbound)
+        for route in routes:
+            await self._access.load(inbound, route, self._journal)
+        # No other message may come between this and the last check.
+        self.entries = entries
         # Each agent has its own names, history and session settings.
         decisions = [self._access.check(inbound, route) for route in routes]
+        changes = self._access.take_changes()
         granted = [
             (route.key, _copy(decision.inbound, route, number), decision.ack)
             for number, (route, decision) in enumerate(zip(routes, decisions, strict=True))
             if isinstance(decision, AccessGranted)
         ]
         if not granted:
-            return self._reject(inbound, decisions[0])
-        settings = common_settings(config, address.channel, address.account)
-        complete = await self._downloader.fetch(channel, settings, inbound)
+            return self._reject(inbound, decisions[0], changes)
         ack = next((ack for _, _, ack in granted if ack), "")
         return AdmittedMessage(
-            tuple((key, _with_files(message, complete)) for key, message, _ in granted),
+            tuple((key, message) for key, message, _ in granted),
             in_turn=config.broadcast.strategy == "sequential",
-            on_accepted=partial(self._add_ack, complete, ack) if ack else None,
+            on_accepted=partial(self._add_ack, inbound, ack) if ack else None,
+            chat_records=(*changes, *(self._encode_ack(inbound, granted[0][0]) if ack else ())),
         )
 
-    def _reject(self, inbound: Inbound, decision: AccessDecision) -> RejectedMessage:
+    def _reject(
+        self, inbound: Inbound, decision: AccessDecision, changes: tuple[ChatRecord, ...]
+    ) -> RejectedMessage:
         """Reject a message; an unknown sender may get a pairing notice."""
         if isinstance(decision, PairingRequired):
-            return RejectedMessage(tuple(self._build_reply(inbound, decision.key, decision.text)))
+            notices = tuple(self._build_reply(inbound, decision.key, decision.text))
+            return RejectedMessage(notices, changes)
         if isinstance(decision, MessageIgnored):
             address, reason = inbound.address, decision.reason
             log.info(
@@ -89,7 +103,7 @@ class AdmissionPipeline:
                 address.account,
                 reason,
             )
-        return RejectedMessage()
+        return RejectedMessage(chat_records=changes)
 
     async def find_routes(self, config: Config, inbound: Inbound) -> tuple[Route, ...]:
         """Return the routes of a message whose sessions exist."""
@@ -115,8 +129,3 @@ def _copy(inbound: Inbound, route: Route, number: int) -> Inbound:
     """Return the copy for one of several agents; the same each time the message is offered."""
     copy_for = route.agent if number else ""
     return replace(inbound, copy_for=copy_for, matched_by=route.matched_by)
-
-
-def _with_files(inbound: Inbound, complete: Inbound) -> Inbound:
-    """Return the copy with the files that were downloaded once for all."""
-    return replace(inbound, media=complete.media, images=complete.images)

@@ -3,7 +3,9 @@
 Access control and routing are the admission pipeline's (admission.py). An admitted message is in
 the journal before its service is acknowledged, and acknowledged before it is answered. A duplicate
 is counted and dropped; an id that comes with another text is stored next to the first, parked, and
-logged. An ignored message moves only the cursor, and perhaps sends its sender a pairing notice.
+logged. An ignored message moves only the cursor, and perhaps sends its sender a pairing notice or
+becomes context in its group. The files of an accepted one are downloaded before it is submitted,
+while the reader goes on.
 While nothing can be stored, the channel gets the error: it acknowledges nothing, is restarted after
 a backoff, and reads the message again.
 """
@@ -15,6 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 from homarus.channels.base import Acknowledge, Channel, InboundHandler
+from homarus.channels.downloads import DownloadQueue
 from homarus.core.channel_event import ButtonPressed, ChatEvent, InboundEvent
 from homarus.core.clock import Clock
 from homarus.core.errors import StoreError
@@ -22,6 +25,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.faults import fault_point
 from homarus.core.message import Inbound, Json
 from homarus.core.tasks import run_contained
+from homarus.store.chat_records import ChatRecord
 from homarus.store.journal import Acceptance, Cursor, InboxRecord, Journal, OutboxRecord
 
 log = logging.getLogger(__name__)
@@ -31,20 +35,22 @@ log = logging.getLogger(__name__)
 class AdmittedMessage:
     """An admitted message, as it is stored for each of its sessions.
 
-    `in_turn`: each session runs after the previous one has answered. `welcome` is called when the
-    message is new.
+    `in_turn`: each session runs after the previous one has answered. `on_accepted` is called when
+    the message is new. `chat_records` are stored with it.
     """
 
     messages: tuple[tuple[str, Inbound], ...]
     in_turn: bool = False
     on_accepted: Callable[[], object] | None = None
+    chat_records: tuple[ChatRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedMessage:
-    """A rejected message; `notices` is what its sender gets."""
+    """A rejected message; `notices` is what its sender gets, `chat_records` what is remembered."""
 
     notices: tuple[OutboxRecord, ...] = ()
+    chat_records: tuple[ChatRecord, ...] = ()
 
 
 AdmitMessage: TypeAlias = Callable[[Channel, Inbound], Awaitable[AdmittedMessage | RejectedMessage]]
@@ -67,6 +73,7 @@ class InboundPipeline:
     """Accept messages of all channels. `admit` decides, `submit` submits what is accepted.
 
     `record_event` records edits, reactions and the like; without it they are ignored.
+    `downloads` fetches their files before; without it, they are submitted without files.
     """
 
     def __init__(
@@ -78,8 +85,10 @@ class InboundPipeline:
         submit: SubmitAccepted,
         on_enqueued: Callable[[], object] = lambda: None,
         record_event: RecordEvent | None = None,
+        downloads: DownloadQueue | None = None,
     ) -> None:
-        self._journal, self._clock, self._record_event = journal, clock, record_event
+        self._journal, self._clock, self._downloads = journal, clock, downloads
+        self._record_event = record_event
         self._admit, self._submit, self._on_enqueued = admit, submit, on_enqueued
         self.last_ms: dict[str, int] = {}  # when each channel read something
         self._group = asyncio.TaskGroup()  # messages being stored
@@ -95,13 +104,21 @@ class InboundPipeline:
         self, channel: Channel, on_connected: Callable[[], None] = lambda: None
     ) -> InboundHandler:
         """Return the handler of one channel; `on_connected` is called after its login."""
+
+        def mark_connected() -> None:
+            on_connected()
+            if self._downloads:
+                self._downloads.on_connected()
+
         return _AccountInboundHandler(
-            self, channel, f"{channel.name}:{channel.account}", on_connected
+            self, channel, f"{channel.name}:{channel.account}", mark_connected
         )
 
     def close(self) -> None:
         """Submit nothing more: what is accepted from now on waits for the next start."""
         self._closed = True
+        if self._downloads:
+            self._downloads.close()
 
     async def accept(
         self,
@@ -116,6 +133,8 @@ class InboundPipeline:
         if isinstance(admitted, RejectedMessage):
             await self.reject(admitted, cursor)
             return
+        if self._downloads:
+            await self._downloads.wait_for_room(inbound)
         accepted = list[Acceptance]()
         stored = self._store(admitted, cursor, accepted)
         try:
@@ -128,7 +147,7 @@ class InboundPipeline:
             fault_point("intake.acknowledged")
         finally:
             # Also after a failed acknowledgement or a failed copy for another session.
-            stored.add_done_callback(lambda _done: self._submit_new(admitted, accepted))
+            stored.add_done_callback(lambda _done: self._submit_new(channel, admitted, accepted))
 
     async def accept_event(self, event: ChatEvent, cursor: Cursor | None) -> None:
         """Record an event, and store the cursor with it."""
@@ -145,13 +164,14 @@ class InboundPipeline:
         self.last_ms[name] = self._clock.now_ms()
 
     async def reject(self, rejected: RejectedMessage, cursor: Cursor | None) -> None:
-        """Store only the cursor, and what the sender gets."""
-        if cursor is None and not rejected.notices:
+        """Store only the cursor, what the sender gets and what is remembered of the chat."""
+        if cursor is None and not rejected.notices and not rejected.chat_records:
             return
         async with self._journal.transaction() as transaction:
             if cursor:
                 transaction.save_cursor(cursor)
             transaction.enqueue(*rejected.notices)
+            transaction.put_chat_records(*rejected.chat_records)
         if rejected.notices:
             self._on_enqueued()
 
@@ -187,17 +207,28 @@ class InboundPipeline:
         at_ms = self._clock.now_ms()
         for session, inbound in others:
             accepted.append(await self._journal.accept(session, inbound, at_ms=at_ms))
-        accepted.append(await self._journal.accept(*last, at_ms=at_ms, cursor=cursor))
+        remembered = admitted.chat_records
+        accepted.append(
+            await self._journal.accept(*last, at_ms=at_ms, cursor=cursor, chat_records=remembered)
+        )
 
-    def _submit_new(self, admitted: AdmittedMessage, accepted: Sequence[Acceptance]) -> None:
+    def _submit_new(
+        self, channel: Channel, admitted: AdmittedMessage, accepted: Sequence[Acceptance]
+    ) -> None:
         new = [acceptance.record for acceptance in accepted if self._is_new(acceptance)]
-        if new and admitted.on_accepted:
+        if not new:
+            return
+        if admitted.on_accepted:
             admitted.on_accepted()
-        if admitted.in_turn:
-            self._submit_in_turn(new)
+        submit = self._submit_in_turn if admitted.in_turn else self._submit_each
+        if self._downloads:
+            self._downloads.add(new, channel, submit)
         else:
-            for record in new:
-                self._submit(record.session, record)
+            submit(new)
+
+    def _submit_each(self, accepted: Sequence[InboxRecord]) -> None:
+        for record in accepted:
+            self._submit(record.session, record)
 
     def _submit_in_turn(self, accepted: Sequence[InboxRecord]) -> None:
         """Submit one after another; the next start submits what is left at the end."""

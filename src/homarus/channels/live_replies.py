@@ -16,9 +16,11 @@ from homarus.core.clock import Clock
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Inbound
 from homarus.core.tasks import run_contained
+from homarus.store.chat_records import ChatRecord
 
 if TYPE_CHECKING:  # imported only for channels that can show something
     from homarus.channels.live_reply import CurrentText, LiveReply
+    from homarus.channels.stored_acks import StoredAcks
     from homarus.channels.typing_indicator import TypingIndicator
 
 MAX_ACKS: Final = 1_000
@@ -33,11 +35,14 @@ class _AckReaction:
 
     to: Address
     message_id: str
-    task: asyncio.Task[None]
+    task: asyncio.Task[None] | None  # None: an earlier process added it
 
 
 class LiveReplies:
-    """Show live replies and ack reactions. Its tasks belong to the program's task group."""
+    """Show live replies and ack reactions. Its tasks belong to the program's task group.
+
+    `open_acks` opens what remembers the reactions that are to be removed.
+    """
 
     def __init__(
         self,
@@ -46,9 +51,12 @@ class LiveReplies:
         *,
         channel: FindChannel,
         config: Callable[[], Config],
+        open_acks: "Callable[[], StoredAcks] | None" = None,
     ) -> None:
         self._group: asyncio.TaskGroup = group
         self._clock, self._channel, self._config = clock, channel, config
+        self._open_acks = open_acks
+        self._stored_acks: StoredAcks | None = None
         self._acks: OrderedDict[tuple[Address, str], _AckReaction] = OrderedDict()
         self._acked_by_run: OrderedDict[str, list[tuple[Address, str]]] = OrderedDict()
 
@@ -107,14 +115,36 @@ class LiveReplies:
             while len(self._acks) > MAX_ACKS:
                 self._acks.popitem(last=False)
 
+    def encode_ack(self, inbound: Inbound, session: str) -> tuple[ChatRecord, ...]:
+        """Return what is to be stored with a message, so that its reaction is removed later."""
+        acks = self._find_stored_acks()
+        to = inbound.address
+        if acks is None or not isinstance(self._channel(to.channel, to.account), SupportsReactions):
+            return ()
+        return (acks.encode(inbound, session),)
+
     def on_delivered(self, key: str) -> None:
         """Remove the reactions to the messages that a delivered record answers."""
         messages = self._acked_by_run.pop(key.rpartition(":")[0], ())
-        if not messages or not self._config().messages.remove_ack_after_reply:
+        if not self._config().messages.remove_ack_after_reply:
             return
         for message_ref in messages:
             if ack := self._acks.pop(message_ref, None):
                 self._remove_reaction(ack)
+        if acks := self._find_stored_acks():
+            self._spawn("reactions of an earlier start", lambda: self._remove_left(acks))
+
+    def _find_stored_acks(self) -> "StoredAcks | None":
+        """Return what remembers reactions, None where they stay."""
+        if not self._config().messages.remove_ack_after_reply:
+            return None
+        if self._stored_acks is None and self._open_acks:
+            self._stored_acks = self._open_acks()
+        return self._stored_acks
+
+    async def _remove_left(self, acks: "StoredAcks") -> None:
+        for to, message_id in await acks.take_answered():
+            self._remove_reaction(_AckReaction(to, message_id, None))
 
     def _remove_reaction(self, ack: _AckReaction) -> None:
         channel = self._channel(ack.to.channel, ack.to.account)
@@ -123,8 +153,11 @@ class LiveReplies:
         from homarus.channels.live_reply import best_effort
 
         async def remove() -> None:
-            await asyncio.wait([ack.task])
+            if ack.task:
+                await asyncio.wait([ack.task])
             await best_effort("reaction", lambda: channel.react(ack.to, ack.message_id, ""))
+            if acks := self._find_stored_acks():
+                await acks.forget((ack.to, ack.message_id))
 
         self._spawn("reaction", remove)
 

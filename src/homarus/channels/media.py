@@ -10,12 +10,12 @@ import base64
 import hashlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import get_ident
-from typing import Final
+from typing import Final, TypeAlias
 
 from homarus.channels.base import Channel, SupportsMediaFetch
 from homarus.config.channels import AccountSettings
@@ -32,7 +32,11 @@ FETCH_S: Final = 60.0
 MAX_FILES: Final = 10
 MAX_IMAGE_BYTES: Final = 5_000_000  # the image types that models take
 KEEP_MS: Final = 30 * 86_400_000
+NOT_FETCHED: Final = "it could not be fetched"
 _MB: Final = 1_000_000
+
+# Downloads the files of a message of a channel, by the limits of its account.
+FetchFiles: TypeAlias = Callable[[Channel, Inbound], Awaitable[Inbound]]
 
 
 class MediaDownloader:
@@ -71,7 +75,7 @@ class MediaDownloader:
             return _missing(media, f"it is larger than {max_bytes / _MB:g} MB"), b""
         except (ChannelError, TimeoutError, OSError) as exc:
             log.warning("a file of %s could not be had: %s", channel.name, str(exc) or "too slow")
-            return _missing(media, "it could not be fetched"), b""
+            return _missing(media, NOT_FETCHED), b""
         return replace(media, path=str(path), mime=mime, size=len(content), problem=""), content
 
     def save(self, content: bytes, claimed: str) -> tuple[Path, str]:
@@ -100,6 +104,14 @@ class MediaDownloader:
             with suppress(FileNotFoundError):  # of another thread that has finished with it
                 if now_ms - path.stat().st_mtime * 1000 > KEEP_MS:
                     path.unlink()
+
+
+def mark_missing(inbound: Inbound) -> Inbound:
+    """Return the message with the note that its files could not be fetched."""
+    media = [
+        one if one.path or one.problem else _missing(one, NOT_FETCHED) for one in inbound.media
+    ]
+    return replace(inbound, media=tuple(media))
 
 
 def _missing(media: Media, problem: str) -> Media:

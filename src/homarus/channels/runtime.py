@@ -1,8 +1,8 @@
 """Compose everything between the chat services and the sessions.
 
-Inbound: adapter → inbound pipeline → admission (routing, access control, media) → journal →
-`submit`. Outbound: outbox records → outbox worker → adapter. Next to them, live replies: typing
-indicator, drafts, reactions. Admission is imported with the first message, so that a program
+Inbound: adapter → inbound pipeline → admission (routing, access control) → journal → download of
+files → `submit`. Outbound: outbox records → outbox worker → adapter. Next to them, live replies:
+typing indicator, drafts, reactions. Admission is imported with the first message, so that a program
 without channels does not load it.
 """
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from homarus.channels.base import Channel, ListSkillCommands, no_skill_commands
 from homarus.channels.controller import ChannelController
+from homarus.channels.downloads import DownloadQueue
 from homarus.channels.inbound import (
     AdmittedMessage,
     InboundPipeline,
@@ -31,12 +32,14 @@ from homarus.core.message import Inbound, Outbound
 from homarus.core.native_command import NativeCommand
 from homarus.sessions.notices import Notices
 from homarus.store.base import Store
-from homarus.store.journal import Cursor
+from homarus.store.journal import Cursor, Journal
 
 if TYPE_CHECKING:
     from homarus.channels.access_control import AccessControl
     from homarus.channels.admission import AdmissionPipeline, FindSessionRecord
     from homarus.channels.chat_events import ChatEventHandler
+    from homarus.channels.media import MediaDownloader
+    from homarus.channels.stored_acks import StoredAcks
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,25 @@ class ChannelRuntime:
             store=store,
             notices=notices,
         )
+        self._config, self._journal = config, journal
+        self._downloader: MediaDownloader | None = None
+        self._open_downloader = partial(_make_downloader, state, clock)
         self.supervisor = ChannelSupervisor(
             journal, (), clock, config=config, sent=self._sent, diagnostics=diagnostics
         )
-        self.live = LiveReplies(group, clock, channel=self._channel, config=config)
+        self.live = LiveReplies(
+            group,
+            clock,
+            channel=self._channel,
+            config=config,
+            open_acks=partial(_make_stored_acks, journal, clock),
+        )
+        self.downloads = DownloadQueue(
+            group,
+            journal,
+            fetch=self._fetch_files,
+            find_connected=self.supervisor.find_connected,
+        )
         self._pipeline = InboundPipeline(
             journal,
             clock,
@@ -99,6 +117,7 @@ class ChannelRuntime:
             submit=submit,
             on_enqueued=self.supervisor.wake_workers,
             record_event=self._record_event,
+            downloads=self.downloads,
         )
         self.controller = ChannelController(
             config,
@@ -135,7 +154,6 @@ class ChannelRuntime:
         from homarus.channels.access_control import AccessControl
         from homarus.channels.admission import AdmissionPipeline
         from homarus.channels.chat_events import ChatEventHandler
-        from homarus.channels.media import MediaDownloader
         from homarus.channels.mentions import AgentNames
 
         access = AccessControl(
@@ -149,15 +167,24 @@ class ChannelRuntime:
         admission = AdmissionPipeline(
             config,
             access,
-            MediaDownloader(state, clock.now_ms),
+            self._journal,
             find_record=find_record,
             build_reply=self.supervisor.build_reply,
             add_ack=self.live.add_ack_reaction,
+            encode_ack=self.live.encode_ack,
         )
         events = ChatEventHandler(
             config, store, notices, clock, access=access, find_routes=admission.find_routes
         )
         return _Admission(access, admission, events)
+
+    async def _fetch_files(self, channel: Channel, inbound: Inbound) -> Inbound:
+        from homarus.config.channels import common_settings
+
+        self._downloader = self._downloader or self._open_downloader()
+        address = inbound.address
+        settings = common_settings(self._config(), address.channel, address.account)
+        return await self._downloader.fetch(channel, settings, inbound)
 
     def _channel(self, channel: str, account: str) -> Channel | None:
         return self.controller.find_channel(channel, account)
@@ -169,3 +196,15 @@ class ChannelRuntime:
                 self._admission.access.on_reply_sent(message.address)
             self.live.on_delivered(message.key)
         self._on_sent(message, error)
+
+
+def _make_downloader(state: Path, clock: Clock) -> "MediaDownloader":
+    from homarus.channels.media import MediaDownloader
+
+    return MediaDownloader(state, clock.now_ms)
+
+
+def _make_stored_acks(journal: Journal, clock: Clock) -> "StoredAcks":
+    from homarus.channels.stored_acks import StoredAcks
+
+    return StoredAcks(journal, clock)

@@ -109,6 +109,11 @@ class ChannelSupervisor:
         """Return one account, None if it is not running."""
         return self._accounts.get((channel, account))
 
+    def find_connected(self, channel: str, account: str) -> Channel | None:
+        """Return an account that its service accepted the login of, None if there is none."""
+        running = self.find_account(channel, account)
+        return running.channel if running and running.is_connected else None
+
     async def run(self, pipeline: InboundPipeline) -> None:
         """Receive and send until cancelled; due records are still sent, in a grace period."""
         for record in await self._journal.outbox_records("unknown"):

@@ -26,6 +26,7 @@ POINTS: Final = {
     "intake.read": "a message was read from its service, and is not in the journal",
     "intake.accepted": "it is in the journal, and not acknowledged to the service",
     "intake.acknowledged": "it is acknowledged, and no run has started",
+    "media.fetched": "the files of an accepted message are here, and its record has none of them",
     "media.described": "what a model says of a file is stored, and not in the transcript",
     "run.begun": "the question is in the transcript, and no model was called",
     "provider.asked": "the model was called, and has not answered",

@@ -111,6 +111,10 @@ class SessionAgent(Protocol):
 OnUnanswered: TypeAlias = Callable[
     [str, Sequence[str], str], AbstractAsyncContextManager[Callable[[Transaction], None]]
 ]
+# Records that were read from the journal → the same with their files
+CompleteFiles: TypeAlias = (
+    "Callable[[Sequence[InboxRecord]], asyncio.Future[Sequence[InboxRecord]] | None]"
+)
 
 
 def ignore_unanswered(
@@ -141,7 +145,8 @@ class SessionServices(Generic[OutcomeT]):
     writes to the transaction that settles messages of a session without a run. `stop_children`
     stops the sub-agents of a session, and returns how many it stopped. `on_parked` is called after
     messages may have been parked while the program runs. `release_notices` makes the notices
-    pending again that a heartbeat had which gets no run.
+    pending again that a heartbeat had which gets no run. `complete_files` returns a future of
+    records of an earlier process with the files that they lack, None when they lack none.
     """
 
     repository: SessionRepository
@@ -168,6 +173,7 @@ class SessionServices(Generic[OutcomeT]):
     stop_children: Callable[[str], Awaitable[int]] = stop_no_children
     on_parked: Callable[[], Awaitable[None]] = ignore_parked
     release_notices: Callable[[str], None] = lambda _run: None
+    complete_files: CompleteFiles = lambda _records: None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
 
@@ -262,6 +268,13 @@ class SessionControl(Generic[OutcomeT]):
         if message.execute:
             return self._execute(key, message.execute)
         return self._enqueue(key, message)
+
+    def submit_stored(self, key: str, record: InboxRecord) -> asyncio.Future[OutcomeT]:
+        """Have a message answered that was read from the journal, with the files it lacks."""
+        waiting = self._services.complete_files([record])
+        if waiting is None:
+            return self.submit(key, record)
+        return self._when_complete(waiting, lambda found: self.submit(key, found[0]))
 
     def submit_next(self, key: str, record: InboxRecord) -> asyncio.Future[OutcomeT]:
         """Have an accepted message answered by a run of its own, whatever the queue mode is."""
@@ -494,6 +507,34 @@ class SessionControl(Generic[OutcomeT]):
             task.cancel()
 
     def _resume(
+        self, key: str, records: Sequence[InboxRecord]
+    ) -> tuple[InboxRecord, asyncio.Future[OutcomeT]]:
+        """Resume messages; those whose files were not downloaded, as soon as they are."""
+        is_begun = bool(records[0].entry)
+        waiting = None if is_begun else self._services.complete_files(records)
+        if waiting is None:
+            return self._resume_complete(key, records)
+        resume = partial(self._resume_complete, key)
+        return records[0], self._when_complete(waiting, lambda found: resume(found)[1])
+
+    def _when_complete(
+        self,
+        waiting: "asyncio.Future[Sequence[InboxRecord]]",
+        start: Callable[[Sequence[InboxRecord]], asyncio.Future[OutcomeT]],
+    ) -> asyncio.Future[OutcomeT]:
+        """Start what answers records once they have their files, and return its outcome."""
+        result: asyncio.Future[OutcomeT] = make_result_future()
+
+        def go_on(found: "asyncio.Future[Sequence[InboxRecord]]") -> None:
+            if found.cancelled() or self._closed:
+                result.cancel()  # they stay in the journal, for the next start
+            else:
+                start(found.result()).add_done_callback(partial(copy_result, result))
+
+        waiting.add_done_callback(go_on)
+        return result
+
+    def _resume_complete(
         self, key: str, records: Sequence[InboxRecord]
     ) -> tuple[InboxRecord, asyncio.Future[OutcomeT]]:
         messages = [self._services.interpret(key, record) for record in records]

@@ -20,7 +20,7 @@ What every journal guarantees (tests/contract/test_journal.py):
   started it again: anything else raises LeaseLostError and changes nothing;
 - a settled record is never started or settled again, except a parked one that a person retries;
 - inbox records are returned in the order they were accepted, outbox records of a chat in the
-  order they were enqueued;
+  order they were enqueued, chat records in the order they were put;
 - a pending approval is answered, expires or is cancelled exactly once; an allowed one is used at
   most once, before it expires, for the digest it was given for, in the transaction that records
   the start of its call.
@@ -36,6 +36,7 @@ from typing import Literal, Protocol, TypeAlias
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import NO_EXTRAS, Address, Extras, Inbound, Json
 from homarus.store.approvals import ApprovalRecord, ApprovalState
+from homarus.store.chat_records import ChatRecord, ChatRecordKind
 from homarus.store.traces import BacklogCount, DeliveryAttempt, TraceRecord
 
 InboxState: TypeAlias = Literal[
@@ -240,6 +241,10 @@ class JournalTransaction(Protocol):
         """Save how far a channel has read when the last thing it read is not accepted."""
         ...
 
+    def put_chat_records(self, *records: ChatRecord) -> None:
+        """Write what is remembered of chats; a record without data is deleted."""
+        ...
+
     def send_started(self, record_id: str, lease: Lease, *, at_ms: int = 0) -> None:
         """Change pending or sending to sending: from now on it may have been delivered."""
         ...
@@ -272,12 +277,32 @@ class Journal(Protocol):
     """The inbox and outbox. The module's docstring says what every journal guarantees."""
 
     async def accept(
-        self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
+        self,
+        session: str,
+        inbound: Inbound,
+        *,
+        at_ms: int,
+        cursor: Cursor | None = None,
+        chat_records: Sequence[ChatRecord] = (),
     ) -> Acceptance:
         """Store a message durably, before this returns.
 
-        `inbound.run_id` becomes the record's id; without it, the record gets a new one.
+        `inbound.run_id` becomes the record's id; without it, the record gets a new one. The cursor
+        and the chat records are written in the same transaction, also for a duplicate.
         """
+        ...
+
+    async def set_message(self, id: str, inbound: Inbound) -> bool:  # noqa: A002 - the word for it
+        """Store the message of an accepted record again, with the files that it has by now.
+
+        Returns False and changes nothing when a run was started on it, or when it is settled.
+        """
+        ...
+
+    async def chat_records(
+        self, kind: ChatRecordKind, chat: str | None = None
+    ) -> Sequence[ChatRecord]:
+        """Return what is remembered of a chat, or of all, in the order it was put."""
         ...
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
@@ -383,6 +408,7 @@ class Journal(Protocol):
     async def prune(self, before_ms: int, *, approvals_before_ms: int = 0) -> int:
         """Delete what was settled or sent before a time, except parked records; and old traces.
 
-        Approvals have a time of their own. Return the count without the traces.
+        Approvals have a time of their own. Old chat records go too, and all but the newest
+        `MAX_CHAT_RECORDS`. Return the count without the traces and the chat records.
         """
         ...

@@ -32,6 +32,7 @@ from homarus.core.message import (
     TextStyle,
 )
 from homarus.core.text import one_line, repair_json
+from homarus.store.chat_records import ChatRecord, ChatRow
 from homarus.store.journal import PREVIEW_CHARS, InboxRecord, OutboxRecord
 from homarus.store.traces import DeliveryAttempt, TraceRecord, decode_attempts, encode_attempts
 from homarus.store.transcript_codec import dump_json, load_json
@@ -138,6 +139,7 @@ SELECT_OUTBOX: Final = (
     " attempts, not_before_ms, place, extras, tries, started_ms FROM parcels"
 )
 SELECT_TRACES: Final = "SELECT run, session, attempt, at_ms, json FROM traces"
+SELECT_CHAT_RECORDS: Final = "SELECT kind, chat, id, at_ms, json FROM chat_records"
 _NO_MEDIA: Final = Media()
 _NO_OPTIONS: Final = RunOptions()
 _NO_HEARTBEAT: Final = HeartbeatOptions()
@@ -376,6 +378,32 @@ def new_inbox_record(session: str, inbound: Inbound, at_ms: int) -> NewInboxReco
         inbound=inbound,
     )
     return NewInboxRecord(record, digest_of(session, inbound), dump_json(data))
+
+
+def encode_body(inbound: Inbound) -> str:
+    """Return a message as the column of its record holds it."""
+    return dump_json(repair_json(encode_inbound(inbound)))
+
+
+def encode_chat_records(records: Iterable[ChatRecord]) -> list[ChatRow]:
+    """Return the columns of chat records."""
+    return [
+        (
+            each.kind, to_storable(each.chat), to_storable(each.id), each.at_ms,
+            None if each.data is None else dump_json(repair_json(each.data)),
+        )
+        for each in records
+    ]  # fmt: skip
+
+
+def decode_chat_record(row: Sequence[Any]) -> ChatRecord:
+    """Return a chat record from its columns; one that cannot be read has no fields."""
+    kind, chat, record_id, at_ms, text = row
+    try:
+        data = load_json(text)
+    except ValueError:
+        data = None
+    return ChatRecord(kind, chat, record_id, at_ms, data if isinstance(data, dict) else {})
 
 
 def new_outbox_record(record: OutboxRecord) -> OutboxRecord:

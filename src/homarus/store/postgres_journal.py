@@ -32,6 +32,7 @@ from homarus.core.principal import OWNER, Principal
 from homarus.store import postgres_sql
 from homarus.store.approval_codec import ApprovalResolution, decode_approval
 from homarus.store.approvals import ApprovalRecord, ApprovalState
+from homarus.store.chat_records import ChatRecord, ChatRecordKind
 from homarus.store.journal import (
     Acceptance,
     Cursor,
@@ -44,9 +45,12 @@ from homarus.store.journal import (
     SettledState,
 )
 from homarus.store.journal_codec import (
+    decode_chat_record,
     decode_inbox_record,
     decode_outbox_record,
     decode_trace,
+    encode_body,
+    encode_chat_records,
     encode_tries,
     new_inbox_record,
     run_range,
@@ -277,6 +281,10 @@ class _PostgresTransaction:
         name, data = to_storable(cursor.name), dump_json(cursor.data)
         self._add(lambda db: postgres_sql.put_cursor(db, self._principal, name, data))
 
+    def put_chat_records(self, *records: ChatRecord) -> None:
+        rows = encode_chat_records(records)
+        self._add(lambda db: postgres_sql.put_chat_records(db, self._principal, rows))
+
     def send_started(self, record_id: str, lease: Lease, *, at_ms: int = 0) -> None:
         record = to_storable(record_id)
         self._add(
@@ -331,14 +339,37 @@ class PostgresJournal:
         return PostgresJournal(self._engine, principal)
 
     async def accept(
-        self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
+        self,
+        session: str,
+        inbound: Inbound,
+        *,
+        at_ms: int,
+        cursor: Cursor | None = None,
+        chat_records: Sequence[ChatRecord] = (),
     ) -> Acceptance:
         new_record = new_inbox_record(session, inbound, at_ms)
+        rows = encode_chat_records(chat_records)
         async with self._engine.connection() as db, db.transaction():
             if cursor:
                 name = to_storable(cursor.name)
                 await postgres_sql.put_cursor(db, self._principal, name, dump_json(cursor.data))
+            await postgres_sql.put_chat_records(db, self._principal, rows)
             return await postgres_sql.accept(db, self._principal, new_record)
+
+    async def set_message(self, id: str, inbound: Inbound) -> bool:  # noqa: A002 - the word for it
+        body = encode_body(inbound)
+        async with self._engine.connection() as db, db.transaction():
+            return await postgres_sql.set_message(db, self._principal, to_storable(id), body)
+
+    async def chat_records(
+        self, kind: ChatRecordKind, chat: str | None = None
+    ) -> Sequence[ChatRecord]:
+        query = sql.SQL(postgres_sql.SELECT_OWN_CHAT_RECORDS) + sql.Composed([])
+        if chat is not None:
+            query += sql.SQL(" AND chat = %(chat)s")
+        query += sql.SQL(" ORDER BY place")
+        rows = await self._read(query, kind=kind, chat=to_storable(chat or ""))
+        return [decode_chat_record(row) for row in rows]
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
         rows = await self._read(

@@ -20,8 +20,10 @@ from homarus.store.approval_codec import (
     unusable_approval,
 )
 from homarus.store.approvals import ApprovalRecord
+from homarus.store.chat_records import MAX_CHAT_RECORDS, ChatRow
 from homarus.store.journal import Acceptance, Lease, OutboxRecord, OutboxState, SettledState
 from homarus.store.journal_codec import (
+    SELECT_CHAT_RECORDS,
     SELECT_INBOX,
     SELECT_OUTBOX,
     SELECT_TRACES,
@@ -104,6 +106,15 @@ MIGRATIONS: Final = (
     ALTER TABLE parcels ADD COLUMN tries text NOT NULL DEFAULT '';
     ALTER TABLE parcels ADD COLUMN started_ms bigint NOT NULL DEFAULT 0;
     """,
+    # What is remembered of a chat between its messages: chat_records.py.
+    """
+    CREATE TABLE chat_records (
+        place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        team text NOT NULL, member text NOT NULL, kind text NOT NULL, chat text NOT NULL,
+        id text NOT NULL, at_ms bigint NOT NULL, json text NOT NULL,
+        UNIQUE (team, member, kind, chat, id)
+    );
+    """,
 )
 _SCHEMA_LOCK: Final = 0x686F6D61  # any number, the same in every process
 
@@ -119,6 +130,9 @@ BACKLOG: Final = (
 SELECT_OWN_INBOX: Final = f"{SELECT_INBOX} WHERE team = %(team)s AND member = %(member)s"
 SELECT_OWN_OUTBOX: Final = f"{SELECT_OUTBOX} WHERE team = %(team)s AND member = %(member)s"
 SELECT_OWN_TRACES: Final = f"{SELECT_TRACES} WHERE team = %(team)s AND member = %(member)s"
+SELECT_OWN_CHAT_RECORDS: Final = (
+    f"{SELECT_CHAT_RECORDS} WHERE team = %(team)s AND member = %(member)s AND kind = %(kind)s"
+)
 SELECT_OWN_APPROVALS: Final = f"{SELECT_APPROVALS} WHERE team = %(team)s AND member = %(member)s"
 
 
@@ -160,6 +174,33 @@ async def put_cursor(db: Db, principal: Principal, name: str, json: str) -> None
         " ON CONFLICT (team, member, name) DO UPDATE SET json = excluded.json",
         values_of(principal, name=name, json=json),
     )
+
+
+async def set_message(db: Db, principal: Principal, record_id: str, body: str) -> bool:
+    """Replace the message of an accepted row."""
+    changed = await db.execute(
+        "UPDATE accepted SET body = %(body)s WHERE team = %(team)s AND member = %(member)s"
+        " AND id = %(id)s AND state = 'accepted'",
+        values_of(principal, body=body, id=record_id),
+    )
+    return changed.rowcount > 0
+
+
+async def put_chat_records(db: Db, principal: Principal, rows: Iterable[ChatRow]) -> None:
+    """Write or delete what is remembered of chats. A new row is the newest."""
+    for *key, at_ms, text in rows:
+        owned = (principal.team, principal.user, *key)
+        await db.execute(
+            "DELETE FROM chat_records WHERE team = %s AND member = %s AND kind = %s"
+            " AND chat = %s AND id = %s",
+            owned,
+        )
+        if text is not None:
+            await db.execute(
+                "INSERT INTO chat_records (team, member, kind, chat, id, at_ms, json)"
+                " VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                (*owned, at_ms, text),
+            )
 
 
 async def accept(db: Db, principal: Principal, new_record: NewInboxRecord) -> Acceptance:
@@ -526,6 +567,13 @@ async def prune(db: Db, principal: Principal, before_ms: int, approvals_before_m
     await db.execute(
         "DELETE FROM traces WHERE team = %(team)s AND member = %(member)s AND at_ms < %(before)s",
         values_of(principal, before=before_ms),
+    )
+    await db.execute(
+        "DELETE FROM chat_records WHERE team = %(team)s AND member = %(member)s"
+        " AND (at_ms < %(before)s OR place <= (SELECT place FROM chat_records"
+        " WHERE team = %(team)s AND member = %(member)s"
+        " ORDER BY place DESC LIMIT 1 OFFSET %(most)s))",
+        values_of(principal, before=before_ms, most=MAX_CHAT_RECORDS),
     )
     approvals = await db.execute(
         "DELETE FROM approvals WHERE team = %(team)s AND member = %(member)s"

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 DAMAGED: Final = "state.sqlite.damaged-"
 _ROWID_TABLES: Final = (
     "sessions", "transcripts", "entries", "accepted", "parcels", "spent", "approvals", "slots",
-    "traces",
+    "traces", "chat_records",
 )  # fmt: skip
 _KEYED_TABLES: Final = (
     "records",

@@ -244,6 +244,15 @@ MIGRATIONS: tuple[str, ...] = (
         sum(cache_write), sum(reasoning), sum(cost)
     FROM spent GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
     """,
+    # What is remembered of a chat between its messages: chat_records.py.
+    """
+    CREATE TABLE chat_records (
+        place INTEGER PRIMARY KEY,
+        team TEXT NOT NULL, user TEXT NOT NULL, kind TEXT NOT NULL, chat TEXT NOT NULL,
+        id TEXT NOT NULL, at_ms INTEGER NOT NULL, json TEXT NOT NULL,
+        UNIQUE (team, user, kind, chat, id)
+    );
+    """,
 )
 
 

@@ -13,6 +13,7 @@ from homarus.core.principal import Principal
 from homarus.store import sqlite_journal_sql, sqlite_sql
 from homarus.store.approval_codec import SELECT_APPROVALS, ApprovalResolution, decode_approval
 from homarus.store.approvals import ApprovalRecord, ApprovalState
+from homarus.store.chat_records import ChatRecord, ChatRecordKind
 from homarus.store.clock_rebase import shift_times
 from homarus.store.journal import (
     Acceptance,
@@ -26,12 +27,16 @@ from homarus.store.journal import (
     SettledState,
 )
 from homarus.store.journal_codec import (
+    SELECT_CHAT_RECORDS,
     SELECT_INBOX,
     SELECT_OUTBOX,
     SELECT_TRACES,
+    decode_chat_record,
     decode_inbox_record,
     decode_outbox_record,
     decode_trace,
+    encode_body,
+    encode_chat_records,
     encode_tries,
     new_inbox_record,
     run_range,
@@ -157,6 +162,10 @@ class SqliteJournalTransaction:
         name, data = to_storable(cursor.name), dump_json(cursor.data)
         self.steps.append(lambda db: sqlite_sql.put_record(db, self.principal, _CURSOR, name, data))
 
+    def put_chat_records(self, *records: ChatRecord) -> None:
+        rows = encode_chat_records(records)
+        self.steps.append(lambda db: sqlite_journal_sql.put_chat_records(db, self.principal, rows))
+
     def send_started(self, record_id: str, lease: Lease, *, at_ms: int = 0) -> None:
         record = to_storable(record_id)
         self.steps.append(
@@ -225,17 +234,44 @@ class SqliteJournal:
         self.transaction, self.lease = commit, lease
 
     async def accept(
-        self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
+        self,
+        session: str,
+        inbound: Inbound,
+        *,
+        at_ms: int,
+        cursor: Cursor | None = None,
+        chat_records: Sequence[ChatRecord] = (),
     ) -> Acceptance:
         new_record = new_inbox_record(session, inbound, at_ms)
         read = (to_storable(cursor.name), dump_json(cursor.data)) if cursor else None
+        rows = encode_chat_records(chat_records)
 
         def job(db: apsw.Connection) -> Acceptance:
             if read:
                 sqlite_sql.put_record(db, self._principal, _CURSOR, *read)
+            sqlite_journal_sql.put_chat_records(db, self._principal, rows)
             return sqlite_journal_sql.accept(db, self._principal, new_record)
 
         return await self._write(job)
+
+    async def set_message(self, id: str, inbound: Inbound) -> bool:  # noqa: A002 - the word for it
+        body = encode_body(inbound)
+        return await self._write(
+            lambda db: sqlite_journal_sql.set_message(db, self._principal, to_storable(id), body)
+        )
+
+    @repairing
+    async def chat_records(
+        self, kind: ChatRecordKind, chat: str | None = None
+    ) -> Sequence[ChatRecord]:
+        clause = self._state_clause(())
+        clause.add("kind = ?", kind)
+        if chat is not None:
+            clause.add("chat = ?", to_storable(chat))
+        rows = self._read(
+            f"{SELECT_CHAT_RECORDS} WHERE {clause} ORDER BY place", tuple(clause.values)
+        )
+        return [decode_chat_record(row) for row in rows]
 
     @repairing
     async def cursor(self, name: str) -> Mapping[str, Json] | None:

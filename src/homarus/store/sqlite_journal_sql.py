@@ -20,6 +20,7 @@ from homarus.store.approval_codec import (
     unusable_approval,
 )
 from homarus.store.approvals import ApprovalRecord
+from homarus.store.chat_records import MAX_CHAT_RECORDS, ChatRow
 from homarus.store.journal import Acceptance, Lease, OutboxRecord, OutboxState, SettledState
 from homarus.store.journal_codec import (
     SELECT_INBOX,
@@ -408,11 +409,44 @@ def prune(
         (principal.team, principal.user, before_ms),
     )
     db.execute(
+        "DELETE FROM chat_records WHERE team = ?1 AND user = ?2 AND (at_ms < ?3 OR place <= ("
+        "SELECT place FROM chat_records WHERE team = ?1 AND user = ?2"
+        " ORDER BY place DESC LIMIT 1 OFFSET ?4))",
+        (principal.team, principal.user, before_ms, MAX_CHAT_RECORDS),
+    )
+    db.execute(
         "DELETE FROM approvals WHERE team = ? AND user = ? AND resolved_ms < ?"
         " AND state <> 'pending'",
         (principal.team, principal.user, approvals_before_ms),
     )
     return deleted + db.changes()
+
+
+def set_message(db: apsw.Connection, principal: Principal, record_id: str, body: str) -> bool:
+    """Replace the message of an accepted row."""
+    db.execute(
+        "UPDATE accepted SET body = ? WHERE team = ? AND user = ? AND id = ?"
+        " AND state = 'accepted'",
+        (body, principal.team, principal.user, record_id),
+    )
+    return bool(db.changes())
+
+
+def put_chat_records(db: apsw.Connection, principal: Principal, rows: Iterable[ChatRow]) -> None:
+    """Write or delete what is remembered of chats. A new row is the newest."""
+    for *key, at_ms, text in rows:
+        if text is None:
+            db.execute(
+                "DELETE FROM chat_records WHERE team = ? AND user = ? AND kind = ? AND chat = ?"
+                " AND id = ?",
+                (principal.team, principal.user, *key),
+            )
+        else:
+            db.execute(
+                "INSERT OR REPLACE INTO chat_records (team, user, kind, chat, id, at_ms, json)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (principal.team, principal.user, *key, at_ms, text),
+            )
 
 
 def _forget_calls(db: apsw.Connection, principal: Principal, run: str) -> None:

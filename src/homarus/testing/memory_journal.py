@@ -15,6 +15,7 @@ from homarus.store.approval_codec import (
     unusable_approval,
 )
 from homarus.store.approvals import ApprovalRecord, ApprovalState
+from homarus.store.chat_records import MAX_CHAT_RECORDS, ChatRecord, ChatRecordKind, ChatRow
 from homarus.store.journal import (
     UNSETTLED,
     Acceptance,
@@ -30,7 +31,10 @@ from homarus.store.journal import (
 from homarus.store.journal_codec import (
     NewInboxRecord,
     decode_body,
+    decode_chat_record,
     decode_trace,
+    encode_body,
+    encode_chat_records,
     new_inbox_record,
     new_outbox_record,
     run_range,
@@ -76,6 +80,7 @@ class MemoryJournalRows:
     cursors: dict[str, str] = field(default_factory=dict)
     approvals: dict[str, ApprovalRecord] = field(default_factory=dict)
     traces: dict[tuple[str, int], TraceRecord] = field(default_factory=dict)
+    chat_records: dict[tuple[str, str, str], ChatRecord] = field(default_factory=dict)
     last_place: int = 0
 
     def copy(self) -> "MemoryJournalRows":
@@ -86,6 +91,7 @@ class MemoryJournalRows:
             cursors=dict(self.cursors),
             approvals=dict(self.approvals),
             traces=dict(self.traces),
+            chat_records=dict(self.chat_records),
         )
 
     def next_place(self) -> int:
@@ -223,6 +229,25 @@ class MemoryJournalRows:
                 placed = replace(record, place=self.next_place())
                 self.outbox[record.id] = _StoredOutboxRecord(placed)
 
+    def set_message(self, record_id: str, body: str) -> bool:
+        message = self.messages.get(record_id)
+        if message is None or message.record.state != "accepted":
+            return False
+        record = replace(message.record, inbound=decode_body(body))
+        self.messages[record_id] = replace(message, record=record)
+        return True
+
+    def put_chat_records(self, rows: Sequence[ChatRow]) -> None:
+        for kind, chat, record_id, at_ms, text in rows:
+            self.chat_records.pop((kind, chat, record_id), None)
+            if text is not None:
+                record = decode_chat_record((kind, chat, record_id, at_ms, text))
+                self.chat_records[kind, chat, record_id] = record
+
+    def prune_chat_records(self, before_ms: int) -> None:
+        kept = [each for each in self.chat_records.items() if each[1].at_ms >= before_ms]
+        self.chat_records = dict(kept[-MAX_CHAT_RECORDS:])
+
     def prune(self, before_ms: int, approvals_before_ms: int) -> int:
         done = {"answered", "silent", "reported"}
         old = [
@@ -244,6 +269,7 @@ class MemoryJournalRows:
             if trace.at_ms >= before_ms:
                 break
             del self.traces[name]
+        self.prune_chat_records(before_ms)
         for id_ in approvals:
             del self.approvals[id_]
         for id_ in old:
@@ -410,6 +436,10 @@ class MemoryJournalTransaction:
 
         self._add(step)
 
+    def put_chat_records(self, *records: ChatRecord) -> None:
+        rows = encode_chat_records(records)
+        self._add(lambda stored: stored.put_chat_records(rows))
+
     def add_trace(self, record: TraceRecord) -> None:
         texts = to_storable(record.run), to_storable(record.session)
         stored = decode_trace((*texts, record.attempt, record.at_ms, dump_json(record.data)))
@@ -486,16 +516,35 @@ class MemoryJournal:
         self.transaction, self.lease = commit, lease
 
     async def accept(
-        self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
+        self,
+        session: str,
+        inbound: Inbound,
+        *,
+        at_ms: int,
+        cursor: Cursor | None = None,
+        chat_records: Sequence[ChatRecord] = (),
     ) -> Acceptance:
         new_record = new_inbox_record(session, inbound, at_ms)
+        remembered = encode_chat_records(chat_records)
 
         def change(rows: MemoryJournalRows) -> Acceptance:
             if cursor:
                 rows.cursors[to_storable(cursor.name)] = dump_json(cursor.data)
+            rows.put_chat_records(remembered)
             return rows.accept(new_record)
 
         return self._change(change)
+
+    async def set_message(self, id: str, inbound: Inbound) -> bool:  # noqa: A002 - the word for it
+        body = encode_body(inbound)
+        return self._change(lambda rows: rows.set_message(to_storable(id), body))
+
+    async def chat_records(
+        self, kind: ChatRecordKind, chat: str | None = None
+    ) -> Sequence[ChatRecord]:
+        wanted = None if chat is None else to_storable(chat)
+        found = self._read().chat_records.values()
+        return [each for each in found if each.kind == kind and wanted in {None, each.chat}]
 
     async def cursor(self, name: str) -> Mapping[str, Json] | None:
         text = self._read().cursors.get(to_storable(name))

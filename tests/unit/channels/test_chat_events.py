@@ -9,7 +9,6 @@ from homarus.agent.commands.catalog import has_control_command
 from homarus.channels.access_control import AccessControl
 from homarus.channels.admission import AdmissionPipeline
 from homarus.channels.chat_events import ChatEventHandler
-from homarus.channels.media import MediaDownloader
 from homarus.config.check import check_config
 from homarus.core.channel_event import (
     ChatEvent,
@@ -53,7 +52,7 @@ class Harness:
         admission = AdmissionPipeline(
             lambda: read,
             access,
-            MediaDownloader(state, clock.now_ms),
+            self.store.journal,
             find_record=self._record,
             build_reply=lambda *_given, **_options: [],
             add_ack=lambda *_given: None,

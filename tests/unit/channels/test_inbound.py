@@ -1,6 +1,6 @@
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +18,7 @@ from homarus.channels.inbound import (
 from homarus.core import faults
 from homarus.core.errors import DiskFullError
 from homarus.core.message import Address, Inbound
+from homarus.store.chat_records import ChatRecord
 from homarus.store.journal import Acceptance, Cursor, InboxRecord, OutboxRecord
 from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import ListChannel
@@ -55,12 +56,20 @@ class GatedJournal(MemoryJournal):
     full_for = ""
 
     async def accept(
-        self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
+        self,
+        session: str,
+        inbound: Inbound,
+        *,
+        at_ms: int,
+        cursor: Cursor | None = None,
+        chat_records: Sequence[ChatRecord] = (),
     ) -> Acceptance:
         await self.gate.wait()
         if self.full or session == self.full_for:
             raise DiskFullError("no room")
-        return await super().accept(session, inbound, at_ms=at_ms, cursor=cursor)
+        return await super().accept(
+            session, inbound, at_ms=at_ms, cursor=cursor, chat_records=chat_records
+        )
 
 
 def gated(store: MemoryStore) -> GatedJournal:
@@ -268,6 +277,28 @@ async def test_inbound_ignored_message_moves_cursor_without_acknowledge() -> Non
         assert not told and not await stage.journal.inbox_records() and not stage.submitted
 
     await admitting(RejectedMessage(), body)
+
+
+LINE = ChatRecord("history", "chat", "line:1", 1, {"text": "Ann: hello"})
+
+
+@pytest.mark.parametrize("cursor", [{"offset": 8}, None])
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        RejectedMessage(chat_records=(LINE,)),
+        AdmittedMessage((("agent:main:chat", message()),), chat_records=(LINE,)),
+    ],
+)
+async def test_inbound_chat_records_are_stored_on_return(
+    verdict: AdmittedMessage | RejectedMessage, cursor: dict[str, int] | None
+) -> None:
+    async def body(stage: Harness) -> None:
+        await stage.receive(message(), cursor)
+        assert list(await stage.journal.chat_records("history")) == [LINE]
+        assert await stage.receive.load_cursor() == cursor
+
+    await admitting(verdict, body)
 
 
 async def test_inbound_pairing_notice_is_posted_once_with_cursor() -> None:

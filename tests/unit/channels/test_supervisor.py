@@ -13,6 +13,7 @@ from homarus.channels.supervisor import NOTICE_MS, ChannelSupervisor, unknown_de
 from homarus.core.errors import ChannelAuthError, ChannelError, DiskFullError, UserError
 from homarus.core.message import Address, Inbound, Outbound
 from homarus.core.retry import Backoff
+from homarus.store.chat_records import ChatRecord
 from homarus.store.journal import Acceptance, Cursor, InboxRecord, OutboxRecord
 from homarus.testing.clock import START_MS, FakeClock
 from homarus.testing.fakes import ListChannel
@@ -72,12 +73,20 @@ class TightJournal(MemoryJournal):
     full = 0
 
     async def accept(
-        self, session: str, inbound: Inbound, *, at_ms: int, cursor: Cursor | None = None
+        self,
+        session: str,
+        inbound: Inbound,
+        *,
+        at_ms: int,
+        cursor: Cursor | None = None,
+        chat_records: Sequence[ChatRecord] = (),
     ) -> Acceptance:
         if self.full:
             self.full -= 1
             raise DiskFullError("no room")
-        return await super().accept(session, inbound, at_ms=at_ms, cursor=cursor)
+        return await super().accept(
+            session, inbound, at_ms=at_ms, cursor=cursor, chat_records=chat_records
+        )
 
 
 @dataclass

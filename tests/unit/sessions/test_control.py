@@ -58,6 +58,8 @@ class Harness:
         self.active: dict[str, str] = {}  # session key → run id
         self.stopped_by: list[tuple[str | None, str]] = []
         self.can_stop = False
+        # The files that are being fetched, by the message that waits for them.
+        self.files: dict[str, asyncio.Future[Sequence[InboxRecord]]] = {}
         config: dict[str, object] = {"messages": {"queue": queue}}
         self.config = Config.model_validate(config)
         paths = Paths.find({"HOME": "/nowhere"})
@@ -84,6 +86,7 @@ class Harness:
                 ],
                 on_enqueued=self.wake,
                 interpret=self.interpret if commands else as_plain_message,
+                complete_files=self.complete_files,
             )
         )
 
@@ -114,6 +117,11 @@ class Harness:
 
         is_command = record.id in {"obey", "obey2", "then", "break"}
         return InterpretedMessage(record, execute=obey if is_command else None)
+
+    def complete_files(
+        self, records: Sequence[InboxRecord]
+    ) -> "asyncio.Future[Sequence[InboxRecord]] | None":
+        return next((self.files[one.id] for one in records if one.id in self.files), None)
 
     def wake(self) -> None:
         self.wakes += 1
@@ -261,6 +269,50 @@ def test_recover_accepted_message_starts_a_run() -> None:
         ((record, outcome),) = await harness.control.recover()
         harness.go.set()
         assert (record.id, await outcome, harness.started) == ("old", "done", [["old"]])
+
+    run(body)
+
+
+def test_recover_message_without_its_files_runs_when_they_are_here() -> None:
+    async def body(harness: Harness) -> None:
+        harness.files["old"] = asyncio.get_running_loop().create_future()
+        for name in ("old", "other"):
+            await harness.store.journal.accept(KEY, message(name), at_ms=harness.clock.now_ms())
+        ((record, outcome), _) = await harness.control.recover()
+        harness.go.set()
+        await settle(50)
+        assert (record.id, harness.started) == ("old", [["other"]]) and not outcome.done()
+        harness.files["old"].set_result([replace(record, preview="with its file")])
+        assert (await outcome, harness.started[1:]) == ("done", [["old"]])
+
+    run(body)
+
+
+def test_recover_message_without_its_files_stays_when_program_ends() -> None:
+    async def body(harness: Harness) -> None:
+        harness.files["old"] = asyncio.get_running_loop().create_future()
+        await harness.store.journal.accept(KEY, message("old"), at_ms=harness.clock.now_ms())
+        ((_, outcome),) = await harness.control.recover()
+        harness.files["old"].cancel()
+        await asyncio.wait([outcome])
+        assert outcome.cancelled() and not harness.started
+        (record,) = await harness.store.journal.inbox_records("accepted")
+        assert record.id == "old"
+
+    run(body)
+
+
+def test_submit_stored_waits_for_files_of_message() -> None:
+    async def body(harness: Harness) -> None:
+        harness.files["old"] = asyncio.get_running_loop().create_future()
+        record = (await harness.control.accept(KEY, message("old"))).record
+        plain = (await harness.control.accept(KEY, message("plain"))).record
+        outcome = harness.control.submit_stored(KEY, record)
+        harness.go.set()
+        assert await harness.control.submit_stored(KEY, plain) == "done"
+        assert not outcome.done()
+        harness.files["old"].set_result([record])
+        assert await outcome == "done"
 
     run(body)
 

@@ -57,7 +57,7 @@ async def retry(call: MethodCall, params: InboxItemParams) -> Json:
     if row is None:
         services.wake_workers()
         return {"ok": True, "id": params.id, "kind": "parcel"}
-    outcome = services.control.submit(row.session, row)
+    outcome = services.control.submit_stored(row.session, row)
     call.gateway.runs.track(row.id, row.session, outcome, lambda _outcome: None)
     return {"ok": True, "id": row.id, "kind": "message", "sessionKey": row.session}
 
