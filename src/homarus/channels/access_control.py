@@ -163,6 +163,14 @@ class AccessControl:
             self._warn(f"events of {address.channel} are ignored: {exc}")
             return None
 
+    def amend_history(
+        self, inbound: Inbound, route: Route, message_id: str, *, is_deleted: bool
+    ) -> None:
+        """Change a message of the group history that was edited or deleted."""
+        self._history.amend(
+            route.agent, inbound.address, message_id, None if is_deleted else inbound
+        )
+
     def on_reply_sent(self, address: Address) -> None:
         """Drop the group history before a reply that was sent."""
         self._history.clear_collected(address)

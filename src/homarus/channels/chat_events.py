@@ -56,26 +56,35 @@ class ChatEventHandler:
     async def record(self, event: ChatEvent, cursor: Cursor | None) -> None:
         """Store the notices of an event, and the cursor, in one transaction."""
         planned = await self._plan(event)
-        if not planned and cursor is None:
+        amended = self._access.take_changes()
+        if not planned and not amended and cursor is None:
             return
         async with self._store.transaction() as transaction:
             if cursor:
                 transaction.save_cursor(cursor)
+            transaction.put_chat_records(*amended)
             for notice in planned:
                 notice.write(transaction)
         for notice in planned:
             notice.publish()
 
     async def _plan(self, event: ChatEvent) -> list[PlannedNotice]:
-        """Return the notices of an event; none for one that is ignored."""
-        if not event.sender:
-            return []
+        """Return the notices of an event, and amend the group history.
+
+        A deletion by no known sender is one by an administrator or by the service: it only removes
+        the message from the history.
+        """
+        text = event.text if isinstance(event, MessageEdited) else ""
         sender = Inbound(
-            event.id, event.address, event.sender, "", at_ms=event.at_ms, metadata=event.metadata
+            event.id, event.address, event.sender, text, at_ms=event.at_ms, metadata=event.metadata
         )
-        planned, text = list[PlannedNotice](), _describe(event, sender)
+        planned, described = list[PlannedNotice](), _describe(event, sender)
         for route in await self._find_routes(self._config(), sender):
-            authority = self._access.check_event(sender, route)
+            authority = self._access.check_event(sender, route) if event.sender else None
+            is_deleted = isinstance(event, MessageDeleted)
+            if isinstance(event, MessageEdited | MessageDeleted) and (authority or is_deleted):
+                await self._access.load(sender, route, self._store.journal)
+                self._access.amend_history(sender, route, event.message_id, is_deleted=is_deleted)
             if authority is None:
                 continue
             is_external = isinstance(event, MessageEdited) and authority != "owner"
@@ -83,7 +92,7 @@ class ChatEventHandler:
             planned.append(
                 self._notices.plan(
                     route.key,
-                    text,
+                    described,
                     event.at_ms or self._clock.now_ms(),
                     source=source,
                     wake_mode="next-message",

@@ -11,7 +11,7 @@ is soon enough: after a restart, what lies before the last collection counts as 
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final
 
 from homarus.core.clock import Clock
@@ -103,6 +103,25 @@ class GroupHistory:
         while len(group.lines) > limit:
             old = group.lines.popleft().id
             self._change(inbound.address, agent, f"{_LINE}{old}", None)
+
+    def amend(self, agent: str, address: Address, message_id: str, edited: Inbound | None) -> None:
+        """Replace the text of a buffered message that its sender edited; drop a deleted one.
+
+        `message_id` may lack the chat, which some channels put before it in the id of a message.
+        """
+        if (address, agent) not in self._groups:
+            return
+        lines = self._groups[address, agent].lines
+        for index, line in enumerate(lines):
+            if line.id != message_id and not line.id.endswith(f":{message_id}"):
+                continue
+            if edited is None:
+                del lines[index]
+                self._change(address, agent, f"{_LINE}{line.id}", None)
+            elif line.text.startswith(f"{sender_label(edited)}: "):
+                lines[index] = replace(line, text=_format_line(edited))
+                self._change(address, agent, f"{_LINE}{line.id}", {"text": lines[index].text})
+            return
 
     def collect_for(self, agent: str, inbound: Inbound, limit: int) -> str:
         """Return the messages since our last reply, for a message that will be answered."""

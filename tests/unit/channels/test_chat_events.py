@@ -1,6 +1,7 @@
 """Edits, reactions and the like: notices for sessions, checked like messages, never answered."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from homarus.agent.commands.catalog import has_control_command
 from homarus.channels.access_control import AccessControl
 from homarus.channels.admission import AdmissionPipeline
 from homarus.channels.chat_events import ChatEventHandler
+from homarus.channels.inbound import AdmittedMessage
 from homarus.config.check import check_config
 from homarus.core.channel_event import (
     ChatEvent,
@@ -17,10 +19,11 @@ from homarus.core.channel_event import (
     MessageEdited,
     ReactionChanged,
 )
-from homarus.core.message import Address, InboundMetadata, Json
+from homarus.core.message import Address, Inbound, InboundMetadata, Json
 from homarus.sessions.notices import Notices, is_external
 from homarus.store.journal import Cursor
 from homarus.testing.clock import FakeClock
+from homarus.testing.fakes import ListChannel
 from homarus.testing.memory_store import MemoryStore
 
 OWNER, FRIEND, STRANGER, GROUP = "42", "43", "666", "-100"
@@ -36,20 +39,27 @@ CONFIG: Mapping[str, Json] = {
     "commands": {"ownerAllowFrom": [OWNER]},
 }
 ANN = InboundMetadata(kind="group", title="Reef", name="Ann")
+CALL = InboundMetadata(kind="group", title="Reef", name="Owner", mentioned=True)
 
 
 class Harness:
     """A handler of events over a store in memory."""
 
-    def __init__(self, state: Path, keys: tuple[str, ...] = (DIRECT_KEY, GROUP_KEY)) -> None:
+    def __init__(
+        self,
+        state: Path,
+        keys: tuple[str, ...] = (DIRECT_KEY, GROUP_KEY),
+        store: MemoryStore | None = None,
+    ) -> None:
         checked = check_config(dict(CONFIG))
         assert checked.config and not checked.problems, checked.problems
         read, clock = checked.config, FakeClock()
-        self.keys, self.notices, self.store = keys, Notices(), MemoryStore()
-        access = AccessControl(
+        self.keys, self.notices, self.store = keys, Notices(), store or MemoryStore()
+        self.state = state
+        self.access = access = AccessControl(
             lambda: read, state, clock, find_entry=lambda _key: {}, is_command=has_control_command
         )
-        admission = AdmissionPipeline(
+        self.admission = admission = AdmissionPipeline(
             lambda: read,
             access,
             self.store.journal,
@@ -76,6 +86,25 @@ class Harness:
         texts = [notice.text for notice in self.notices.pending(key)]
         assert [str(each["text"]) for each in stored.values()] == texts
         return texts
+
+    async def history(self, *events: ChatEvent) -> str:
+        """Return the group's text before the owner's message, after a message of Ann's and events.
+
+        It is read by a second gateway, from what the first one stored.
+        """
+        said = Inbound("g:12", Address("telegram", GROUP), FRIEND, "first", metadata=ANN)
+        asked = replace(said, id="g:13", sender=OWNER, text="well?", metadata=CALL)
+        async with self.store:
+            rejected = await self.admission.admit(ListChannel(), said)
+            async with self.store.transaction() as transaction:
+                transaction.put_chat_records(*rejected.chat_records)
+            for event in events:
+                await self.events.record(event, None)
+            for harness in (self, Harness(self.state, store=self.store)):
+                admitted = await harness.admission.admit(ListChannel(), asked)
+                assert isinstance(admitted, AdmittedMessage)
+                ((_, inbound),) = admitted.messages
+        return inbound.group_history
 
     async def _record(self, key: str) -> Mapping[str, Json] | None:
         return {} if key in self.keys else None
@@ -139,3 +168,22 @@ async def test_event_with_text_of_others_is_external(
     (notice,) = harness.notices.pending(GROUP_KEY)
     assert is_external(notice) is is_foreign
     assert notice.wake_mode == "next-message" and not harness.notices.may_wake(GROUP_KEY)
+
+
+async def test_event_edit_changes_the_group_history(tmp_path: Path) -> None:
+    edited = MessageEdited(*in_group(), "second", metadata=ANN)
+    assert await Harness(tmp_path).history() == "Ann (43): first"
+    assert await Harness(tmp_path).history(edited) == "Ann (43): second"
+
+
+async def test_event_edit_by_another_person_leaves_the_group_history(tmp_path: Path) -> None:
+    eve = InboundMetadata(kind="group", title="Reef", name="Eve")
+    for sender in (OWNER, STRANGER):
+        edited = MessageEdited(*in_group(sender), "I am Ann", metadata=eve)
+        assert await Harness(tmp_path).history(edited) == "Ann (43): first"
+
+
+@pytest.mark.parametrize("sender", [FRIEND, OWNER, ""])
+async def test_event_deletion_removes_from_the_group_history(tmp_path: Path, sender: str) -> None:
+    deleted = MessageDeleted(*in_group(sender), metadata=ANN)
+    assert await Harness(tmp_path).history(deleted) == ""
