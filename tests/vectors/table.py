@@ -386,7 +386,11 @@ def _elevated_mode(level: str) -> Json:
 
 def _signal(text: str) -> Json:
     found = markup.signal(text, "off")
-    return {"text": found.text, "styles": [asdict(style) for style in found.styles]}
+    styles = [
+        {"start": style.start, "length": style.length, "style": style.name}
+        for style in found.styles
+    ]
+    return {"text": found.text, "styles": styles}
 
 
 def _chunks(text: str, ask: Json) -> Json:
