@@ -69,6 +69,15 @@ def test_agent_files_bindings_and_policy_are_shown(ui: UiPage, filled: Running) 
     ui.check_accessibility()
 
 
+def test_conversation_of_another_agent_names_its_model(ui: UiPage, filled: Running) -> None:
+    agents = call(filled, "agents.list")["agents"]
+    assert [one["id"] for one in agents] == ["main", "research"]
+    ui.tab.goto(f"{filled.page}chat?session=agent:research:new")
+    picker = ui.tab.locator(".composer-picker").first
+    expect(picker).to_be_visible()
+    expect(picker).not_to_have_text("model")
+
+
 def test_file_that_is_not_saved_stays_while_others_are_shown(ui: UiPage, filled: Running) -> None:
     tab = ui.tab
     tab.goto(f"{filled.page}agents?id=main&tab=files")

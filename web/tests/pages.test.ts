@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { addPatch, changePatch, describeChat, findEarlier, NO_MATCH, readBindings, sortBindings, tierOf } from '../src/pages/agents/bindings';
+import { primaryModel } from '../src/pages/agents/models';
 import { accountPatch, removePatch, switchPatch } from '../src/pages/channels/accountPatches';
 import { accountValues, labelOf, readServices } from '../src/pages/channels/fields';
 import { groupNotes } from '../src/pages/memory/timeline';
@@ -8,6 +9,13 @@ import { countStates, matchesSkill } from '../src/pages/skills/filter';
 import { buildTree } from '../src/pages/subagents/tree';
 import type { SubagentRow } from '../src/protocol/agent-results';
 import type { SkillRow } from '../src/protocol/skill-results';
+
+describe('agents', () => {
+  it('name the model that a new conversation starts with', () => {
+    const agents = [{ id: 'main' }, { id: 'work', model: { primary: 'openrouter/vendor/model-1' } }];
+    expect(['work', 'main', 'gone'].map((id) => primaryModel(agents, id))).toEqual(['vendor/model-1', '', '']);
+  });
+});
 
 describe('bindings', () => {
   const config = {

@@ -7,6 +7,7 @@ import { oneLine } from '../../markdown/text';
 import type { SessionRow } from '../../protocol/results';
 import { defaultAgentId, defaultModel } from '../../state/sessions';
 import { showToast } from '../../state/toasts';
+import { primaryModel } from '../agents/models';
 import type { Conversation } from './conversation';
 
 const LEVELS = ['off', 'minimal', 'low', 'medium', 'high'];
@@ -20,7 +21,8 @@ interface Props {
 export function ModelPicker({ conversation, row }: Props): JSX.Element | null {
   const { data } = useRequest('models.list', {});
   const current = row?.model ?? '';
-  const expected = current || newModel(conversation.key, row);
+  const newModel = useNewModel(conversation.key, row);
+  const expected = current || newModel;
   if (!expected && !data?.models.length) return null;
   const items: MenuItem[] = (data?.models ?? []).slice(0, 200).map((model) => ({
     label: `${oneLine(model.name || model.id, 50)} · ${oneLine(model.provider, 30)}`,
@@ -31,9 +33,13 @@ export function ModelPicker({ conversation, row }: Props): JSX.Element | null {
   return <Picker label="Model" value={oneLine(expected, 40) || 'model'} items={items} />;
 }
 
-/** Return the model that a conversation begins with, where it is known: of the default agent. */
-function newModel(key: string, row: SessionRow | undefined): string {
-  return !row && key.split(':')[1] === defaultAgentId() ? defaultModel.value : '';
+/** Return the model that a new conversation starts with: that of its agent; '' until it is known. */
+function useNewModel(key: string, row: SessionRow | undefined): string {
+  const agentId = key.split(':')[1] ?? '';
+  const isDefault = agentId === defaultAgentId();
+  const { data } = useRequest('agents.list', row || isDefault ? null : {});
+  if (row) return '';
+  return isDefault ? defaultModel.value : primaryModel(data?.agents ?? [], agentId);
 }
 
 /** Choose how much the model thinks. */
