@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from homarus.channels.matrix.api import HomeserverClient, MatrixRefusedError
-from homarus.core.channel_event import MessageEdited
+from homarus.core.channel_event import (
+    MemberJoined,
+    MessageDeleted,
+    MessageEdited,
+    ReactionChanged,
+)
 from homarus.core.errors import MediaTooLargeError, SendError
 from homarus.core.message import Address, Media
 from homarus.testing.fakes import RecordingHandler
@@ -350,6 +355,104 @@ def test_synapse_edit_of_user_is_marked(scene: Scene) -> None:
         assert (after.message_id, after.text) == (first, "hello") and after.id != before.id
 
     scene.play(body)
+
+
+def test_synapse_edit_by_other_person_is_ignored(scene: Scene) -> None:
+    async def body(stage: Harness) -> None:
+        mallory = await asyncio.to_thread(scene.people.new, "mallory")
+        await stage.person.do("invite", room=stage.room, user=mallory.id)
+        await mallory.do("join", room=stage.room)
+        first = await stage.person.say(stage.room, "mine")
+        await stage.desk.received(1)
+        for person, text in ((mallory, "forged"), (stage.person, "corrected")):
+            new = {"msgtype": "m.text", "body": text}
+            related = {"rel_type": "m.replace", "event_id": first}
+            await person.say(stage.room, "*", **{"m.new_content": new, "m.relates_to": related})
+        await stage.person.say(stage.room, "done")
+        await stage.desk.received(2)
+        edits = [one for one in stage.desk.events if isinstance(one, MessageEdited)]
+        assert [(one.sender, one.text) for one in edits] == [(stage.person.id, "corrected")]
+
+    scene.play(body, direct=False, autoJoin="always")
+
+
+@pytest.mark.parametrize(("mode", "count"), [("off", 0), ("own", 2), ("all", 3)])
+def test_synapse_reactions_are_noted_as_configured(scene: Scene, mode: str, count: int) -> None:
+    async def body(stage: Harness) -> None:
+        theirs = await stage.person.say(stage.room, "mine")
+        ours = (await stage.channel.send(out(stage.room, "ours"))).message_id
+        ids = list[str]()
+        for target in (ours, theirs):
+            related = {"rel_type": "m.annotation", "event_id": target, "key": "👍"}
+            ids += [await stage.person.send(stage.room, {"m.relates_to": related}, "m.reaction")]
+        await stage.person.do("redact", room=stage.room, event=ids[0])
+        await stage.person.say(stage.room, "done")
+        await stage.desk.received(2)
+        events = stage.desk.events
+        assert all(isinstance(one, ReactionChanged) for one in events) and len(events) == count
+        if mode != "off":
+            (added, removed) = (one for one in events if one.metadata.replies_to_us)
+            assert isinstance(added, ReactionChanged) and isinstance(removed, ReactionChanged)
+            assert (added.added, removed.removed) == (("👍",), ("👍",))
+            assert added.message_id == removed.message_id == ours
+            assert added.sender == stage.person.id
+
+    scene.play(body, reactionNotifications=mode)
+
+
+def test_synapse_redaction_is_deletion_by_redacter(scene: Scene) -> None:
+    async def body(stage: Harness) -> None:
+        guest = await asyncio.to_thread(scene.people.new, "guest")
+        await stage.person.do("invite", room=stage.room, user=guest.id)
+        await guest.do("join", room=stage.room)
+        said = await guest.say(stage.room, "something rude")
+        await stage.desk.received(1)
+        await stage.person.do("redact", room=stage.room, event=said)
+        await stage.person.say(stage.room, "done")
+        await stage.desk.received(2)
+        joined, deleted = stage.desk.events
+        assert isinstance(joined, MemberJoined) and joined.sender == guest.id
+        assert isinstance(deleted, MessageDeleted)
+        assert (deleted.message_id, deleted.sender) == (said, stage.person.id)
+
+    scene.play(body, direct=False, autoJoin="always")
+
+
+@pytest.mark.parametrize("is_public", [True, False], ids=["public", "private"])
+def test_synapse_upgraded_room_is_followed_across_restart(scene: Scene, is_public: bool) -> None:
+    async def main() -> None:
+        bot = new_bot(scene.synapse)
+        person = await asyncio.to_thread(scene.people.new, "alice")
+        desk = RecordingHandler()
+        channel = bot.channel(autoJoin="always")
+        async with running(channel, desk):
+            preset = "public_chat" if is_public else "private_chat"
+            room = await person.create("Kitchen", bot.id, preset=preset)
+            await reading(channel, room)
+            await person.say(room, "before")
+            await desk.received(1)
+            token = await person.do("token")
+            path = f"/_matrix/client/v3/rooms/{room}/upgrade"
+            upgraded = await asyncio.to_thread(
+                scene.synapse.ask, "POST", path, {"new_version": "10"}, token
+            )
+            new = str(upgraded["replacement_room"])
+            if not is_public:  # clients invite the members of the old room
+                await person.do("invite", room=new, user=bot.id)
+            await reading(channel, new)
+            await person.say(new, "after")
+            await desk.received(2)
+            await channel.send(out(room, "answer"))
+        channel = bot.channel(autoJoin="off")
+        async with running(channel, desk):
+            await person.say(new, "again")
+            got = await desk.received(3)
+            await channel.send(out(room, "another"))
+            await person.sees(new, lambda one: one.get("body") in {"answer", "another"}, 2)
+        assert [one.text for one in got] == ["before", "after", "again"]
+        assert {one.address.chat for one in got} == {room}
+
+    asyncio.run(main())
 
 
 def test_synapse_own_message_can_be_edited_and_deleted(scene: Scene) -> None:

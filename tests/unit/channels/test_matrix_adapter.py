@@ -308,7 +308,7 @@ async def test_matrix_optional_request_failure_does_not_stop_sync(
             await server.until("POST /rooms/.*/receipt/.*")
         assert one.metadata.kind == "group"  # the number of members is unknown
         assert two.metadata.reply_to == "$gone" and not two.metadata.replies_to_us
-    assert "could not be followed" in caplog.text and "cannot be had" in caplog.text
+    assert "could not be joined" in caplog.text and "cannot be had" in caplog.text
 
 
 async def test_matrix_invite_is_retried_when_server_is_busy() -> None:

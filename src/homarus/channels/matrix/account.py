@@ -6,6 +6,7 @@ from typing import Final
 from homarus.channels.matrix.api import HomeserverClient, MatrixRefusedError, get_object, get_str
 from homarus.channels.matrix.events import QuotedMessage, quoted_message
 from homarus.channels.matrix.rooms import JoinedRooms, MatrixRoom
+from homarus.channels.matrix.settings import ThreadReplies
 from homarus.core.errors import ChannelError, SendError
 
 log = logging.getLogger(__name__)
@@ -17,14 +18,26 @@ MAX_RECENT: Final = 500
 class MatrixAccount:
     """Our identity on a homeserver, and its state."""
 
-    def __init__(self, server: HomeserverClient, me: str) -> None:
-        self.server, self.me = server, me
+    def __init__(
+        self, server: HomeserverClient, me: str, thread_replies: ThreadReplies = "inbound"
+    ) -> None:
+        self.server, self.me, self._thread_replies = server, me, thread_replies
         self.rooms = JoinedRooms()
+        self.moving: set[str] = set()  # rooms whose replacement is being joined
         self._recent: dict[str, QuotedMessage] = {}
         self._aliases: dict[str, str] = {}
 
     async def room_for(self, chat: str) -> str:
-        """Return the room of a target: by id, by alias, or by the other person's id."""
+        """Return the room of a target: by id, by alias, or by the other person's id.
+
+        For a room that was upgraded, it is the newest one.
+        """
+        room = self.rooms.newest(await self._find_room(chat))
+        if room in self.moving:
+            raise SendError(f"{room} is being replaced by another room", retryable=True)
+        return room
+
+    async def _find_room(self, chat: str) -> str:
         target = chat.removeprefix("room:").removeprefix("user:")
         match target[:1]:
             case "!":
@@ -61,6 +74,10 @@ class MatrixAccount:
             del self._recent[next(iter(self._recent))]
         self._recent[event_id] = message
 
+    def forget_event(self, event_id: str) -> QuotedMessage | None:
+        """Remove a deleted event from the cache, and return it if it was there."""
+        return self._recent.pop(event_id, None)
+
     async def find_event(self, room: str, event_id: str) -> QuotedMessage | None:
         """Return the text of an event; None when it cannot be fetched."""
         if found := self._recent.get(event_id):
@@ -69,7 +86,7 @@ class MatrixAccount:
             event = await self.server.get("rooms", room, "event", event_id)
         except MatrixRefusedError:
             return None
-        found = quoted_message(event)
+        found = quoted_message(event, self._thread_replies)
         self.cache_event(event_id, found)
         return found
 

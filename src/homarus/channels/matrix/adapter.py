@@ -61,7 +61,7 @@ class MatrixChannel:
         """Log in and read, until cancelled."""
         server, me = await self._login.sign_in()
         try:
-            account = MatrixAccount(server, me)
+            account = MatrixAccount(server, me, self._settings.thread_replies)
             identity = await self._load_identity(account)
             if max_bytes := await server.upload_max_bytes():
                 max_bytes = min(max_bytes, self._max_bytes)
@@ -104,7 +104,7 @@ class MatrixChannel:
             content = text_content(message.text, plain, reply_to=extras.reply_to, thread=thread)
         key = transaction(message.key)
         sent = await _send_event(account, room, MESSAGE, content, key, before_write=before_write)
-        account.cache_event(extras.replaces or sent, QuotedMessage(account.me, plain))
+        account.cache_event(extras.replaces or sent, QuotedMessage(account.me, plain, thread))
         return Receipt(sent)
 
     async def show_typing(self, to: Address, *, on: bool) -> None:
@@ -123,7 +123,7 @@ class MatrixChannel:
             raise SendError(f"{message_id} is no message of ours in {room}", retryable=False)
         plain = _plain(text)
         await _send_event(account, room, MESSAGE, edit_content(text, plain, message_id))
-        account.cache_event(message_id, QuotedMessage(account.me, plain))
+        account.cache_event(message_id, replace(before, text=plain))
 
     async def delete(self, to: Address, message_id: str) -> None:
         account = await self._wait_for_login()
@@ -214,7 +214,8 @@ class MatrixChannel:
             sent = await _send_event(
                 account, room, MESSAGE, content, key, before_write=before_write
             )
-            account.cache_event(sent, QuotedMessage(account.me, plain or name))
+            shown = QuotedMessage(account.me, plain or name, message.address.thread)
+            account.cache_event(sent, shown)
             html = plain = ""
         return Receipt(sent)
 

@@ -73,10 +73,15 @@ class HomeserverClient:
         )
 
     async def post(
-        self, *steps: str, data: Object, timeout_s: float = RESPONSE_TIMEOUT_S
+        self,
+        *steps: str,
+        data: Object,
+        query: Mapping[str, str | int] | None = None,
+        timeout_s: float = RESPONSE_TIMEOUT_S,
     ) -> Object:
         """Send a POST request."""
         path = f"{CLIENT}{quote_path(*steps)}"
+        path = f"{path}?{urlencode(query)}" if query else path
         return self._check_response(
             await self._api.send_json("POST", path, data, timeout_s=timeout_s)
         )

@@ -51,17 +51,19 @@ class MatrixIdentity:
 
 @dataclass(frozen=True, slots=True)
 class QuotedMessage:
-    """Text and sender of an event that is replied to."""
+    """Text, sender and thread of an event that another event is about."""
 
     sender: str
     text: str
+    thread: str | None = None
+    kind: str = MESSAGE
 
 
 def to_message(
     event: Object, room: MatrixRoom, identity: MatrixIdentity, *, is_direct: bool, at_ms: int
 ) -> Inbound | MessageEdited | None:
     """Return the message or the edit of an event; None for other events and for our own."""
-    id_, sender = _event_id(event), get_str(event, "sender")
+    id_, sender = event_id(event), get_str(event, "sender")
     content = get_object(event, "content")
     relation = get_object(content, "m.relates_to")
     is_edit = get_str(relation, "rel_type") == "m.replace"
@@ -83,7 +85,7 @@ def to_message(
         id_,
         Address(
             identity.channel,
-            room.id,
+            room.chat,
             identity.account,
             _thread(relation, id_, identity.thread_replies),
         ),
@@ -91,11 +93,8 @@ def to_message(
         f"* {name} {text}" if kind == "m.emote" else text,
         # The sender's server sets the time; it cannot be in the future.
         at_ms=min(get_int(event, "origin_server_ts") or at_ms, at_ms),
-        metadata=InboundMetadata(
-            kind="direct" if is_direct else "group",
-            title="" if is_direct else room.title,
-            name=name,
-            handle=one_line(sender.partition(":")[0].removeprefix("@")),
+        metadata=replace(
+            event_metadata(sender, room, is_direct=is_direct),
             is_bot=kind in _BOTS,
             mentioned=mentioned,
             mentions_others=elsewhere,
@@ -105,18 +104,30 @@ def to_message(
     )
     if not is_edit:
         return inbound
-    edited = _event_id(relation)
+    edited = event_id(relation)
     return MessageEdited(
         id_, inbound.address, sender, edited, text, inbound.at_ms, inbound.metadata
     )
 
 
-def quoted_message(event: Object) -> QuotedMessage:
+def event_metadata(sender: str, room: MatrixRoom, *, is_direct: bool) -> InboundMetadata:
+    """Return the room and the sender of an event."""
+    return InboundMetadata(
+        kind="direct" if is_direct else "group",
+        title="" if is_direct else room.title,
+        name=room.name_of(sender),
+        handle=one_line(sender.partition(":")[0].removeprefix("@")),
+    )
+
+
+def quoted_message(event: Object, replies: ThreadReplies = "inbound") -> QuotedMessage:
     """Return the current text of an event, without its files."""
     newest = get_object(event, "unsigned", "m.relations", "m.replace", "content", "m.new_content")
     content = newest or get_object(event, "content")
-    text = without_fallback(get_str(content, "body"))
-    return QuotedMessage(get_str(event, "sender"), text[:MAX_QUOTE_CHARS])
+    text = without_fallback(get_str(content, "body"))[:MAX_QUOTE_CHARS]
+    relation, kind = get_object(event, "content", "m.relates_to"), get_str(event, "type")
+    thread = _thread(relation, event_id(event), replies)
+    return QuotedMessage(get_str(event, "sender"), text, thread or None, kind)
 
 
 def with_quote(inbound: Inbound, answered: QuotedMessage, me: str) -> Inbound:
@@ -161,7 +172,7 @@ def without_fallback(text: str) -> str:
     return "\n".join(lines[first:]).removeprefix("\n")
 
 
-def _event_id(data: Object) -> str:
+def event_id(data: Object) -> str:
     """Return an event's id; "" if it cannot be one."""
     id_ = get_str(data, "event_id")
     return id_ if id_.startswith("$") else ""
@@ -171,13 +182,13 @@ def _reply_to(relation: Object) -> str:
     """Return the replied event. In a thread, the fallback for older clients is none."""
     if relation.get("rel_type") == "m.thread" and relation.get("is_falling_back") is True:
         return ""
-    return _event_id(get_object(relation, "m.in_reply_to"))
+    return event_id(get_object(relation, "m.in_reply_to"))
 
 
 def _thread(relation: Object, id_: str, replies: ThreadReplies) -> str | None:
     if replies == "off":
         return None
-    if relation.get("rel_type") == "m.thread" and (root := _event_id(relation)):
+    if relation.get("rel_type") == "m.thread" and (root := event_id(relation)):
         return root
     return id_ if replies == "always" and relation.get("rel_type") != "m.replace" else None
 

@@ -1,8 +1,11 @@
-"""Track the rooms we are in: names, members, and which are direct.
+"""Track the rooms we are in: names, members, which are direct, and which replaced another.
 
 The state comes from the sync alone. A room is *direct* when at most two people are in it and either
 our account data says so (`m.direct`) or it has no name: with a third member, what was said in
 private must not be repeated there.
+
+An upgrade replaces a room by a new one with another id. A conversation keeps the id of the first
+room, so its session and its settings stay; what is sent to it goes to the newest room.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +30,16 @@ class MatrixRoom:
     joined: int = 0
     invited: int = 0
     is_encrypted: bool = False
+    conversation: str = ""  # the id of its conversation if it replaced another room
+    predecessor: str = ""  # the room that this one says it replaces
+    replacement: str = ""  # the room that replaces this one, as its tombstone says
+    replacement_server: str = ""  # a server that knows it
     names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def chat(self) -> str:
+        """The id of its conversation."""
+        return self.conversation or self.id
 
     @property
     def title(self) -> str:
@@ -63,6 +75,11 @@ class MatrixRoom:
                     self.alias = one_line(get_str(content, "alias"))
                 case "m.room.encryption":
                     self.is_encrypted = True  # it cannot be turned off
+                case "m.room.create":
+                    self.predecessor = get_str(get_object(content, "predecessor"), "room_id")
+                case "m.room.tombstone" if event.get("state_key") == "":
+                    self.replacement = get_str(content, "replacement_room")
+                    self.replacement_server = get_str(event, "sender").partition(":")[2]
                 case "m.room.member":
                     self._learn_member(get_str(event, "state_key"), content)
 
@@ -75,11 +92,15 @@ class MatrixRoom:
 
 
 class JoinedRooms:
-    """The joined rooms; `direct` is our account data `m.direct`."""
+    """The joined rooms; `direct` is our account data `m.direct`.
+
+    `successors` has the room that verifiably replaced another, by the id of the replaced one.
+    """
 
     def __init__(self) -> None:
         self._rooms: dict[str, MatrixRoom] = {}
         self.direct: Object = {}
+        self.successors: dict[str, str] = {}
 
     def __contains__(self, room: str) -> bool:
         return room in self._rooms
@@ -90,6 +111,25 @@ class JoinedRooms:
 
     def get(self, room: str) -> MatrixRoom | None:
         return self._rooms.get(room)
+
+    def __iter__(self) -> Iterator[MatrixRoom]:
+        return iter([*self._rooms.values()])
+
+    def newest(self, room: str) -> str:
+        """Return the room that a room was replaced by, in the end; else the room itself."""
+        seen = {room}
+        while (newer := self.successors.get(room, "")) and newer not in seen:
+            room = newer
+            seen.add(room)
+        return room
+
+    def predecessors(self, room: str) -> list[str]:
+        """Return the rooms that a room replaced, the newest first."""
+        replaced = {new: old for old, new in self.successors.items()}
+        found = [room]
+        while (older := replaced.get(found[-1], "")) and older not in found:
+            found.append(older)
+        return found[1:]
 
     def forget(self, room: str) -> None:
         """Remove a room that we left."""
@@ -117,6 +157,10 @@ class JoinedRooms:
         if room not in mine:
             self.direct = {**self.direct, user: [*mine, room]}
         return self.direct
+
+    def people_of(self, room: str) -> list[str]:
+        """Return the people with whom a room is marked as direct."""
+        return [user for user, rooms in self._directs() if room in rooms]
 
     def _directs(self) -> Iterator[tuple[str, list[str]]]:
         for user, rooms in self.direct.items():

@@ -24,6 +24,7 @@ VARIABLES: Final = {
 }
 
 ThreadReplies: TypeAlias = Literal["off", "inbound", "always"]
+ReactionNotifications: TypeAlias = Literal["off", "own", "all"]
 
 _USER_ID: Final = re.compile(r"@[^:\s]+:\S+")
 
@@ -59,6 +60,7 @@ class MatrixSettings(ChannelSettings):
     initial_sync_limit: PositiveInt = Field(TIMELINE, le=1_000)
     encryption: Annotated[bool, AfterValidator(_unencrypted)] = False
     thread_replies: ThreadReplies = "inbound"
+    reaction_notifications: ReactionNotifications = "off"
     auto_join: Literal["always", "allowlist", "off"] | None = None
     auto_join_allowlist: Ids = ()
     proxy: NonEmptyStr | None = Field(None, repr=False)  # it may contain a password

@@ -8,14 +8,16 @@ response again, and stored messages are recognised by their ids.
 import asyncio
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from functools import cache
 from typing import Final
 
 from homarus.channels.base import Acknowledge, InboundHandler
 from homarus.channels.matrix.account import DIRECT, MatrixAccount
 from homarus.channels.matrix.api import MatrixRefusedError, Object, get_object, get_objects, get_str
+from homarus.channels.matrix.chat_events import REACTION, REDACTION, EventOrigin
 from homarus.channels.matrix.content import transaction
+from homarus.channels.matrix.event_reader import CHAT_EVENTS, ChatEventReader
 from homarus.channels.matrix.events import (
     ENCRYPTED,
     MEMBER,
@@ -30,7 +32,8 @@ from homarus.channels.matrix.events import (
 )
 from homarus.channels.matrix.rooms import MatrixRoom
 from homarus.channels.matrix.settings import MatrixSettings
-from homarus.core.channel_event import MessageEdited
+from homarus.channels.matrix.upgrades import CREATE, TOMBSTONE, UPGRADES, RoomUpgrades
+from homarus.core.channel_event import ChatEvent, MessageEdited
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Inbound
@@ -50,8 +53,15 @@ CANNOT_READ: Final = (
     "This room is encrypted, and I cannot read encrypted messages. Please talk to me in a room"
     " without encryption."
 )
-_STATE: Final = (MEMBER, "m.room.name", "m.room.canonical_alias", "m.room.encryption")
-_TYPES: Final = (MESSAGE, STICKER, ENCRYPTED, *_STATE)
+_STATE: Final = (
+    MEMBER,
+    "m.room.name",
+    "m.room.canonical_alias",
+    "m.room.encryption",
+    CREATE,
+    TOMBSTONE,
+)
+_TYPES: Final = (MESSAGE, STICKER, ENCRYPTED, REACTION, REDACTION, *_STATE)
 
 
 class SyncLoop:
@@ -73,7 +83,10 @@ class SyncLoop:
         self._account, self._settings, self._identity = account, settings, identity
         self._clock, self._strikes = clock, strikes
         self._group: asyncio.TaskGroup = group
+        self._reader = ChatEventReader(account, settings.reaction_notifications)
+        self._upgrades = RoomUpgrades(account, settings.common.groups)
         self._joining: set[str] = set()
+        self._late_invites: dict[str, list[Object]] = {}  # that came while a room was joined
         self._notified: set[str] = set()  # rooms that were notified of their encryption
         self._unsent_receipts: dict[str, str] = {}  # by room: the last stored message
         self._has_receipts = asyncio.Event()
@@ -86,6 +99,8 @@ class SyncLoop:
         for room, data in get_object(first, "rooms", "join").items():
             if isinstance(data, dict):
                 self._account.rooms[room].apply_sync(data)
+        for joined in self._account.rooms:
+            self._follow_upgrade(joined)
         stored = get_str(await receive.load_cursor() or {}, "since")
         self._group.create_task(self._send_receipts(), name="read receipts of Matrix")
         if not stored:  # messages from here on are not lost in a crash
@@ -117,13 +132,17 @@ class SyncLoop:
         """Pass on the messages of a response, and return the next position."""
         after = _position(response)
         self._apply_account_data(response)
-        messages = list[Inbound | MessageEdited]()
-        for room, data in get_object(response, "rooms", "join").items():
+        events = list[tuple[str, Inbound | ChatEvent]]()
+        rooms = get_object(response, "rooms", "join")
+        # Known rooms first: a tombstone in one may name a new one.
+        for room, data in sorted(
+            rooms.items(), key=lambda item: item[0] not in self._account.rooms
+        ):
             if isinstance(data, dict):
-                messages += await self._read_room(room, data, since)
-        for number, inbound in enumerate(messages, 1):
-            cursor = after if number == len(messages) else since
-            await receive(inbound, {"since": cursor}, self._acknowledge(inbound))
+                events += [(room, event) for event in await self._read_room(room, data, since)]
+        for number, (room, event) in enumerate(events, 1):
+            cursor = after if number == len(events) else since
+            await receive(event, {"since": cursor}, self._acknowledge(room, event.id))
         return after
 
     def _apply_account_data(self, response: Object) -> None:
@@ -132,32 +151,42 @@ class SyncLoop:
         for event in get_objects(get_object(response, "account_data"), "events"):
             if event.get("type") == DIRECT:
                 rooms.direct = get_object(event, "content")
+            elif event.get("type") == UPGRADES:
+                self._upgrades.load(get_object(event, "content"))
         for room in get_object(response, "rooms", "leave"):
             rooms.forget(room)
         for room, data in get_object(response, "rooms", "invite").items():
-            if isinstance(data, dict) and room not in self._joining:
-                self._handle_invite(room, get_objects(get_object(data, "invite_state"), "events"))
+            if isinstance(data, dict):
+                state = get_objects(get_object(data, "invite_state"), "events")
+                if room in self._joining:
+                    self._late_invites[room] = state
+                else:
+                    self._handle_invite(room, state)
 
     # Messages
 
-    async def _read_room(self, id_: str, data: Object, since: str) -> list[Inbound | MessageEdited]:
+    async def _read_room(self, id_: str, data: Object, since: str) -> list[Inbound | ChatEvent]:
         timeline = get_object(data, "timeline")
         state = get_objects(get_object(data, "state"), "events")
         is_new = id_ not in self._account.rooms and (
             timeline.get("limited") is True
             or any(joins(event, self._account.me) for event in state)
         )
+        is_first = id_ not in self._account.rooms
         room = self._account.rooms[id_]
         room.apply_sync(data)
-        messages = list[Inbound | MessageEdited]()
+        self._follow_upgrade(room)
+        is_new = is_new and room.chat == id_  # all of a replacement is later than what was read
+        found = list[Inbound | ChatEvent]()
         for event in await self._events(room, timeline, since, is_new=is_new):
             if event.get("type") == ENCRYPTED and event.get("sender") != self._account.me:
                 self._on_encrypted(room)
-            elif event.get("type") in {MESSAGE, STICKER}:
-                inbound = await self._to_message(event, room)
-                if inbound:
-                    messages.append(inbound)
-        return messages
+            elif (kind := event.get("type")) in {MESSAGE, STICKER} or (
+                kind in CHAT_EVENTS and not (is_first and kind == MEMBER)
+            ):
+                told = await self._to_event(event, room)
+                found += [told] if told else []
+        return found
 
     async def _events(
         self, room: MatrixRoom, timeline: Object, since: str, *, is_new: bool
@@ -217,15 +246,20 @@ class SyncLoop:
             log.warning("%s: too much was missed; what is older is not read", room.id)
         return found[::-1], False
 
-    async def _to_message(self, event: Object, room: MatrixRoom) -> Inbound | MessageEdited | None:
+    async def _to_event(self, event: Object, room: MatrixRoom) -> Inbound | ChatEvent | None:
         account = self._account
         await account.count_people(room)
-        is_direct = account.rooms.is_direct(room) and room.id not in self._settings.common.groups
+        is_direct = account.rooms.is_direct(room) and room.chat not in self._settings.common.groups
         now_ms = self._clock.now_ms()
+        if event.get("type") in CHAT_EVENTS:
+            origin = EventOrigin(room, self._identity, is_direct, now_ms)
+            return await self._reader.read(event, origin)
         inbound = to_message(event, room, self._identity, is_direct=is_direct, at_ms=now_ms)
-        if inbound is None or isinstance(inbound, MessageEdited):
-            return inbound
-        account.cache_event(inbound.id, quoted_message(event))
+        if isinstance(inbound, MessageEdited):
+            return await self._reader.check_edit(inbound)
+        if inbound is None:
+            return None
+        account.cache_event(inbound.id, quoted_message(event, self._identity.thread_replies))
         if reply_to := inbound.metadata.reply_to:
             try:
                 answered = await account.find_event(room.id, reply_to)
@@ -237,9 +271,9 @@ class SyncLoop:
 
     # Requests
 
-    def _acknowledge(self, inbound: Inbound | MessageEdited) -> Acknowledge:
+    def _acknowledge(self, room: str, event_id: str) -> Acknowledge:
         async def acknowledge() -> None:
-            self._unsent_receipts[inbound.address.chat] = inbound.id
+            self._unsent_receipts[room] = event_id
             self._has_receipts.set()
 
         return acknowledge
@@ -269,20 +303,56 @@ class SyncLoop:
             elif event.get("type") == MEMBER and event.get("state_key") == self._account.me:
                 inviter = get_str(event, "sender")
                 is_direct = content.get("is_direct") is True
-        if self._settings.joins(room, alias, inviter, is_direct=is_direct):
+        if self._upgrades.is_expected(room) or self._settings.joins(
+            room, alias, inviter, is_direct=is_direct
+        ):
             self._joining.add(room)
             person = inviter if is_direct else ""
             self._group.create_task(self._join(room, person), name=f"joining {room}")
         else:
             log.info("an invitation of %s to %s is left alone (autoJoin)", inviter, room)
 
-    async def _join(self, room: str, person: str) -> None:
+    def _follow_upgrade(self, room: MatrixRoom) -> None:
+        """Follow an upgrade of a room or to it: join the replacement, and store what is known."""
+        self._upgrades.set_chat(room)
+        if upgrades := self._upgrades.link(room):
+            self._account.moving -= {old for old, _ in upgrades}
+            self._group.create_task(self._upgrades.save(upgrades), name=f"upgrade of {room.id}")
+        for old in self._upgrades.unproved(room):
+            self._account.moving.discard(old)
+            self._group.create_task(self._leave(room.id), name=f"leaving {room.id}")
+        new = self._upgrades.room_to_join(room)
+        if new and new not in self._joining:
+            self._joining.add(new)
+            self._account.moving.add(room.id)
+            joining = self._join(new, "", room.replacement_server)
+            self._group.create_task(self._join_replacement(room.id, joining), name=f"joining {new}")
+
+    async def _join_replacement(self, old: str, joining: Coroutine[None, None, bool]) -> None:
+        if not await joining:  # it may need an invite, which may have come meanwhile
+            self._account.moving.discard(old)
+            new = self._account.rooms[old].replacement
+            if state := self._late_invites.pop(new, None):
+                self._handle_invite(new, state)
+
+    async def _leave(self, room: str) -> None:
+        try:
+            await self._account.server.post("rooms", room, "leave", data={})
+        except ChannelError as exc:
+            log.warning("the room %s could not be left: %s", room, exc)
+
+    async def _join(self, room: str, person: str, server: str = "") -> bool:
+        """Join a room, and return whether that succeeded. `server` is one that knows it."""
         if person:  # messages of a room may arrive before our join does
             self._account.rooms.add_direct(room, person)
         try:
             for attempts_left in reversed(range(JOIN_TRIES)):
                 try:
-                    await self._account.server.post("join", room, data={}, timeout_s=JOIN_TIMEOUT_S)
+                    via: dict[str, str | int] = {"server_name": server, "via": server}
+                    await self._account.server.post(
+                        "join", room, data={}, query=via if server else None,
+                        timeout_s=JOIN_TIMEOUT_S,
+                    )  # fmt: skip
                     break
                 except SendError as exc:
                     if not (exc.retryable and attempts_left):
@@ -291,9 +361,11 @@ class SyncLoop:
             if person:
                 await self._account.save_direct(room, person)
         except ChannelError as exc:
-            log.warning("the invitation to %s could not be followed: %s", room, exc)
+            log.warning("the room %s could not be joined: %s", room, exc)
+            return False
         finally:
             self._joining.discard(room)
+        return True
 
     def _on_encrypted(self, room: MatrixRoom) -> None:
         room.is_encrypted = True
@@ -341,7 +413,7 @@ def _filter(limit: int, me: str) -> str:
     no_types: dict[str, list[str]] = {"types": []}
     data = {
         "presence": no_types,
-        "account_data": {"types": [DIRECT]},
+        "account_data": {"types": [DIRECT, UPGRADES]},
         "room": {
             "ephemeral": no_types,
             "account_data": no_types,
