@@ -133,6 +133,9 @@ class TelegramPeer:
     def refuse_once(self) -> None:
         self._host.do(lambda: self._server.trouble("sendMessage", status=429, retry_after=1))
 
+    def accept_and_fail(self) -> None:
+        self._host.do(lambda: self._server.trouble("sendMessage", taken=True, page=True))
+
     def refuse_room(self) -> None:
         def kick() -> None:
             self._server.world.chat(GROUP)
@@ -201,6 +204,9 @@ class LedgerPeer:
 
     def refuse_once(self) -> None:
         self._trouble(SendFault(taken=False, status=429, after_s=1))
+
+    def accept_and_fail(self) -> None:
+        self._trouble(SendFault(taken=True, status=500))
 
     def redeliver(self, stage: Harness, times: int) -> None:
         offer = Offer(text="again", chat=ANN, id=self._last, copies=times)

@@ -27,6 +27,7 @@ GUARD_S = 90.0  # a loaded machine is slow, not wrong
 QUIET_S = 1.0  # how long to watch for effects that must not happen
 TOKEN = "suite-" + "0123456789abcdef"
 KEPT = ("PATH", "LANG", "PYTHONPATH")
+UNKNOWN_NOTICE = "could not find out whether an earlier reply"
 ANN, EVE = "ann", "eve"  # the allowed sender, and the unknown one
 
 
@@ -86,6 +87,17 @@ class Hampers(Protocol):
 
     def refuse_room(self) -> None:
         """Refuse all further messages of the bot in the group."""
+        ...
+
+
+class AcceptsAndFails(Protocol):
+    """A service that can accept a message and report a failure all the same."""
+
+    def accept_and_fail(self) -> None:
+        """Accept the next message and answer 500, or break the connection where there is no answer.
+
+        The failure is one that says nothing about the message, as a proxy's.
+        """
         ...
 
 

@@ -15,9 +15,13 @@ BEHAVIOURS: Final = frozenset(
     {
         "text both ways", "splitting", "formatting", "redelivery", "slow sends", "refused for now",
         "refused for good", "stranger", "rooms", "hostile markup", "large file", "service restarts",
-        "killed before it was kept", "killed",
+        "killed before it was kept", "killed", "accepted, then an error",
     }
 )  # fmt: skip
+
+# Services that take a key once, or can be asked: a second try doubles nothing, and an unconfirmed
+# reply is never unknown.
+ONCE: Final = frozenset({"matrix", "scripted"})
 
 _OWN: Final = "the gateway's own: whoever reaches it is the owner, and there are no rooms"
 _READ: Final = "nothing is sent: the client reads the conversation itself"
@@ -37,6 +41,8 @@ CANNOT: Final = {
     ("terminal", "refused for now"): _READ,
     ("webchat", "refused for good"): _READ,
     ("terminal", "refused for good"): _READ,
+    ("webchat", "accepted, then an error"): _READ,
+    ("terminal", "accepted, then an error"): _READ,
     ("scripted", "refused for good"): "it has no rooms; courier tests cover it",
     ("terminal", "stranger"): _OWN,
     ("webchat", "rooms"): _OWN,

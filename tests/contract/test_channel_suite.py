@@ -12,6 +12,8 @@ from homarus.core.errors import HomarusError
 from homarus.testing.model_server import ModelServer, Say
 from tests.contract.channel_stage import (
     EVE,
+    UNKNOWN_NOTICE,
+    AcceptsAndFails,
     Attaches,
     Hampers,
     Harness,
@@ -19,7 +21,7 @@ from tests.contract.channel_stage import (
     Restarts,
     wait_for,
 )
-from tests.contract.channel_table import BEHAVIOURS, CANNOT, CHANNELS, over
+from tests.contract.channel_table import BEHAVIOURS, CANNOT, CHANNELS, ONCE, over
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -117,6 +119,26 @@ def test_channel_temporary_refusal_is_sent_later(stage: Harness) -> None:
     converse(stage, "hello", "after a while")
     stage.stay_quiet()
     assert stage.times("after a while") == 1
+
+
+@over("accepted, then an error")
+def test_channel_accepted_send_that_failed_is_one_message(stage: Harness) -> None:
+    stage.start()
+    converse(stage, "hello", "hello Ann")
+    cast("AcceptsAndFails", stage.peer).accept_and_fail()
+    converse(stage, "a question", "the answer")
+    converse(stage, "another question", "the next answer")
+    wait_for(
+        lambda: all(one.state not in {"pending", "sending"} for one in stage.parcels()),
+        "all is settled",
+    )
+    stage.stay_quiet()
+    assert stage.times("the answer") == stage.times("the next answer") == 1
+    states = [one.state for one in stage.parcels() if "the answer" in one.text]
+    is_known = stage.peer.name in ONCE
+    assert states == ["sent" if is_known else "unknown"]
+    assert stage.times(UNKNOWN_NOTICE) == (not is_known)
+    assert is_known or "may have arrived, it is not sent again" in stage.log
 
 
 @over("refused for good")

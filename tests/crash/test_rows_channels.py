@@ -18,13 +18,12 @@ from websockets.exceptions import ConnectionClosed
 
 from homarus.core.errors import HomarusError
 from homarus.testing.model_server import Say
+from tests.contract.channel_stage import UNKNOWN_NOTICE as NOTICE
 from tests.contract.channel_stage import Harness, Redelivers, wait_for
-from tests.contract.channel_table import over
+from tests.contract.channel_table import ONCE, over
 
 pytestmark = pytest.mark.timeout(300)
 
-ONCE = frozenset({"matrix"})  # they take a key once, so that a second try doubles nothing
-NOTICE = "could not find out whether an earlier reply"
 TIMINGS = 6
 WINDOW_S = 0.25
 SEED = 20261115

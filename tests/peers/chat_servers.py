@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from homarus.channels.irc.message import read_text
+from tests.contract.channel_peers import Hosted
 from tests.contract.channel_stage import ANN, EVE, GUARD_S, Harness, Shown, wait_for
+from tests.peers import relay
 from tests.peers.ircd import Ircd, Person, ngircd
 from tests.peers.matrix_bot import new_bot
 from tests.peers.synapse import People, Synapse
@@ -34,14 +36,15 @@ class IrcPeer:
         self._running = ngircd(folder)
         self.server: Ircd = self._running.__enter__()
         self._people: dict[str, Person] = {}
-        self._arrivals = 0
+        self._arrivals, self._writes_until_cut = 0, -1
+        self._relay = Hosted(lambda: relay.Relay(self.server.port, relay.IRC))
         self._enter()
 
     def section(self) -> Mapping[str, Any]:
         return {
             "irc": {
                 "host": "127.0.0.1",
-                "port": self.server.port,
+                "port": self._relay.server.port,
                 "tls": False,
                 "nick": self.nick,
                 "channels": [self.room],
@@ -56,6 +59,10 @@ class IrcPeer:
         self._arrivals = len(ann.saw("join", by=self.nick))
 
     def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
+        if self._writes_until_cut == 0:  # a message to a nick that is away is lost
+            ann = self._people[ANN]
+            ann.wait(lambda: len(ann.saw("join", by=self.nick)) > self._arrivals, GUARD_S)
+        self._writes_until_cut -= 1
         self._people[who].say(self.room if room else self.nick, text)
 
     def call(self, text: str) -> str:
@@ -92,7 +99,13 @@ class IrcPeer:
         eve = self._people[EVE]
         eve.wait(lambda: eve.saw("message", by=ANN, text="quiet now"))
 
+    def accept_and_fail(self) -> None:
+        """Cut the connection after the server took the message, before it can confirm it."""
+        self._relay.do(self._relay.server.fail_next_send)
+        self._writes_until_cut = 1
+
     def close(self) -> None:
+        self._relay.close()
         for person in self._people.values():
             person.leave()
         self._running.__exit__(None, None, None)
@@ -127,6 +140,8 @@ class MatrixPeer:
 
     def __init__(self, server: Synapse, people: People) -> None:
         self.server = server
+        port = int(server.url.rpartition(":")[2])
+        self._relay = Hosted(lambda: relay.Relay(port, relay.MATRIX))
         self.bot = new_bot(server, "Lobster")
         self._who = {name: people.new(name) for name in (ANN, EVE)}
         self._rooms: dict[str, str] = {}
@@ -140,7 +155,7 @@ class MatrixPeer:
     def section(self) -> Mapping[str, Any]:
         return {
             "matrix": {
-                "homeserver": self.server.url,
+                "homeserver": self._relay.server.url,
                 "accessToken": self.bot.token,
                 "allowFrom": [self._who[ANN].id],
                 "groups": {self.room: {}},
@@ -213,8 +228,12 @@ class MatrixPeer:
         content["info"] = {"size": size_bytes}
         _now(ann.send(self._rooms[ANN], content))
 
+    def accept_and_fail(self) -> None:
+        self._relay.do(self._relay.server.fail_next_send)
+
     def close(self) -> None:
         """The server is shared, and stays."""
+        self._relay.close()
 
     def _duplicates(self, stage: Harness, count: int) -> bool:
         return sum(row.duplicates for row in stage.rows()) >= count
