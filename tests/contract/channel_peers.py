@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from copy import deepcopy
 from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, Generic, TypeVar
@@ -148,6 +149,25 @@ class TelegramPeer:
         again = [server.acts.updates[-1]] * times
         self._host.do(lambda: server.redeliver(*again, renumbered=True))
 
+    def redeliver_reversed(self, count: int) -> None:
+        again = self._server.acts.updates[-count:][::-1]
+        self._host.do(lambda: self._server.redeliver(*again, renumbered=True))
+
+    def contradict(self, text: str) -> None:
+        update = deepcopy(self._server.acts.updates[-1])
+        update["message"]["text"] = text
+        self._host.do(lambda: self._server.redeliver(update, renumbered=True))
+
+    def edit_last(self, text: str) -> None:
+        number = self._server.acts.updates[-1]["message"]["message_id"]
+        self._host.do(lambda: self._server.acts.edit(ADA, number, text))
+
+    def revoke(self) -> None:
+        refused = partial(self._server.trouble, "*", times=1_000, status=401, words="Unauthorized")
+        self._host.do(refused)
+        self.go_down()  # otherwise the poll under way would wait to its end
+        self.come_up()
+
     def attach(self, text: str, size_bytes: int) -> None:
         content = b"x" * size_bytes
         self._host.do(lambda: self._server.attach("document", content, caption=text))
@@ -212,6 +232,14 @@ class LedgerPeer:
         offer = Offer(text="again", chat=ANN, id=self._last, copies=times)
         text = self._ledger.records.messages[self._last].text
         self._host.do(lambda: self._ledger.offer(offer.model_copy(update={"text": text})))
+
+    def redeliver_reversed(self, count: int) -> None:
+        for id_, message in reversed([*self._ledger.records.messages.items()][-count:]):
+            again = partial(self._ledger.offer, Offer(text=message.text, chat=ANN, id=id_))
+            self._host.do(again)
+
+    def contradict(self, text: str) -> None:
+        self._host.do(partial(self._ledger.offer, Offer(text=text, chat=ANN, id=self._last)))
 
     def close(self) -> None:
         self._host.close()

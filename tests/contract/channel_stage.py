@@ -107,6 +107,34 @@ class Redelivers(Protocol):
     def redeliver(self, stage: "Harness", times: int) -> None: ...
 
 
+class Revokes(Protocol):
+    """A service that can take back the bot's credential."""
+
+    def revoke(self) -> None: ...
+
+
+class Edits(Protocol):
+    """A service where people can edit their messages."""
+
+    def edit_last(self, text: str) -> None:
+        """Edit the last message of Ann to the bot."""
+        ...
+
+
+class Reverses(Protocol):
+    """A service that can deliver messages in another order."""
+
+    def redeliver_reversed(self, count: int) -> None:
+        """Deliver the last messages again, the newest first."""
+        ...
+
+
+class Contradicts(Protocol):
+    """A service that can deliver another text under the id of the last message."""
+
+    def contradict(self, text: str) -> None: ...
+
+
 class Attaches(Protocol):
     """A service with files."""
 

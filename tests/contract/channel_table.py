@@ -16,6 +16,9 @@ BEHAVIOURS: Final = frozenset(
         "text both ways", "splitting", "formatting", "redelivery", "slow sends", "refused for now",
         "refused for good", "stranger", "rooms", "hostile markup", "large file", "service restarts",
         "killed before it was kept", "killed", "accepted, then an error",
+        "written while away", "position lost", "token revoked", "out of order", "edited",
+        "repeated while answered",
+        "same id, other text",
     }
 )  # fmt: skip
 
@@ -28,6 +31,8 @@ _READ: Final = "nothing is sent: the client reads the conversation itself"
 _FILES: Final = "it carries no files"
 _ITSELF: Final = "the gateway is the service: there is no other to come back"
 _MATRIX: Final = "rows 1 to 14 of the failure matrix are about it"
+_GATEWAY: Final = "it is a client of the gateway: it has no service that goes on without it"
+_NO_EDITS: Final = "it has no edits"
 _ASKS: Final = "a client sees for itself, and asks again: rows 4 to 6 have a test of that"
 
 CANNOT: Final = {
@@ -52,6 +57,31 @@ CANNOT: Final = {
     ("terminal", "large file"): _FILES,
     ("scripted", "large file"): _FILES,
     ("irc", "killed before it was kept"): "nobody says again what was read and not kept",
+    ("irc", "written while away"): "a server says everything once, to who is there",
+    ("webchat", "written while away"): _GATEWAY,
+    ("terminal", "written while away"): _GATEWAY,
+    ("irc", "position lost"): "a server has no positions",
+    ("webchat", "position lost"): _GATEWAY,
+    ("terminal", "position lost"): _GATEWAY,
+    ("irc", "token revoked"): "a server checks its password at the connection alone",
+    ("webchat", "token revoked"): _GATEWAY,
+    ("terminal", "token revoked"): _GATEWAY,
+    ("scripted", "token revoked"): "it has no token",
+    ("irc", "repeated while answered"): "a server says everything once",
+    ("matrix", "repeated while answered"): "Synapse says it again only after a restart",
+    ("terminal", "repeated while answered"): "what is typed twice is meant twice",
+    ("matrix", "out of order"): "Synapse has one order; rewinding it is in redelivery",
+    ("irc", "out of order"): "a server says everything once",
+    ("webchat", "out of order"): "the client decides what it sends again",
+    ("terminal", "out of order"): "what is typed twice is meant twice",
+    ("irc", "edited"): _NO_EDITS,
+    ("webchat", "edited"): _NO_EDITS,
+    ("terminal", "edited"): _NO_EDITS,
+    ("scripted", "edited"): _NO_EDITS,
+    ("matrix", "same id, other text"): "an event's id is the hash of its content",
+    ("irc", "same id, other text"): "a message has no id there",
+    ("webchat", "same id, other text"): "the client's key is its own, and names one request",
+    ("terminal", "same id, other text"): "the client's key is its own, and names one request",
     ("webchat", "service restarts"): _ITSELF,
     ("terminal", "service restarts"): _ITSELF,
     ("scripted", "killed before it was kept"): _MATRIX,

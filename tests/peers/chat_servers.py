@@ -136,6 +136,7 @@ class MatrixPeer:
 
     name = "matrix"
     limit = 4_000
+    reads_from_now = True  # without a position
     batch = 12  # one, and eleven that are delivered again nine times
 
     def __init__(self, server: Synapse, people: People) -> None:
@@ -146,6 +147,7 @@ class MatrixPeer:
         self._who = {name: people.new(name) for name in (ANN, EVE)}
         self._rooms: dict[str, str] = {}
         self._stage: Harness | None = None
+        self._last = ""
         self._place: Mapping[str, Any] | None = None  # the cursor before all but the first
         self.room = _now(
             self._who[ANN].create("Reef", self.bot.id, self._who[EVE].id, preset="private_chat")
@@ -174,7 +176,7 @@ class MatrixPeer:
     def write(self, text: str, *, who: str = ANN, room: bool = False) -> None:
         assert self._stage is not None
         self._place = self._place or self._stage.cursor("matrix:default")
-        _now(self._who[who].say(self.room if room else self._rooms[who], text))
+        self._last = _now(self._who[who].say(self.room if room else self._rooms[who], text))
 
     def call(self, text: str) -> str:
         return f"{self.bot.id} {text}"
@@ -219,6 +221,15 @@ class MatrixPeer:
             stage.start()
             counted = partial(self._duplicates, stage, number * again)
             wait_for(counted, "Synapse says everything again")
+
+    def edit_last(self, text: str) -> None:
+        new = {"msgtype": "m.text", "body": text}
+        related = {"rel_type": "m.replace", "event_id": self._last}
+        content = {"m.new_content": new, "m.relates_to": related}
+        _now(self._who[ANN].say(self._rooms[ANN], f"* {text}", **content))
+
+    def revoke(self) -> None:
+        self.server.ask("POST", "/_matrix/client/v3/logout", {}, self.bot.token)
 
     def attach(self, text: str, size_bytes: int) -> None:
         data = base64.b64encode(b"x" * size_bytes).decode()

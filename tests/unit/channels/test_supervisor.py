@@ -9,7 +9,12 @@ import pytest
 
 from homarus.channels.base import Capabilities, Channel, InboundHandler, Receipt
 from homarus.channels.inbound import InboundPipeline, admit_all
-from homarus.channels.supervisor import NOTICE_MS, ChannelSupervisor, unknown_delivery_notice
+from homarus.channels.supervisor import (
+    NOTICE_MS,
+    RESTART,
+    ChannelSupervisor,
+    unknown_delivery_notice,
+)
 from homarus.core.errors import ChannelAuthError, ChannelError, DiskFullError, UserError
 from homarus.core.message import Address, Inbound, Outbound
 from homarus.core.retry import Backoff
@@ -23,6 +28,7 @@ from tests.waiting import settle
 
 GUARD_S = 30.0
 CHAT = Address("svc", "chat")
+EVERY_TEN_S = Backoff(first_s=10, factor=1, jitter=0)
 UNITS = ("utf16", "codepoint", "byte")
 
 
@@ -103,7 +109,9 @@ class Harness:
 
 
 @asynccontextmanager
-async def at_work(channels: Sequence[Channel], *, full: int = 0) -> AsyncIterator[Harness]:
+async def at_work(
+    channels: Sequence[Channel], *, full: int = 0, restart: Backoff = EVERY_TEN_S
+) -> AsyncIterator[Harness]:
     @asynccontextmanager
     async def stage() -> Any:
         async with MemoryStore() as store, asyncio.TaskGroup() as group:
@@ -111,7 +119,6 @@ async def at_work(channels: Sequence[Channel], *, full: int = 0) -> AsyncIterato
             journal.__dict__.update(store.journal.__dict__)
             journal.full = full
             clock = FakeClock()
-            restart = Backoff(first_s=10, factor=1, jitter=0)
             delivery = ChannelSupervisor(journal, channels, clock, restart=restart)
 
             async def answer(session: str, row: InboxRecord) -> None:
@@ -197,6 +204,19 @@ async def test_supervisor_failing_channel_is_restarted_alone() -> None:
         await stage.clock.advance(20)
         await stage.settle()
         assert broken.starts == 3 and len(broken.sent) == 1 and sound.starts == 1
+
+
+async def test_row_33_channel_away_for_an_hour_is_back_within_a_minute() -> None:
+    away = Carrier(message())
+    away.run_trouble = [ChannelError("connection lost")] * 1_000
+    async with at_work([away], restart=RESTART) as stage:
+        await stage.clock.advance(3_600)
+        await stage.settle()
+        assert away.sent == [] and 60 <= away.starts < 100  # it tries once a minute
+        away.run_trouble.clear()
+        await stage.clock.advance(RESTART.max_s * (1 + RESTART.jitter))
+        await stage.settle()
+        assert [one.text for one in away.sent] == ["answer to question 1"]
 
 
 @pytest.mark.parametrize("place", ["run_trouble", "send_trouble"])
