@@ -387,8 +387,14 @@ def _make_builder(
         return None
     from homarus.agent.reply.builder import make_reply_builder  # only to answer a chat
 
-    given = {"thinking": thinking, "new_session_id": new_session_id}
-    return make_reply_builder(app.get_config(), session, inbound, **given)
+    return make_reply_builder(
+        app.get_config(),
+        session,
+        inbound,
+        thinking=thinking,
+        new_session_id=new_session_id,
+        find_traits=find_traits,
+    )
 
 
 def _format_message(app: "App", key: str, inbound: Inbound) -> str:

@@ -1,8 +1,9 @@
-"""Rows 10 to 14 where an answer is shown before it is done: by block, and in a live message.
+"""Rows 10 to 14 and 110 to 114 where an answer is shown before it is done: by block, and live.
 
 The text before a tool call is enqueued in the commit that saves it, so it is sent once, whatever
-happens. A live message is replaced by the answer; one that was live when the gateway died may stay
-as it was, and the answer is sent all the same, once.
+happens. Blocks of a message that was not complete are followed by one notice, and by the answer
+from its start. A live message is replaced by the answer; one that was live when the gateway died
+may stay as it was, and the answer is sent all the same, once.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from homarus.agent.reply.wording import ANSWER_RESTARTED
 from homarus.testing.model_server import (
     CallTools,
     HangUntilDisconnect,
@@ -90,6 +92,156 @@ def test_rows_08_to_13_text_before_tool_and_answer_are_sent_once(
     shown = "\n".join(one.text for one in stage.peer.shown())
     if BLOCK in shown and ANSWER in shown:
         assert shown.index(BLOCK) < shown.index(ANSWER)
+
+
+# In blocks of a message that is being written
+
+FIRST, SECOND, THIRD = "Crabs walk sideways.", "They have ten legs.", "Most live in the sea."
+AGAIN = "Sideways, as a rule."
+WHOLE = f"{FIRST}\n\n{SECOND}\n\n{THIRD}"
+
+
+def stream_blocks(stage: Harness) -> None:
+    """Switch block streaming on, with blocks of one sentence."""
+    choose(stage, blockStreaming=True)
+    file = stage.home.state / "openclaw.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    config["agents"]["defaults"] |= {
+        "blockStreamingChunk": {"minChars": 10, "maxChars": 30},
+        "blockStreamingCoalesce": {"minChars": 1},
+    }
+    stage.home.configure(config)
+
+
+def ask_for_blocks(stage: Harness, *script: ScriptedAnswer, fault: str = "") -> None:
+    """Ask for an answer in blocks, in a chat that has a message already."""
+    stream_blocks(stage)
+    stage.start(fault)
+    stage.model.script([Say("hello Ann")])
+    stage.peer.write("hello")
+    stage.wait_shown("hello Ann")
+    stage.model.script(*script)
+    stage.peer.write("what of crabs?")
+
+
+def write_slowly(latch: Latch) -> ScriptedAnswer:
+    """Write two blocks, and the third when the latch is opened."""
+    before = [Say(f"{FIRST}\n\n"), Say(f"{SECOND}\n\n"), Say(THIRD[:4])]
+    return [*before, WaitForTest(latch), Say(THIRD[4:])]
+
+
+def write_one_block() -> ScriptedAnswer:
+    """Write one block and the start of another."""
+    return [Say(f"{FIRST}\n\nThey"), HangUntilDisconnect()]
+
+
+def order(stage: Harness, *words: str) -> list[str]:
+    """Return which of these are in the chat, in the order they have there."""
+    shown = "\n".join(one.text for one in stage.peer.shown())
+    return sorted((word for word in words if word in shown), key=shown.index)
+
+
+def check_restarted(stage: Harness, *blocks: str, answer: str = AGAIN) -> None:
+    """Check that the chat has some blocks once, then one notice, then the answer once."""
+    stage.wait_shown(answer)
+    ask_once_more(stage)
+    wait_for(lambda: settled(stage), "all is settled")
+    unknown = [one.text for one in stage.parcels() if one.state == "unknown"]
+    expected = [*blocks, ANSWER_RESTARTED, answer]
+    assert all(stage.times(word) <= 1 for word in expected)
+    shown = order(stage, FIRST, SECOND, THIRD, ANSWER_RESTARTED, answer)
+    assert shown == [word for word in expected if word in shown or word not in unknown]
+    assert stage.times(NOTICE) == len(unknown) <= (stage.peer.name == "telegram")
+
+
+def check_complete(stage: Harness) -> None:
+    """Check that the chat has the whole answer once, in order, and no notice."""
+    stage.wait_shown(THIRD)
+    ask_once_more(stage)
+    wait_for(lambda: settled(stage), "all is settled")
+    assert [stage.times(word) for word in (FIRST, SECOND, THIRD)] == [1, 1, 1]
+    assert order(stage, FIRST, SECOND, THIRD) == [FIRST, SECOND, THIRD]
+    assert stage.times(ANSWER_RESTARTED) == 0
+
+
+@pytest.mark.parametrize("stage", ["telegram", "scripted"], indirect=True)
+def test_blocks_arrive_while_the_model_still_writes(stage: Harness) -> None:
+    latch = Latch()
+    ask_for_blocks(stage, write_slowly(latch))
+    stage.wait_shown(FIRST, SECOND)
+    texts = [one.text for one in stage.peer.shown()]
+    assert any(FIRST in text and SECOND not in text for text in texts)
+    assert stage.times("Most") == 0
+    latch.open()
+    check_complete(stage)
+
+
+@pytest.mark.parametrize("stage", ["telegram", "scripted"], indirect=True)
+def test_row_110_enqueued_block_is_sent_before_notice_and_new_answer(stage: Harness) -> None:
+    ask_for_blocks(stage, write_one_block(), [Say(AGAIN)], fault="block.saved:kill9")
+    stage.died()
+    stage.start()
+    check_restarted(stage, FIRST)
+
+
+@pytest.mark.parametrize("step", ["started", "answered", "ended"])
+@pytest.mark.parametrize("stage", ["telegram", "scripted"], indirect=True)
+def test_row_111_block_being_sent_is_not_doubled(stage: Harness, step: str) -> None:
+    fault = f"deliver.{step}:kill9:2"  # the first is hello
+    ask_for_blocks(stage, write_one_block(), [Say(AGAIN)], fault=fault)
+    stage.died()
+    stage.start()
+    check_restarted(stage, FIRST)
+
+
+@pytest.mark.parametrize("stage", ["telegram", "scripted"], indirect=True)
+def test_row_112_kill_between_blocks_is_followed_by_one_notice(stage: Harness) -> None:
+    ask_for_blocks(stage, write_slowly(Latch()), [Say(AGAIN)])
+    stage.wait_shown(FIRST, SECOND)
+    wait_for(lambda: settled_parcels(stage), "both are marked as sent")
+    stage.kill()
+    stage.start()
+    check_restarted(stage, FIRST, SECOND)
+
+
+def settled_parcels(stage: Harness) -> bool:
+    return all(record.state == "sent" for record in stage.parcels())
+
+
+@pytest.mark.parametrize("fault", ["reply.saved:kill9:2", "tool.asked:kill9"])
+@pytest.mark.parametrize("stage", ["telegram", "scripted"], indirect=True)
+def test_row_113_saved_message_of_blocks_is_complete(stage: Harness, fault: str) -> None:
+    latch = Latch()
+    tools = [CallTools(ScriptedCall("read", {"path": "AGENTS.md"}))]
+    answer = [*write_slowly(latch), *(tools if fault.startswith("tool") else [])]
+    ask_for_blocks(stage, answer, [Say(ANSWER)], fault=fault)
+    stage.wait_shown(FIRST, SECOND)
+    wait_for(lambda: settled_parcels(stage), "both are marked as sent")
+    latch.open()
+    stage.died()
+    stage.start()
+    if fault.startswith("tool"):
+        stage.wait_shown(ANSWER)
+    check_complete(stage)
+
+
+@pytest.mark.parametrize("stage", ["telegram", "scripted"], indirect=True)
+def test_row_114_notice_is_sent_once_by_two_interruptions(stage: Harness) -> None:
+    again: ScriptedAnswer = [Say(AGAIN)]
+    ask_for_blocks(stage, write_one_block(), again, again, fault="block.saved:kill9")
+    stage.died()
+    stage.start("provider.asked:kill9")
+    stage.died()
+    stage.start()
+    check_restarted(stage, FIRST)
+
+
+@pytest.mark.parametrize("stage", ["scripted"], indirect=True)
+def test_row_114_kill_before_the_first_block_gives_no_notice(stage: Harness) -> None:
+    ask_for_blocks(stage, [Say(WHOLE)], [Say(WHOLE)], fault="provider.streaming:kill9:3")
+    stage.died()
+    stage.start()
+    check_complete(stage)
 
 
 # In a live message

@@ -17,7 +17,7 @@ SMALL_FILES = {"agent/loop.py": 300, "app.py": 350, "app_services.py": 500}
 # Lines of Python per package, blank ones included.
 PACKAGE_LINES = {
     "": 1_200,
-    "agent": 23_400,
+    "agent": 23_900,
     "channels": 13_600,
     "cli": 24_500,
     "config": 9_900,

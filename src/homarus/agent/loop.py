@@ -168,11 +168,11 @@ def _emit_rest(
 
 
 def _emit_cleaned(context: LoopContext, cleaned: "CleanedText") -> None:
-    visible, reasoning, media = cleaned
+    visible, reasoning, media, reply_to, reply_to_current = cleaned
     if reasoning:
         context.emit(ThinkingAdded(reasoning))
     if visible or media:
-        context.emit(TextAdded(visible, media))
+        context.emit(TextAdded(visible, media, reply_to, reply_to_current))
 
 
 def _failed(retried: AttemptRetried) -> AttemptFailed:

@@ -194,7 +194,8 @@ class Run:
 
         # Returns the outcome instead of setting it: a run that was abandoned must not change it.
         self._loop_context = await self.prepare()
-        reply = await self.loop(self._loop_context)
+        delivery, loop = self._state.delivery, self.loop(self._loop_context)
+        reply = await (delivery.run_during(loop) if delivery else loop)
         origin = reply.origin
         assert origin is not None  # noqa: S101 - a provider's Message says who wrote it
         cleaned = clean_message(reply)

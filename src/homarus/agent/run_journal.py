@@ -27,6 +27,7 @@ from homarus.sessions.transcript import NewEntry, steering_copy, suspension
 from homarus.store.approvals import ApprovalRecord
 from homarus.store.base import Transaction, TranscriptEntry, UsageRecord
 from homarus.store.journal import (
+    UNFINISHED_ANSWER,
     InboxRecord,
     JournalTransaction,
     Lease,
@@ -168,6 +169,7 @@ class RunJournal:
             for item, entry in zip(items, entries, strict=True):
                 if isinstance(item, Message):
                     self._record_message(transaction, session, item, entry)
+            self.sender.mark_answer(transaction)
             transaction.enqueue(*outbox)
 
         with self._audit.storing() as audit:
@@ -216,7 +218,38 @@ class RunJournal:
         """Return the calls that earlier attempts started and that have no result."""
         calls = [await self._store.journal.open_calls(run) for run in self._runs]
         self._open_calls = frozenset().union(*calls)
-        return self._open_calls
+        return self._open_calls - {UNFINISHED_ANSWER}
+
+    async def has_sent(self) -> bool:
+        """Return whether an earlier attempt at the run has sent something of its messages."""
+        records = await self._store.journal.outbox_records(run=self.run)
+        return any(record.id.removeprefix(f"{self.run}:").isdigit() for record in records)
+
+    async def enqueue_blocks(self, outbox: Sequence[OutboxRecord]) -> None:
+        """Enqueue blocks of an answer that is being written, in a transaction of their own."""
+        async with self._store.journal.transaction() as transaction:
+            transaction.check_lease(self._ids, self._lease)
+            self.sender.mark_answer(transaction)
+            transaction.enqueue(*outbox)
+        fault_point("block.saved")
+        self._wake_outbox(outbox)
+
+    async def announce_restart(self) -> None:
+        """Announce in the chat that the answer starts again, if blocks of it were sent before.
+
+        The notice is enqueued in the transaction that deletes the reason for it, so that the chat
+        gets it once, also when this attempt is interrupted too.
+        """
+        if UNFINISHED_ANSWER not in self._open_calls:
+            return
+        from homarus.agent.reply.wording import ANSWER_RESTARTED
+
+        outbox = await self.sender.records_for_text(ANSWER_RESTARTED)
+        async with self._store.journal.transaction() as transaction:
+            transaction.check_lease(self._ids, self._lease)
+            transaction.call_ended(self.run, self._lease, UNFINISHED_ANSWER)
+            transaction.enqueue(*outbox)
+        self._wake_outbox(outbox)
 
     async def finish(
         self, session: Session, reply: Message, client_call_ids: Sequence[str] = ()
@@ -238,6 +271,7 @@ class RunJournal:
 
         def extra_writes(transaction: Transaction, entries: Sequence[TranscriptEntry]) -> None:
             reply_id, at_ms = saved_id or entries[0].id, self._now_ms()
+            self.sender.mark_answer(transaction)
             transaction.settle(self._ids, self._lease, status, at_ms=at_ms, reply=reply_id)
             transaction.add_usage(*usage)
             transaction.add_audit(*audit)

@@ -6,6 +6,7 @@ attempt or saves the question. What it finds is set in the `RunState` as soon as
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from homarus.agent.agent import Agent
 from homarus.agent.client_tools import ClientMessages, agent_tools, read_client_messages
@@ -38,6 +39,10 @@ from homarus.sessions.send_policy import is_muted
 from homarus.sessions.session import Session
 from homarus.tools.registry import ToolRegistry
 
+if TYPE_CHECKING:
+    from homarus.agent.reply.blocks import BlockLimits
+    from homarus.agent.reply.builder import ReplyBuilder
+
 
 async def prepare_run(
     state: RunState,
@@ -67,7 +72,7 @@ async def prepare_run(
     provider, model = await services.connect(resolve_model(agent, session, options.model))
     state.provider = provider
     thinking = resolve_thinking(options.thinking or session.thinking or agent.thinking, model)
-    _configure_reply(state, session, inbound, agent, thinking, is_muted=muted)
+    await _configure_reply(state, session, inbound, agent, thinking, is_muted=muted)
     state.emit(RunStarted(model.provider, model.id, thinking))
     state.trace.set_fact(agent=agent.id, model=model.ref, thinking=thinking)
     provider = with_spend_limit(provider, services.spend_limiter, model, state.id)
@@ -100,6 +105,7 @@ async def prepare_run(
     if interrupted_calls is None:
         interrupted_calls = frozenset()
         await _save_question(state, inbound)
+    await state.journal.announce_restart()
     fault_point("run.begun")
     runner = _make_tool_runner(state, agent, tools, inbound, interrupted_calls, is_muted=muted)
     provider = state.skills.wrap_provider(
@@ -128,7 +134,7 @@ async def _open_session(state: RunState, inbound: Inbound, agent: Agent) -> Sess
     return session
 
 
-def _configure_reply(
+async def _configure_reply(
     state: RunState,
     session: Session,
     inbound: Inbound,
@@ -142,10 +148,15 @@ def _configure_reply(
     inbound = redirect_reply(inbound)
     builder = services.make_builder(session, inbound, thinking, new_session_id)
     state.builder = builder
+    if builder and is_resumed and not builder.sends_on_save and await state.journal.has_sent():
+        builder.send_on_save()  # the setting was changed meanwhile
     if builder and not is_muted:
+        if builder.settings.blocks:
+            _stream_blocks(state, builder, builder.settings.blocks)
         # A hook may change or refuse the final text: then no preview may show it.
-        has_hook = services.hooks.has("message_sending")
-        get_preview = str if has_hook else lambda: builder.preview
+        # Text is shown once: streamed blocks replace the preview.
+        has_no_preview = services.hooks.has("message_sending") or state.delivery is not None
+        get_preview = str if has_no_preview else lambda: builder.preview
         # What an earlier attempt has sent stands under the run's name: it is not shown again.
         is_new_name = builder.sends_on_save and is_resumed
         name = state.journal.attempt if is_new_name else state.journal.run
@@ -154,6 +165,20 @@ def _configure_reply(
         state.live = services.start_live_reply(inbounds, name, get_preview, interval_s)
     attach = partial(state.attach_files, agent) if services.messenger else None
     state.journal.sender.configure(builder, state.live, attach, is_muted=is_muted)
+
+
+def _stream_blocks(state: RunState, builder: "ReplyBuilder", limits: "BlockLimits") -> None:
+    from homarus.agent.reply.block_delivery import BlockDelivery  # only where blocks are streamed
+    from homarus.agent.reply.block_stream import BlockStream
+
+    clock, journal = state.services.clock, state.journal
+    stream = BlockStream(limits, clock.monotonic, builder.sent_texts.may_contain)
+    builder.set_stream(stream)
+    state.delivery = BlockDelivery(
+        builder, stream, clock, make_records=journal.sender.make_records,
+        enqueue=journal.enqueue_blocks,
+    )  # fmt: skip
+    journal.sender.set_delivery(state.delivery)
 
 
 async def _resume(state: RunState, session: Session) -> frozenset[str] | None:

@@ -40,6 +40,7 @@ from homarus.store.journal import InboxRecord
 
 if TYPE_CHECKING:  # imported by the first run that answers a chat, or calls a tool
     from homarus.agent.media.run_media import RunMedia
+    from homarus.agent.reply.block_delivery import BlockDelivery
     from homarus.agent.reply.builder import ReplyBuilder
     from homarus.agent.run_approvals import RunApprovals
     from homarus.agent.skills.run_skills import RunSkills
@@ -71,6 +72,7 @@ class RunState:
         self.provider: object = None  # as it was connected, without our wrappers
         self.builder: ReplyBuilder | None = None
         self.live: LiveReplyHandle | None = None
+        self.delivery: BlockDelivery | None = None  # of streamed blocks
         self.chat = NO_CHAT
         self.groups = frozenset[str]()  # of tools, which rules may name
         self.skills: RunSkills
@@ -89,6 +91,8 @@ class RunState:
             typing = self.builder.feed(data)
             if self.live:
                 self.live.update(typing=typing)
+            if self.delivery:
+                self.delivery.on_event(data)
         self.publish(data)
 
     def record_model_call(self, call: ProviderCall) -> None:

@@ -44,7 +44,9 @@ CHANNELS: Final[BackendKind[ChannelModule]] = BackendKind(
 # The services that OpenClaw configurations and clients name and that have no adapter here.
 _SERVICES: Final[dict[str, ChannelTraits]] = {
     "bluebubbles": ChannelTraits("BlueBubbles", has_caseless_ids=True, has_phone_ids=True),
-    "discord": ChannelTraits("Discord", "discord", has_caseless_ids=True, has_named_rooms=True),
+    "discord": ChannelTraits(
+        "Discord", "discord", has_caseless_ids=True, has_named_rooms=True, block_min_chars=1_500
+    ),
     "email": ChannelTraits("Email", has_caseless_ids=True),
     "feishu": ChannelTraits("Feishu"),
     "googlechat": ChannelTraits("Google Chat", id_aliases=("google-chat", "gchat")),
@@ -52,12 +54,14 @@ _SERVICES: Final[dict[str, ChannelTraits]] = {
         "iMessage", has_caseless_ids=True, has_phone_ids=True, id_aliases=("imsg",)
     ),
     "line": ChannelTraits("Line", restore_case=str.capitalize),
-    "mattermost": ChannelTraits("Mattermost", has_named_rooms=True),
+    "mattermost": ChannelTraits("Mattermost", has_named_rooms=True, block_min_chars=1_500),
     "msteams": ChannelTraits("Teams"),
     "nextcloud-talk": ChannelTraits("Nextcloud-talk"),
     "nostr": ChannelTraits("Nostr", has_caseless_ids=True),
-    "signal": ChannelTraits("Signal", "signal", has_phone_ids=True),
-    "slack": ChannelTraits("Slack", "slack", restore_case=str.upper, has_named_rooms=True),
+    "signal": ChannelTraits("Signal", "signal", has_phone_ids=True, block_min_chars=1_500),
+    "slack": ChannelTraits(
+        "Slack", "slack", restore_case=str.upper, has_named_rooms=True, block_min_chars=1_500
+    ),
     "sms": ChannelTraits("SMS", "plain", has_phone_ids=True),
     "tlon": ChannelTraits("Tlon"),
     "twitch": ChannelTraits("Twitch", "plain", has_named_rooms=True),

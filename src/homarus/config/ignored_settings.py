@@ -57,14 +57,9 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-_BLOCKS: Final = "a reply is sent message by message"
-_ACCOUNT: Final = "channels.<key>"  # of every channel; its accounts have the same settings
-
-# Settings of the schema that no code reads, by their path; `<key>` is any name.
+# Settings of the schema that no code reads, by their path; `<key>` is any name. The accounts of a
+# channel have its settings.
 UNREAD_KEYS: Final[Mapping[str, str]] = {
-    "agents.defaults.blockStreamingBreak": _BLOCKS,
-    "agents.defaults.blockStreamingChunk": _BLOCKS,
-    "agents.defaults.blockStreamingCoalesce": _BLOCKS,
     **{
         f"agents.{each}.memorySearch.store.vector.extensionPath": (
             "the memory index needs no extension of SQLite"
@@ -81,7 +76,6 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
     "mcp.servers.<key>.oauth": "there are no OAuth logins for MCP servers: use headers",
     "skills.entries.<key>.config": "only the skill itself reads it",
     "session.mainKey": "the key of the main session is always main, as in OpenClaw",
-    f"{_ACCOUNT}.blockStreamingCoalesce": _BLOCKS,
     "channels.irc.capabilities": "the capabilities are those of the adapter",
     "channels.matrix.capabilities": "the capabilities are those of the adapter",
     "channels.telegram.actions.sticker": "no stickers are sent",
@@ -96,20 +90,14 @@ OBEYED_VALUES: Final[Mapping[str, Any]] = {
 
 
 def find_unread_keys(tree: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the settings of a config tree that are in `UNREAD_KEYS`, and of channels their name."""
-    channels = tree.get("channels")
-    names = list(channels) if isinstance(channels, Mapping) else []
+    """Yield the settings of a config tree that are in `UNREAD_KEYS`."""
     for path in UNREAD_KEYS:
-        if not path.startswith("channels."):
-            if _is_set(tree, path, path):
-                yield path
-            continue
-        for name in names:
-            own = path.replace(_ACCOUNT, f"channels.{name}", 1)
-            start, rest = f"channels.{name}.", own.removeprefix(f"channels.{name}.")
-            paths = (own, f"{start}accounts.<key>.{rest}")
-            if own.startswith(start) and any(_is_set(tree, each, path) for each in paths):
-                yield own
+        paths = [path]
+        if path.startswith("channels."):
+            _, name, rest = path.split(".", 2)
+            paths.append(f"channels.{name}.accounts.<key>.{rest}")
+        if any(_is_set(tree, each, path) for each in paths):
+            yield path
 
 
 def _is_set(tree: Mapping[str, Any], path: str, listed: str) -> bool:
@@ -134,10 +122,8 @@ def _values(tree: Any, steps: Sequence[str]) -> Iterator[Any]:
 def reason_without_effect(path: str) -> str:
     """Return why a setting may be ignored; "" if nothing is known of it."""
     if path.startswith("channels."):
-        _, name, *rest = path.split(".")
-        common = ".".join((_ACCOUNT, *rest))
-        own = UNREAD_KEYS.get(path) or UNREAD_KEYS.get(common)
-        return own or f"the channel {name} has no adapter, and receives nothing"
+        _, name, *_rest = path.split(".")
+        return UNREAD_KEYS.get(path) or f"the channel {name} has no adapter, and receives nothing"
     if path in UNREAD_KEYS:
         return UNREAD_KEYS[path]
     starts = (each for each in WITHOUT_EFFECT if path == each or path.startswith(f"{each}."))

@@ -36,7 +36,8 @@ class ChannelTraits:
     names in the config, and `files`. `chat_actions` are those that only operators have, by the
     names of chat_action.py. `message_hints` are sentences for the model that writes there.
     `secret_variables` are the variables of the environment that hold a credential of an account;
-    None where that is not known.
+    None where that is not known. `block_min_chars` is how long a block of block streaming is at
+    least, while more text comes; None: as long as `blockStreamingChunk` says.
     """
 
     title: str = ""
@@ -59,6 +60,7 @@ class ChannelTraits:
     chat_actions: tuple[str, ...] = ()
     message_hints: tuple[str, ...] = ()
     secret_variables: tuple[str, ...] | None = None
+    block_min_chars: int | None = None
 
     def canonical_id(self, text: str) -> str:
         """Return the one form of an id that is compared; "" if the service has no such id.

@@ -23,10 +23,15 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextAdded:
-    """The model streamed more text for readers; `media` are files that the text named."""
+    """The model streamed more text for readers; `media` are files that the text named.
+
+    `reply_to` and `reply_to_current` say which message it replies to, as far as that is known.
+    """
 
     delta: str
     media: tuple[str, ...] = ()
+    reply_to: str = ""
+    reply_to_current: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ POINTS: Final = {
     "run.begun": "the question is in the transcript, and no model was called",
     "provider.asked": "the model was called, and has not answered",
     "provider.streaming": "the model has started to answer",
+    "block.saved": "blocks of an answer are in the outbox, and the answer is not complete",
     "tool.asked": "the call is in the transcript, and not marked as started",
     "tool.started": "the call is marked as started, and the tool has not started",
     "tool.ended": "the tool is done, and its result is not saved",

@@ -48,6 +48,9 @@ OutboxState: TypeAlias = Literal["pending", "sending", "sent", "unknown", "dead"
 OPEN: tuple[InboxState, ...] = ("accepted", "running")
 UNSETTLED: tuple[InboxState, ...] = (*OPEN, "suspended")
 PREVIEW_CHARS = 120
+# Listed with the started calls of a run: blocks of an answer are in the outbox, and the answer is
+# not in the transcript. A run that resumes with it must announce that its answer starts again.
+UNFINISHED_ANSWER = "homarus:unfinished-answer"
 
 
 @dataclass(frozen=True, slots=True)

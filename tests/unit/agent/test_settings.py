@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from homarus.agent.reply.blocks import BlockLimits, ChunkLimits, CoalesceLimits
 from homarus.agent.reply.settings import ReplySettings, ReplyTarget, resolve_reply_settings
+from homarus.channels.registry import find_traits
 from homarus.config.schema import Config
 from homarus.core.message import Address
 
@@ -32,6 +34,54 @@ def test_reply_settings_account_overrides_channel_and_default() -> None:
     assert not made(
         config, channel={"accounts": {"home": {"blockStreaming": True}}} | {"blockStreaming": False}
     ).streams
+
+
+def test_block_limits_default_to_chunk_and_traits() -> None:
+    on = {"agents": {"defaults": {"blockStreamingDefault": "on"}}}
+    assert made().blocks is None
+    assert made(on).blocks == BlockLimits(ChunkLimits(800, 1_200), CoalesceLimits(800, 4_000, 1.0))
+    discord = made(on, traits=find_traits("discord")).blocks
+    assert discord and discord.coalesce == CoalesceLimits(1_500, 4_000, 1.0)
+    irc = made(on, traits=find_traits("irc")).blocks
+    assert irc and irc.coalesce.min_chars == 300
+
+
+def test_block_limits_account_overrides_channel_and_defaults() -> None:
+    defaults = {
+        "blockStreamingDefault": "on",
+        "blockStreamingBreak": "message_end",
+        "blockStreamingChunk": {"minChars": 100, "maxChars": 900, "breakPreference": "newline"},
+        "blockStreamingCoalesce": {"minChars": 200, "maxChars": 1_000, "idleMs": 50},
+    }
+    config = {"agents": {"defaults": defaults}}
+    channel = {
+        "textChunkLimit": 700,
+        "blockStreamingCoalesce": {"minChars": 300},
+        "accounts": {"work": {"blockStreamingCoalesce": {"idleMs": 0}}},
+    }
+    found = made(config, channel=channel).blocks
+    assert found == BlockLimits(
+        ChunkLimits(100, 700, "newline"), CoalesceLimits(200, 700, 0.0), waits_for_end=True
+    )
+
+
+def test_block_limits_chunk_mode_newline_sends_each_paragraph() -> None:
+    channel = {"blockStreaming": True, "chunkMode": "newline"}
+    found = made(channel=channel).blocks
+    assert found and found.chunk.by_paragraph and found.coalesce.min_chars == 1
+
+
+def test_block_limits_with_shown_reasoning_wait_for_the_message() -> None:
+    channel = {"blockStreaming": True}
+    shown = made(channel=channel, reasoning="on").blocks
+    live = made(channel=channel, reasoning="stream").blocks
+    assert shown and shown.waits_for_end and live and not live.waits_for_end
+
+
+def test_block_limits_are_none_where_no_person_waits() -> None:
+    channel = {"blockStreaming": True}
+    assert made(channel=channel, unasked=True).blocks is None
+    assert made(channel=channel, heartbeat_chars=30).blocks is None
 
 
 @pytest.mark.parametrize(

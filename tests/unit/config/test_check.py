@@ -144,21 +144,21 @@ def test_unimplemented_keys_are_accepted_and_named_once() -> None:
 def test_keys_without_effect_are_named_when_set() -> None:
     checked = check_config(
         {
-            "agents": {
-                "defaults": {"blockStreamingBreak": "message_end", "blockStreamingChunk": {}}
-            },
+            "agents": {"defaults": {"blockStreamingBreak": "message_end"}},
+            "browser": {"color": "#ff0000"},
+            "session": {"mainKey": "other"},
             "channels": {
-                "telegram": {"blockStreaming": True, "blockStreamingCoalesce": {"idleMs": 5}},
-                "irc": {"accounts": {"a": {"blockStreamingCoalesce": {}}, "b": {}}},
+                "telegram": {"blockStreamingCoalesce": {"idleMs": 5}, "draftChunk": {}},
+                "irc": {"accounts": {"a": {"capabilities": []}, "b": {}}},
             },
         }
     )
     assert checked.problems == ()
     assert checked.unbuilt == (
-        "agents.defaults.blockStreamingBreak",
-        "agents.defaults.blockStreamingChunk",
-        "channels.irc.blockStreamingCoalesce",
-        "channels.telegram.blockStreamingCoalesce",
+        "browser.color",
+        "channels.irc.capabilities",
+        "channels.telegram.draftChunk",
+        "session.mainKey",
     )
 
 

@@ -2,7 +2,7 @@
 
 `Chunker` cuts the text where a reader would pause; `Coalescer` joins chunks that are too small;
 `HumanDelayTimer` gives the delay between two blocks. None of them has a clock: times are arguments.
-Chunker and Coalescer are for block streaming; the reply builder sends complete messages.
+Chunker and Coalescer are for block streaming (block_stream.py).
 """
 
 import random
@@ -249,6 +249,15 @@ class CoalesceLimits:
     min_chars: int = 800
     max_chars: int = 4_000
     idle_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLimits:
+    """How block streaming cuts the messages of one chat; `waits_for_end`: complete ones only."""
+
+    chunk: ChunkLimits = ChunkLimits()
+    coalesce: CoalesceLimits = CoalesceLimits()
+    waits_for_end: bool = False
 
 
 class Coalescer:

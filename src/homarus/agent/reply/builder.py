@@ -10,12 +10,14 @@ saved or the run ends. It has no clock and does no I/O.
 
 The run itself feeds it, not a subscriber of the bus, which may drop deltas. With `sends_on_save`
 the text of a message is sent in the transaction that saves the message, so that a run which
-resumes after a crash knows what was sent; otherwise every block comes from `finish`.
+resumes after a crash knows what was sent; otherwise every block comes from `finish`. With a
+`BlockStream`, blocks of a message are sent before it is complete: `take_streamed` returns them, and
+`save` and `finish` what is left of the message.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from homarus.agent.reply.blocks import Block
 from homarus.agent.reply.duplicate_filter import SentTexts
@@ -35,6 +37,7 @@ from homarus.agent.reply.wording import (
     usage_line,
 )
 from homarus.config.schema import Config
+from homarus.core.channel_traits import FindTraits, no_traits
 from homarus.core.event import (
     AttemptFailed,
     CompactionEnded,
@@ -56,6 +59,9 @@ from homarus.core.silent_reply import is_silent_text, strip_heartbeat_ack
 from homarus.sessions.session import Session
 from homarus.tools.describe import format_call_line, format_output
 
+if TYPE_CHECKING:  # imported where blocks are streamed
+    from homarus.agent.reply.block_stream import BlockStream
+
 
 @dataclass(frozen=True, slots=True)
 class ReplyEnd:
@@ -70,6 +76,7 @@ class ReplyBuilder:
 
     def __init__(self, settings: ReplySettings, *, sends_on_save: bool = False) -> None:
         self._settings, self._sends_on_save = settings, sends_on_save
+        self._stream: BlockStream | None = None
         self._is_heartbeat = settings.ack_max_chars is not None
         self._sent_texts = SentTexts(settings.address)
         self._texts: list[str] = []  # of the message being written
@@ -103,6 +110,18 @@ class ReplyBuilder:
     def sends_on_save(self) -> bool:
         return self._sends_on_save
 
+    def send_on_save(self) -> None:
+        """Send each message when it is saved: an earlier attempt at the run did so."""
+        self._sends_on_save = True
+
+    def set_stream(self, stream: "BlockStream") -> None:
+        """Stream blocks: `take_streamed` returns those of the message that is being written."""
+        self._stream = stream
+
+    @property
+    def sent_texts(self) -> SentTexts:
+        return self._sent_texts
+
     @property
     def settings(self) -> ReplySettings:
         return self._settings
@@ -120,9 +139,8 @@ class ReplyBuilder:
     def feed(self, data: EventData) -> bool | None:
         """Read one event; return whether typing is switched on or off, None for no change."""
         match data:
-            case TextAdded(delta):
-                if delta:
-                    self._texts.append(delta)
+            case TextAdded():
+                self._add_text(data)
             case ThinkingAdded(delta):
                 self._thoughts.append(delta)
             case MessageSaved(message):
@@ -133,6 +151,8 @@ class ReplyBuilder:
             case AttemptFailed(then=then):
                 provider, _, model = then.partition(" ")[0].partition("/")
                 self._start_message()
+                if self._stream:
+                    self._stream.restart()
                 self._set_prefix(provider, model)
             case _:
                 self._add_notice(data)
@@ -140,6 +160,15 @@ class ReplyBuilder:
             return False
         mode, has_text = self._settings.typing, bool(self._texts)
         return is_activity(mode, data, has_text=has_text) or None
+
+    def take_streamed(self) -> tuple[Block, ...]:
+        """Return the blocks of the message being written that are ready, and what comes before."""
+        streamed = self._stream.take() if self._stream else []
+        if not streamed:
+            return ()
+        pending, self._pending, self._answered = self._pending, [], 0
+        self._has_sent_text = True
+        return (*pending, *map(self._decorated, streamed))
 
     def save(self, message: Message) -> tuple[Block, ...]:
         """Return the blocks that are sent together with saving this message."""
@@ -188,29 +217,39 @@ class ReplyBuilder:
         pending, self._pending = self._pending, []
         return (*pending, self._decorated(Block(error, "error"))) if error else tuple(pending)
 
+    def _add_text(self, added: TextAdded) -> None:
+        if added.delta:
+            self._texts.append(added.delta)
+        if self._stream:
+            self._stream.feed(added.delta, added.reply_to, reply_to_current=added.reply_to_current)
+
     def _add_message(self, message: Message) -> None:
         """Add the blocks of a complete message."""
         origin = message.origin
         self._start_message()
         if origin:
             self._usage += origin.usage
-        if origin and origin.stop == "aborted":  # a person stopped it: it is not sent
-            return
-        reply = clean_message(message)
+        if not (origin and origin.stop == "aborted"):  # a person stopped it: it is not sent
+            self._add_reply(message, clean_message(message))
+        if self._stream:
+            self._stream.restart()
+
+    def _add_reply(self, message: Message, reply: ParsedReply) -> None:
         self._is_silent = self._is_silent_reply(reply) and not reply.media
         if self._is_silent:
             return
         if self._settings.reasoning == "on" and reply.reasoning.strip():
             self._add(Block(reasoning_text(reply.reasoning), "reasoning"))
+        target = Block("", reply_to=reply.reply_to, reply_to_current=reply.reply_to_current)
         text = self._unsent_text(reply.text)
-        if text or reply.media:
-            block = Block(
-                text,
-                media=reply.media,
-                reply_to=reply.reply_to,
-                reply_to_current=reply.reply_to_current,
-                as_voice=reply.as_voice and bool(reply.media),
-            )
+        blocks = [replace(target, text=text)] if text else []
+        if self._stream:
+            blocks = self._stream.finish(text, reply.text, target)
+        if reply.media:
+            last = blocks.pop() if blocks else target
+            as_voice = reply.as_voice
+            blocks.append(replace(last, media=reply.media, as_voice=as_voice))
+        for block in blocks:
             self._add(block)
         if not message.calls:  # an answer; later messages answer a steering message
             self._answered = len(self._pending)
@@ -310,6 +349,7 @@ def make_reply_builder(
     *,
     thinking: str,
     new_session_id: str = "",
+    find_traits: FindTraits = no_traits,
 ) -> ReplyBuilder:
     """Return the builder for the chat that a message came from.
 
@@ -329,6 +369,7 @@ def make_reply_builder(
         mentioned=metadata.mentioned or metadata.replies_to_us,
         heartbeat_chars=heartbeat.ack_max_chars if heartbeat else None,
         hides_tool_errors=heartbeat is not None and heartbeat.suppresses_tool_errors,
+        traits=find_traits(to.channel),
     )
     settings = resolve_reply_settings(config, agent_id_of(session.key), target)
     return ReplyBuilder(settings, sends_on_save=settings.streams)

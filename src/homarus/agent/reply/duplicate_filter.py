@@ -52,6 +52,13 @@ class SentTexts:
         normalized = normalize(text)
         return bool(normalized) and any(_is_duplicate(normalized, sent) for sent in self._sent)
 
+    def may_contain(self, text: str) -> bool:
+        """Return whether a text that still grows may be one that was sent, when it is complete."""
+        if not self._sent:
+            return False
+        longest = max(map(len, self._sent))
+        return len(normalize(text)) <= longest + max(_MORE_CHARS, longest // 9 + 1)
+
     def _text(self, call: ToolCall) -> str:
         if call.name != _TOOL or self._address is None:
             return ""

@@ -31,11 +31,16 @@ _REASONING = re.compile(
 
 
 class CleanedText(NamedTuple):
-    """What is newly clear of a reply: visible text, reasoning, and the files it names."""
+    """What is newly clear of a reply: visible text, reasoning, and the files it names.
+
+    `reply_to` and `reply_to_current` say what it replies to, as far as that is known.
+    """
 
     visible: str = ""
     reasoning: str = ""
     media: tuple[str, ...] = ()
+    reply_to: str = ""
+    reply_to_current: bool = False
 
 
 class ReplyCleaner:
@@ -64,7 +69,7 @@ class ReplyCleaner:
         self._is_plain = (
             self._is_released and self._tags.is_in_plain_line and self._directives.is_in_plain_line
         )
-        return CleanedText(shown, reasoning, self._new_media())
+        return self._cleaned(shown, reasoning)
 
     def finish(self) -> CleanedText:
         """Return what was held back: the text is complete."""
@@ -76,7 +81,7 @@ class ReplyCleaner:
             is_word = bool(bare) and bare in {self._silent_word, SKIP_WORD}
             self._is_silent = is_word or (self._directives.has_silent_line and not bare)
             shown = "" if self._is_silent else self._held
-        return CleanedText(shown, reasoning, self._new_media())
+        return self._cleaned(shown, reasoning)
 
     def parse(self, text: str) -> ParsedReply:
         """Return a complete text, of which nothing was read yet, as a reply."""
@@ -91,6 +96,12 @@ class ReplyCleaner:
             as_voice=directives.as_voice,
             silent=self._is_silent and not media,
             reasoning=first.reasoning + rest.reasoning,
+        )
+
+    def _cleaned(self, shown: str, reasoning: str) -> CleanedText:
+        found = self._directives.directives
+        return CleanedText(
+            shown, reasoning, self._new_media(), found.reply_to, found.reply_to_current
         )
 
     def _release(self, text: str) -> str:

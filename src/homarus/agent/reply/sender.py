@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 from homarus.core.message import Extras, Inbound, Media, Message, Outbound, redirect_reply
 from homarus.plugins.hook_runner import Hooks
 from homarus.plugins.values import Refusal
-from homarus.store.journal import BuildReply, InboxRecord, Lease, OutboxRecord
+from homarus.store.journal import (
+    BuildReply,
+    InboxRecord,
+    JournalTransaction,
+    Lease,
+    OutboxRecord,
+)
 
 if TYPE_CHECKING:  # imported by the first run that answers a chat
+    from homarus.agent.reply.block_delivery import BlockDelivery
     from homarus.agent.reply.blocks import Block, HumanDelayTimer
     from homarus.agent.reply.builder import ReplyBuilder
 
@@ -60,11 +67,12 @@ class ReplySender:
         hooks: Hooks,
         now_ms: Callable[[], int],
     ) -> None:
-        self._record, self._build_reply = record, build_reply
+        self._record, self._lease, self._build_reply = record, lease, build_reply
         self._inbound = record.inbound and redirect_reply(record.inbound)
         self._hooks, self._now_ms = hooks, now_ms
         self._builder: ReplyBuilder | None = None
         self._live: LiveReplyHandle | None = None
+        self._delivery: BlockDelivery | None = None
         self._attach: ResolveAttachments | None = None
         self._is_muted = False
         self._delay: HumanDelayTimer | None = None
@@ -92,12 +100,23 @@ class ReplySender:
         elif builder:
             self._number = 0  # nothing was sent before, or the same under the same numbers
 
+    def set_delivery(self, delivery: "BlockDelivery") -> None:
+        """Stream blocks: what was sent of a message is not sent again with it."""
+        self._delivery = delivery
+
+    def mark_answer(self, transaction: JournalTransaction) -> None:
+        """Record whether blocks of an answer are in the outbox that is not complete."""
+        if self._delivery:
+            self._delivery.write_mark(transaction, self._record.id, self._lease)
+
     async def records_for_saved(self, messages: Sequence[Message]) -> list[OutboxRecord]:
         """Return what is sent with messages that are about to be saved."""
         builder = self._builder
         if builder is None:
             return []
-        return await self._make_records(
+        if self._delivery:
+            return await self._delivery.end_messages(messages)
+        return await self.make_records(
             [block for message in messages for block in builder.save(message)]
         )
 
@@ -109,22 +128,24 @@ class ReplySender:
             return "silent" if clean_message(reply).silent else "answered", []
         if self._is_muted:
             return "silent", []
+        if self._delivery:
+            return await self._delivery.end_run(reply)
         end = self._builder.finish(reply)
-        return end.status, await self._make_records(end.blocks)
+        return end.status, await self.make_records(end.blocks)
 
     async def records_for_error(self, text: str) -> list[OutboxRecord]:
         """Return what a chat gets of a run without an answer; `text` is the error for its user."""
         if self._builder:
-            return await self._make_records(self._builder.fail(text))
+            return await self.make_records(self._builder.fail(text))
         from homarus.agent.reply.blocks import Block
 
-        return await self._make_records([Block(text, "error")] if text else [])
+        return await self.make_records([Block(text, "error")] if text else [])
 
     async def records_for_text(self, text: str) -> list[OutboxRecord]:
         """Return a text of the program itself for the chat."""
         from homarus.agent.reply.blocks import Block
 
-        return await self._make_records([Block(text)])
+        return await self.make_records([Block(text)])
 
     @property
     def failed_tool(self) -> str:
@@ -137,7 +158,8 @@ class ReplySender:
             self._live.resume(taken=self._is_preview_replaced)
         self._is_holding = self._is_preview_replaced = False
 
-    async def _make_records(self, blocks: "Sequence[Block]") -> list[OutboxRecord]:
+    async def make_records(self, blocks: "Sequence[Block]") -> list[OutboxRecord]:
+        """Return the records of blocks; `on_enqueued` must be called when they are enqueued."""
         inbound, records = self._inbound, list[OutboxRecord]()
         if inbound is None or self._is_muted or not blocks:
             return records

@@ -1,11 +1,13 @@
 """Resolve the settings of a reply from the session, its channel, the agent and the defaults."""
 
 from collections.abc import Mapping
+from functools import partial
 
-from homarus.agent.reply.blocks import NATURAL_MS
+from homarus.agent.reply.blocks import NATURAL_MS, BlockLimits
 from homarus.agent.reply.typing_policy import INTERVAL_S, TypingMode, typing_mode
 from homarus.config.schema import AgentEntry, Config, HumanDelayConfig
-from homarus.core.fast_dataclass import dataclass
+from homarus.core.channel_traits import UNKNOWN_CHANNEL, ChannelTraits
+from homarus.core.fast_dataclass import dataclass, replace
 from homarus.core.message import Address, Json
 from homarus.core.session_keys import normalize_agent_id
 from homarus.sessions.levels import (
@@ -22,7 +24,8 @@ from homarus.sessions.levels import (
 class ReplySettings:
     """How the reply of one run is built.
 
-    `streams`: the text of each message is sent when the message is saved. `ack_max_chars` is set
+    `streams`: the text of each message is sent when the message is saved, or before, in blocks of
+    the size that `blocks` says. `ack_max_chars` is set
     for the run of a heartbeat: text no longer than this next to `HEARTBEAT_OK` is ignored.
     `unasked`: no person waits for the reply, so the silent word counts anywhere in it.
     `delay_ms` is the range of the delay between two blocks. `reports_tool_error`: a run without
@@ -30,6 +33,7 @@ class ReplySettings:
     """
 
     streams: bool = False
+    blocks: BlockLimits | None = None
     delay_ms: tuple[int, int] | None = None
     reasoning: ReasoningLevel = "off"
     verbose: VerboseLevel = "off"
@@ -68,6 +72,7 @@ class ReplyTarget:
     heartbeat_chars: int | None = None
     unasked: bool = False
     hides_tool_errors: bool = False
+    traits: ChannelTraits = UNKNOWN_CHANNEL
 
 
 def resolve_reply_settings(config: Config, agent_id: str, at: ReplyTarget) -> ReplySettings:
@@ -77,18 +82,18 @@ def resolve_reply_settings(config: Config, agent_id: str, at: ReplyTarget) -> Re
     streams = _setting(at, "blockStreaming")
     if not isinstance(streams, bool):
         streams = defaults.block_streaming_default == "on"
+    streams = streams and not heartbeat
+    # A heartbeat has the option of its own message alone.
+    reasoning = reasoning_level(at.reasoning or ("" if heartbeat else _word(at, "reasoningLevel")))
     identity = (agent.identity.name or "") if agent else ""
     interval_s = config.session.typing_interval_seconds or defaults.typing_interval_seconds
     return ReplySettings(
-        streams=streams and not heartbeat,
+        streams=streams,
+        blocks=_block_limits(config, at, reasoning) if streams and not at.unasked else None,
         delay_ms=_delay_ms(
             agent.human_delay if agent else HumanDelayConfig(), defaults.human_delay
         ),
-        # A heartbeat has the option of its own message alone.
-        reasoning=reasoning_level(
-            at.reasoning or ("" if heartbeat else _word(at, "reasoningLevel"))
-        )
-        or "off",
+        reasoning=reasoning or "off",
         verbose="off"
         if heartbeat
         else verbose_level(at.verbose or _word(at, "verboseLevel")) or defaults.verbose_default,
@@ -110,6 +115,14 @@ def resolve_reply_settings(config: Config, agent_id: str, at: ReplyTarget) -> Re
         unasked=at.unasked or heartbeat,
         reports_tool_error=not (config.messages.suppress_tool_errors or at.hides_tool_errors),
     )
+
+
+def _block_limits(config: Config, at: ReplyTarget, reasoning: ReasoningLevel | None) -> BlockLimits:
+    from homarus.agent.reply.block_settings import resolve_block_limits  # only for streamed blocks
+
+    limits = resolve_block_limits(config.agents.defaults, partial(_setting, at), at.traits)
+    # The reasoning comes before the text of its message, and is complete with the message.
+    return replace(limits, waits_for_end=True) if reasoning == "on" else limits
 
 
 def _agent(config: Config, agent_id: str) -> AgentEntry | None:

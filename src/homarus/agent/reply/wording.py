@@ -9,6 +9,7 @@ from homarus.sessions.levels import UsageDisplay
 
 EMPTY = "The model gave an empty answer. Ask again, or choose another model."
 COMPACTED = "🧹 Auto-compaction complete"
+ANSWER_RESTARTED = "I was interrupted; my answer starts again."
 
 _VARIABLE = re.compile(r"\{([A-Za-z][\w.]{0,40})\}")
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")

@@ -10,6 +10,7 @@ TRAITS: Final = ChannelTraits(
     has_caseless_ids=True,
     group_id_prefixes=("#", "&", "+", "!"),
     has_named_rooms=True,
+    block_min_chars=300,
     secret_variables=("IRC_PASSWORD", "IRC_NICKSERV_PASSWORD"),
     message_hints=(
         "On IRC a target is #channel or a nick.",
