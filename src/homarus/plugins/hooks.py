@@ -87,7 +87,7 @@ class HookSpecs:
 
     @spec
     def message_sending(self, outbound: Outbound) -> HookReturn[str | Refusal]:
-        """A message is about to be sent: complete, in markdown, before it is split.
+        """A message is about to be sent, or a block of one: in markdown, before it is split.
 
         `str`: another text for it. `Refusal`: it is not sent.
         """

@@ -11,6 +11,7 @@ from homarus.agent.reply.builder import ReplyBuilder
 from homarus.agent.reply.reply_cleaner import clean_reply
 from homarus.agent.reply.settings import ReplySettings
 from homarus.core.event import AttemptFailed, TextAdded, ToolEnded, ToolStarted
+from homarus.core.fast_dataclass import replace
 from homarus.core.message import Address, Message, Origin, Text, ToolCall, ToolResult
 from homarus.testing.clock import FakeClock
 from tests.unit.agent.builders import cut, streamed_events
@@ -118,6 +119,23 @@ async def test_streamed_code_is_complete_and_fenced_in_each_block(
     assert all(len(FENCE_LINE.findall(block.text)) % 2 == 0 for block in blocks)
 
 
+@settings(max_examples=300)
+@given(CODE.map("".join), LIMITS, STEPS)
+async def test_blocks_joined_to_one_are_the_text_line_by_line(
+    text: str, limits: BlockLimits, steps: list[int]
+) -> None:
+    """Nothing that cutting added is left, and no line end is lost."""
+    limits = replace(limits, coalesce=CoalesceLimits(100_000, 100_000, 9.0))
+    blocks = [one for one in await stream_slowly(text, limits, steps, [0.0]) if one.kind == "text"]
+    assert len(blocks) <= 1
+    whole = ReplyBuilder(ReplySettings()).finish(said(text)).blocks
+    assert lines("".join(block.text for block in blocks)) == lines(joined([*whole]))
+
+
+def lines(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.split("\n") if line.strip()]
+
+
 def test_block_is_ready_while_message_is_written() -> None:
     writing = Writing()
     assert writing.add("A first paragraph.\n\nThe sec") == ["A first paragraph."]
@@ -149,6 +167,15 @@ def test_blocks_beyond_min_chars_are_sent_without_waiting() -> None:
     writing = Writing(BlockLimits(ChunkLimits(10, 40), CoalesceLimits(30, 200, 1.0)))
     assert writing.add("A first paragraph.\n\nA sec") == []
     assert writing.add("ond paragraph.\n\nA th") == ["A first paragraph.\n\nA second paragraph."]
+
+
+def test_joined_parts_of_one_code_fence_are_one_fence() -> None:
+    """A fence that the chunker cut is whole again where its parts are in one block."""
+    code = "".join(f"line_{number} = {number}\n" for number in range(20))
+    text = f"Look:\n\n```py\n{code}```\n\nThat is all."
+    writing = Writing(BlockLimits(ChunkLimits(40, 60), CoalesceLimits(500, 1_000, 1.0)))
+    writing.write(text, [7])
+    assert [one.text for one in [*writing.streamed, *writing.end(text)]] == [text]
 
 
 def test_message_end_streams_nothing_and_flushes_as_blocks() -> None:

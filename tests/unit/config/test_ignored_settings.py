@@ -44,6 +44,7 @@ ROOTS: Final[dict[str, type[BaseModel]]] = {
 # Fields that code reads by the name of the key, in this module.
 READ_BY_NAME: Final = {
     "AccountSettings.block_streaming": "agent/reply/settings.py",
+    "AccountSettings.block_streaming_coalesce": "agent/reply/block_settings.py",
     "AccountSettings.dm_history_limit": "agent/context/render.py",
     "AccountSettings.dms": "agent/context/render.py",
     "AccountSettings.enabled": "channels/controller.py",

@@ -132,6 +132,6 @@ class BlockStream:
     def _add(self, chunks: Sequence[TextChunk]) -> None:
         for chunk in chunks:
             block = replace(self._target, text=chunk.text)
-            self._ready += self._coalescer.add(block, self._monotonic(), chunk.gap)
+            self._ready += self._coalescer.add(block, self._monotonic(), chunk.gap, chunk.seam)
         if chunks:
             self.change_count += 1

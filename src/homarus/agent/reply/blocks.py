@@ -55,11 +55,27 @@ class ChunkLimits:
     by_paragraph: bool = False
 
 
+class FenceSeam(NamedTuple):
+    """Where a code fence was cut: the added lines around the cut, and what was between its parts.
+
+    The chunk before it ends with `closing_chars` of a closing line, the one after it starts with
+    `opening_chars` of an opening line.
+    """
+
+    closing_chars: int
+    opening_chars: int
+    gap: str
+
+
 class TextChunk(NamedTuple):
-    """A piece of text, and the white space that joins it to the piece before."""
+    """A piece of text, and the white space that joins it to the piece before.
+
+    `seam` is set when both are parts of one code fence.
+    """
 
     text: str
     gap: str = ""
+    seam: FenceSeam | None = None
 
 
 class _CutPoint(NamedTuple):
@@ -80,6 +96,7 @@ class Chunker:
         self._text = ""
         self._opening = ""  # the line that reopened a cut fence, when the text starts with it
         self._gap = ""  # white space between the last chunk and this text
+        self._seam: FenceSeam | None = None  # the same, when the text starts with `_opening`
         self._has_started = False
 
     def add(self, piece: str) -> list[TextChunk]:
@@ -100,10 +117,14 @@ class Chunker:
         while len(self._text) > self._max and (cut := self._next_cut()):
             blocks += self._pop_chunk(cut)
         last, self._text, self._opening = self._text, "", ""
-        return [*blocks, TextChunk(last, _joiner(self._gap))] if last.strip() else blocks
+        if last.strip():
+            blocks.append(TextChunk(last, _joiner(self._gap), self._seam))
+        self._seam = None
+        return blocks
 
     def _pop_chunk(self, cut: _CutPoint) -> Iterator[TextChunk]:
-        text, fence, before = self._text, cut.fence, _joiner(self._gap)
+        text, fence, before, seam = self._text, cut.fence, _joiner(self._gap), self._seam
+        self._seam = None
         if fence is None:
             block = text[: cut.end].rstrip()
             self._text, self._opening = text[cut.start :], ""
@@ -115,9 +136,12 @@ class Chunker:
             block = f"{text[: cut.end]}\n{fence.close_line}\n"
             self._opening = self._open_again(fence)
             self._text, self._gap = self._opening + text[cut.start :], "\n"
+            self._seam = FenceSeam(
+                len(fence.close_line) + 2, len(self._opening), text[cut.end : cut.start]
+            )
         self._has_started = True
         if block.strip():
-            yield TextChunk(block, before)
+            yield TextChunk(block, before, seam)
 
     def _after_gap(self, piece: str) -> str:
         """Return a piece without leading white space; the indent of a line stays."""
@@ -231,6 +255,7 @@ class Chunker:
         marker, opened = match_marker(line), match_marker(self._opening)
         if after.strip() and marker and opened and closes_fence(opened[0], *marker):
             self._text, self._opening, self._gap = after.lstrip("\n"), "", "\n\n"
+            self._seam = None
 
     def _after_space(self, at: int) -> int:
         found = _SPACES.match(self._text, at)
@@ -268,8 +293,13 @@ class Coalescer:
         self._waiting: Block | None = None
         self.due_s: float | None = None  # when the pending block is due
 
-    def add(self, block: Block, at_s: float, gap: str = "\n\n") -> list[Block]:
-        """Add a block that follows `gap`; return the blocks that are ready."""
+    def add(
+        self, block: Block, at_s: float, gap: str = "\n\n", seam: FenceSeam | None = None
+    ) -> list[Block]:
+        """Add a block that follows `gap`; return the blocks that are ready.
+
+        With `seam`, both are parts of one code fence, which is made whole when they are joined.
+        """
         rules = self._rules
         if block.kind != "text" or block.media:
             return [*self.flush(), block]
@@ -278,7 +308,7 @@ class Coalescer:
         if waiting and not self._fits(waiting, gap, block):
             ready, waiting = self.flush(), None
         if waiting:
-            block = replace(waiting, text=waiting.text.rstrip() + gap + block.text.lstrip("\n"))
+            block = replace(waiting, text=_join(waiting.text, gap, block.text, seam))
         if len(block.text) >= rules.min_chars:
             self.drop()
             return [*ready, block]
@@ -303,6 +333,12 @@ class Coalescer:
         same = replace(waiting, text="") == replace(block, text="")
         size = len(waiting.text) + len(gap) + len(block.text)
         return same and size <= self._rules.max_chars
+
+
+def _join(before: str, gap: str, after: str, seam: FenceSeam | None) -> str:
+    if seam is None:
+        return before.rstrip() + gap + after.lstrip("\n")
+    return before[: -seam.closing_chars] + seam.gap + after[seam.opening_chars :]
 
 
 def _joiner(gap: str) -> str:
