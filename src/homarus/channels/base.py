@@ -102,7 +102,8 @@ class Capabilities:
     """What one account of a service can send.
 
     `dialect` is its markup (channels/markup). `by_line`: a message is one line. `idempotent`: the
-    same key sent twice is one message, so an unknown outcome is resolved by sending again.
+    same key sent twice is one message, so an unknown outcome is resolved by sending again, for
+    `idempotent_s` after the first attempt, if the service forgets keys; then by lookup.
     `caption_limit` is for text that goes with a file; 0 when files and text go separately.
     `media_max_bytes` is 0 where no files can be sent; one message has at most `max_files` files.
     It has at most `max_buttons` buttons, in chats of the kind `button_chats`: choices beyond that
@@ -116,6 +117,7 @@ class Capabilities:
     dialect: Dialect = "markdown"
     by_line: bool = False
     idempotent: bool = False
+    idempotent_s: float | None = None
     caption_limit: int = 0
     media_max_bytes: int = 0
     max_files: int = 1

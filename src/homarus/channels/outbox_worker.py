@@ -5,7 +5,8 @@ A channel that reports that moment (SupportsMarkedSend) waits for its connection
 before it; any other is marked before `send`. In between, the connection can break, the timeout can
 pass or the process can die. Then the outcome is unknown, and the channel decides what follows:
 
-- the service is idempotent: send again under the same key;
+- the service is idempotent: send again under the same key, while the service remembers it
+  (`Capabilities.idempotent_s`); a message that starts a thread is not covered by such a key;
 - the service supports lookup: query it, and send again if the message never arrived;
 - neither: the record becomes *unknown* and is never sent again. Later records are still sent, as
   most of a reply is better than less of it; the chat is told with its next reply
@@ -74,13 +75,17 @@ MAX_CHATS_AT_ONCE: Final = 16  # chats of one channel that are sent to at once
 
 @dataclass(frozen=True, slots=True)
 class _SendOutcome:
-    """The outcome of a record, or of one attempt to send it."""
+    """The outcome of a record, or of one attempt to send it.
+
+    `may_have_arrived`: the record is pending, and this attempt may have been delivered.
+    """
 
     state: OutboxState
     why: str = ""
     receipt: str = ""
     thread: str = ""  # that the send created
     delay_s: float = 0.0  # of a pending one, until it is retried
+    may_have_arrived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +294,7 @@ class OutboxWorker:
         """Send one record if it can be sent now; return whether the chat's next may follow."""
         if outcome := self._unwritten.get(record.id):
             return await self._record_outcome(record, lease, outcome, needs_mark=True)
-        if record.state == "sending":
+        if _first_uncertain_ms(record):
             try:
                 outcome = await self._resolve(record)
             except (ChannelError, TimeoutError, OSError) as exc:
@@ -322,8 +327,9 @@ class OutboxWorker:
         if self._is_repeatable(record) and self._clock.now_ms() < record.expires_ms:
             return None
         if isinstance(channel, SupportsLookup):
+            message = replace(_outbound(record), started_ms=_first_uncertain_ms(record))
             async with asyncio.timeout(self._send_timeout_s):
-                receipt = await channel.look_up(_outbound(record))
+                receipt = await channel.look_up(message)
             return _sent(receipt) if receipt else None
         return _SendOutcome("unknown", UNCONFIRMED)
 
@@ -391,12 +397,22 @@ class OutboxWorker:
 
     def _is_repeatable(self, record: OutboxRecord) -> bool:
         """Return whether sending twice has the effect of once; an edit has."""
-        return self._channel.capabilities.idempotent or bool(record.extras.replaces)
+        if record.extras.replaces:
+            return True
+        capabilities = self._channel.capabilities
+        memory_s = capabilities.idempotent_s
+        if not capabilities.idempotent or memory_s is None:
+            return capabilities.idempotent
+        age_ms = self._clock.now_ms() - (_first_uncertain_ms(record) or self._clock.now_ms())
+        return not record.extras.thread_title and 0 <= age_ms < memory_s * 1000
 
     async def _mark_unknown(self, record: OutboxRecord, lease: Lease, why: str) -> bool:
         """Record that the message may have arrived."""
         if self._is_repeatable(record):
-            return await self._record_outcome(record, lease, self._retry_later(record, why))
+            retry = self._retry_later(record, why)
+            if self._channel.capabilities.idempotent_s is not None:
+                retry = replace(retry, may_have_arrived=True)
+            return await self._record_outcome(record, lease, retry)
         if isinstance(self._channel, SupportsLookup):
             self._look_up_later(record, why)  # a message still on its way is not found yet
             return False
@@ -431,7 +447,8 @@ class OutboxWorker:
         now_ms = self._clock.now_ms()
         # One that an earlier process started has no time here.
         started_ms = self._started_at_ms.pop(record.id, 0) or record.started_ms or now_ms
-        attempt = DeliveryAttempt(started_ms, now_ms, outcome.state, outcome.why)
+        attempt_state = "unknown" if outcome.may_have_arrived else outcome.state
+        attempt = DeliveryAttempt(started_ms, now_ms, attempt_state, outcome.why)
         if outcome.delay_s:
             self._retry_at_s[record.id] = self._clock.monotonic() + outcome.delay_s
         notices = _expiry_notice(record, now_ms) if outcome.why == TOO_LATE else []
@@ -492,6 +509,14 @@ def _expiry_notice(record: OutboxRecord, at_ms: int) -> list[OutboxRecord]:
 
 def _sent(receipt: Receipt) -> _SendOutcome:
     return _SendOutcome("sent", receipt=receipt.message_id, thread=receipt.thread_id)
+
+
+def _first_uncertain_ms(record: OutboxRecord) -> int:
+    """Return when the first attempt started that may have arrived; 0 if there is none."""
+    starts = [each.started_ms for each in record.tries if each.state == "unknown"]
+    if record.state == "sending":
+        starts.append(max(1, record.started_ms or record.at_ms))
+    return min(starts, default=0)
 
 
 def _outbound(record: OutboxRecord) -> Outbound:
