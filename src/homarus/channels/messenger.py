@@ -49,6 +49,13 @@ CHAT_ACTION_SETTINGS: Final[Mapping[ChatActionName, str]] = {
     "search": "search", "sticker-send": "sticker", "thread-create": "threads",
     "thread-list": "threads", "timeout": "moderation", "unpin": "pins",
 }  # fmt: skip
+# Other names of a setting, by which OpenClaw has it for some services.
+_SETTING_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "deleteMessage": ("messages",),
+    "editMessage": ("messages",),
+    "poll": ("polls",),
+    "sticker": ("stickers",),
+}
 RECEIPT_TIMEOUT_S: Final = 10.0  # how long a tool waits for the receipt of its message
 REQUEST_TIMEOUT_S: Final = 30.0  # timeout of a request
 RECEIPT_POLL_S: Final = 0.1
@@ -205,8 +212,9 @@ class ChannelMessenger:
         if running is None:
             raise ToolError(f"{to.channel}:{to.account} is not at work")
         settings = self._settings(to)
-        if settings.actions.get(action) is False:
-            raise ToolDeniedError(f"channels.{to.channel}.actions.{action} is off")
+        for name in (action, *_SETTING_ALIASES.get(action, ())):
+            if settings.actions.get(name) is False:
+                raise ToolDeniedError(f"channels.{to.channel}.actions.{name} is off")
         return running.channel, settings
 
     def _settings(self, to: Address) -> "AccountSettings":
@@ -269,7 +277,9 @@ def resolve_address(
         if current is None:
             raise ToolError("it is not said to whom", fix="give target")
         return Address(channel, current.chat, account, thread or current.thread)
-    chat, inner = parse_target(channel, target)
+    from homarus.channels.registry import find_traits
+
+    chat, inner = parse_target(channel, target, find_traits(channel).target_kinds)
     same = current.thread if current and current.chat == chat else None
     return Address(channel, chat, account, thread or inner or same)
 

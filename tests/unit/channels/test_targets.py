@@ -44,3 +44,10 @@ def test_parse_target_any_text_returns_printable_chat_or_error(text: str) -> Non
         return
     assert chat and chat == chat.strip() and chat.isprintable() and len(chat) <= MAX_CHARS
     assert thread is None or thread
+
+
+def test_target_kind_is_kept_where_service_needs_it() -> None:
+    assert parse_target("discord", "discord:USER:42", ("user",)) == ("user:42", None)
+    assert parse_target("discord", "channel:42", ("user",)) == ("42", None)
+    with pytest.raises(UserError):
+        parse_target("discord", "user: ", ("user",))
