@@ -258,7 +258,10 @@ class AccessControl:
         sender_match = (
             None
             if people is None
-            else AllowlistMatch(is_set=True, has_sender=request.is_allowlisted(people))
+            else AllowlistMatch(
+                is_set=True,
+                has_sender=request.is_allowlisted(people.people) or people.has_role(request),
+            )
         )
         if not access.is_allowed_in_group(
             policy or "allowlist", sender_match, group=group.match_kind
@@ -311,7 +314,7 @@ class AccessControl:
                 return False
             case "mention":
                 return True
-        layers = (group.topic, group.group, group.wildcard)
+        layers = (group.topic, *group.group_layers)
         settings = (layer.require_mention for layer in layers if layer)
         return next((each for each in settings if each is not None), True)
 

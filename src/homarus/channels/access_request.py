@@ -1,7 +1,7 @@
 """Resolve the settings of the chat that a message comes from: group, topic, allowlists.
 
-The nearest setting wins: a topic's over its group's, a group's own over that of `*`, and those over
-the account's.
+The nearest setting wins: a topic's over its group's, a group's own over that of `*`, those over the
+guild's, and the guild's over the account's.
 """
 
 from typing import Final
@@ -55,23 +55,39 @@ def is_direct(inbound: Inbound) -> bool:
 def group_of(request: AccessRequest) -> ResolvedGroup:
     """Return the settings of the group a message comes from."""
     inbound = request.inbound
-    return resolve_group(
-        request.settings, inbound.address, find_traits, parent=inbound.metadata.parent
-    )
+    return resolve_group(request.settings, inbound.address, find_traits, inbound.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAllowlist:
+    """Who is answered in a group: these people, and everyone with one of these roles."""
+
+    people: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+
+    def has_role(self, request: AccessRequest) -> bool:
+        """Return whether the service says that the sender has one of the roles."""
+        return not frozenset(self.roles).isdisjoint(request.inbound.metadata.roles)
 
 
 def group_allowlist(
     request: AccessRequest, group: ResolvedGroup, *, is_open: bool
-) -> tuple[str, ...] | None:
-    """Return the nearest allowlist of a group, None when there is none."""
-    values = (layer.allow_from for layer in group.layers)
-    allowlist = next((value for value in values if value is not None), None)
-    if allowlist is not None or is_open:
-        return allowlist
+) -> GroupAllowlist | None:
+    """Return the nearest allowlist of a group, None when there is none.
+
+    The account's lists are not those of a guild, which has members of its own.
+    """
+    for layer in group.layers:
+        if layer.allow_from is not None or layer.roles is not None:
+            return GroupAllowlist(layer.allow_from or (), layer.roles or ())
     settings = request.settings
+    if is_open:
+        return None
     if "group_allow_from" in settings.model_fields_set:
-        return settings.group_allow_from
-    return settings.allow_from or None
+        return GroupAllowlist(settings.group_allow_from)
+    if group.is_guild_named or not settings.allow_from:
+        return None
+    return GroupAllowlist(settings.allow_from)
 
 
 def command_allowlists(request: AccessRequest, group: ResolvedGroup) -> tuple[AllowlistMatch, ...]:
@@ -79,9 +95,13 @@ def command_allowlists(request: AccessRequest, group: ResolvedGroup) -> tuple[Al
 
     A `*` lets senders be answered; commands need an id on a list.
     """
-    lists = (group_allowlist(request, group, is_open=False), request.settings.allow_from)
+    own = group_allowlist(request, group, is_open=False) or GroupAllowlist()
     return tuple(
-        AllowlistMatch(is_set=True, has_sender=request.is_named(value)) for value in lists if value
+        AllowlistMatch(
+            is_set=True, has_sender=request.is_named(each.people) or each.has_role(request)
+        )
+        for each in (own, GroupAllowlist(request.settings.allow_from))
+        if each.people or each.roles
     )
 
 

@@ -41,12 +41,16 @@ class GroupToolSettings(ConfigSection):
 
 
 class TopicSettings(ConfigSection):
-    """One topic of a group; absent values come from the group."""
+    """One topic of a group; absent values come from the group.
+
+    With `allow_from` or `roles`, a sender must be listed or have one of the roles.
+    """
 
     require_mention: bool | None = None
     group_policy: Literal["open", "disabled", "allowlist"] | None = None
     enabled: bool = True
     allow_from: Ids | None = None
+    roles: Ids | None = None
     system_prompt: str | None = None
     skills: StrTuple | None = None
 
@@ -69,7 +73,27 @@ class GroupSettings(TopicSettings):
         }
         if isinstance(auto_reply := tree.get("autoReply"), bool):
             new.setdefault("requireMention", not auto_reply)
+        if tree.get("allow") is False or tree.get("enabled") is False:
+            new["enabled"] = False
         return new
+
+
+class GuildChannelSettings(GroupSettings):
+    """One channel of a guild; absent values come from the guild."""
+
+    auto_thread: bool | None = None
+    include_thread_starter: bool | None = None
+
+
+class GuildSettings(GroupSettings):
+    """One guild: a server with channels and roles, or `*` for guilds that are not listed.
+
+    Without `channels`, all of its channels are admitted, else those that are listed.
+    """
+
+    slug: str | None = None
+    reaction_notifications: Literal["off", "own", "all", "allowlist"] | None = None
+    channels: Mapping[str, GuildChannelSettings] = {}
 
 
 class DmSettings(ConfigSection):
@@ -123,6 +147,7 @@ class AccountSettings(ConfigSection):
     group_policy: Literal["open", "disabled", "allowlist"] | None = None
     group_allow_from: Ids = ()
     groups: Mapping[str, GroupSettings] = {}
+    guilds: Mapping[str, GuildSettings] = {}
     mention_patterns: StrTuple | None = None
     history_limit: NonNegativeInt | None = None
     dm_history_limit: NonNegativeInt | None = None

@@ -288,7 +288,9 @@ class InboundMetadata:
     of messages. `holder` is who has the sender's name, where names change hands. `is_limited`: a
     client of the gateway sent it whose scopes are not those of the owner, or a session whose
     messages are not.
-    `guild`, `team` and `roles` are how some services group people.
+    `guild`, `team` and `roles` are how some services group people. `guild_slug` is the name of the
+    guild as the config may write it, where no other guild of the account has it; `slugs` are such
+    names of the chat and its parent, which are unique in their guild.
     """
 
     kind: ChatKind = "direct"
@@ -313,6 +315,8 @@ class InboundMetadata:
     holder: str = ""
     approval: str = ""
     is_limited: bool = False
+    guild_slug: str = ""
+    slugs: tuple[str, ...] = ()
 
     @property
     def is_foreign_text(self) -> bool:
@@ -434,12 +438,14 @@ class Outbound:
     """A message for a channel to send; `key` is its idempotency key, equal in every retry.
 
     `text` is in the channel's dialect (`Capabilities.dialect`) and within its length limit.
+    `started_ms` is when the first attempt started that may have arrived, 0 if none did.
     """
 
     address: Address
     text: str
     key: str = ""
     extras: Extras = NO_EXTRAS
+    started_ms: int = 0
 
 
 def redirect_reply(inbound: Inbound) -> Inbound:

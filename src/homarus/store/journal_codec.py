@@ -105,6 +105,8 @@ _METADATA_KEYS: Final = {
     "holder": "holder",
     "approval": "approval",
     "is_limited": "is_limited",
+    "guild_slug": "guild_slug",
+    "slugs": "slugs",
 }
 _MEDIA_KEYS: Final = {
     "kind": "kind",
@@ -307,7 +309,7 @@ def _decode_media(rows: Iterable[Mapping[str, Json]]) -> tuple[Media, ...]:
 def _decode_metadata(data: Mapping[str, Json] | None) -> InboundMetadata:
     if data is None:
         return DIRECT
-    given = {**data, "roles": tuple(data.get("roles", ()))}
+    given = {**data, **{name: tuple(data.get(name, ())) for name in ("roles", "slugs")}}
     return InboundMetadata(**_decode_fields(given, _METADATA_KEYS))
 
 

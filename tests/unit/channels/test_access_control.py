@@ -686,3 +686,62 @@ def test_access_unreadable_settings_refuse_everyone(tmp_path: Path) -> None:
     harness = Harness(tmp_path, broken)
     assert harness.reason(direct()) == "the rules could not be read"
     assert json.dumps(broken.channels)  # as it was written
+
+
+# Guilds
+
+GUILD_ROUTE = Route("main", "discord", "default", "agent:main:discord:channel:11", "", "")
+
+
+def in_guild(
+    state: Path, sender: str, *roles: str, text: str = "hello", **discord: Json
+) -> AccessDecision:
+    checked = check_config({"channels": {"discord": {"token": "x", **discord}}})
+    assert checked.config
+    metadata = InboundMetadata("channel", guild="9", roles=roles, mentioned=True)
+    inbound = Inbound("1", Address("discord", "11"), sender, text, metadata=metadata)
+    return Harness(state, checked.config).check(inbound, GUILD_ROUTE)
+
+
+@pytest.mark.parametrize(
+    ("sender", "roles", "is_answered"),
+    [("42", (), True), ("43", ("crew",), True), ("43", ("7", "8"), True), ("43", ("9",), False)],
+)
+def test_access_guild_admits_listed_people_and_roles(
+    tmp_path: Path, sender: str, roles: tuple[str, ...], is_answered: bool
+) -> None:
+    guilds: Json = {"9": {"users": ["42"], "roles": ["7", "crew"]}}
+    decision = in_guild(tmp_path, sender, *roles, guilds=guilds)
+    assert isinstance(decision, AccessGranted) is is_answered
+    if isinstance(decision, AccessGranted):
+        assert decision.inbound.authority == "authorised"
+
+
+def test_access_channel_list_replaces_that_of_guild(tmp_path: Path) -> None:
+    guilds: Json = {"9": {"users": ["42"], "channels": {"11": {"roles": ["7"]}}}}
+    assert isinstance(in_guild(tmp_path, "42", guilds=guilds), MessageIgnored)
+    assert isinstance(in_guild(tmp_path, "43", "7", guilds=guilds), AccessGranted)
+
+
+def test_access_guild_without_list_admits_all_without_authority(tmp_path: Path) -> None:
+    decision = in_guild(tmp_path, "43", guilds={"9": {}}, allowFrom=["42"])
+    assert isinstance(decision, AccessGranted) and decision.inbound.authority == "stranger"
+    assert isinstance(in_guild(tmp_path, "43", guilds={"8": {}}), MessageIgnored)
+    assert isinstance(in_guild(tmp_path, "43", guilds={"*": {}}), MessageIgnored)
+
+
+def test_access_guild_mention_rule_of_channel_wins(tmp_path: Path) -> None:
+    guilds: Json = {"9": {"requireMention": False, "channels": {"11": {"requireMention": True}}}}
+    checked = check_config({"channels": {"discord": {"token": "x", "guilds": guilds}}})
+    assert checked.config
+    unmentioned = Inbound(
+        "1", Address("discord", "11"), "42", "hi", metadata=InboundMetadata("channel", guild="9")
+    )
+    assert isinstance(
+        Harness(tmp_path, checked.config).check(unmentioned, GUILD_ROUTE), MessageIgnored
+    )
+    other = replace(unmentioned, address=Address("discord", "12"))
+    guilds["9"]["channels"]["12"] = {}
+    checked = check_config({"channels": {"discord": {"token": "x", "guilds": guilds}}})
+    assert checked.config
+    assert isinstance(Harness(tmp_path, checked.config).check(other, GUILD_ROUTE), AccessGranted)

@@ -81,8 +81,8 @@ def clients(text: st.SearchStrategy[str]) -> st.SearchStrategy[ClientOptions]:
 def metadata(text: st.SearchStrategy[str]) -> st.SearchStrategy[InboundMetadata]:
     kinds, flag = st.sampled_from(get_args(ChatKind)), st.booleans()
     made = {one.name: text if one.default == "" else flag for one in fields(InboundMetadata)}
-    roles = st.lists(text, max_size=2).map(tuple)
-    return st.builds(InboundMetadata, **{**made, "kind": kinds, "roles": roles})
+    words = st.lists(text, max_size=2).map(tuple)
+    return st.builds(InboundMetadata, **{**made, "kind": kinds, "roles": words, "slugs": words})
 
 
 def medias(text: st.SearchStrategy[str]) -> st.SearchStrategy[Media]:
@@ -168,7 +168,7 @@ FULL_INBOUND = Inbound(
     InboundMetadata(
         *("group", "Team", "Ann", "@ann", True, True, True, False, "m0", True),
         *("before", "Bob", "41", "album-1", "guild-1", "team-1", ("admin", "dev")),
-        *("gif", True, "~ann@home", "ap-1 deny", True),
+        *("gif", True, "~ann@home", "ap-1 deny", True, "friends", ("plans", "boat")),
     ),
     (FULL_MEDIA,),
     "earlier words",
@@ -209,7 +209,8 @@ FULL_INBOUND_JSON = (
     '"mentioned":true,"elsewhere":true,"detects":false,"reply_to":"m0",'
     '"answers_us":true,"quoted":"before","forwarded":"Bob","parent":"41","album":"album-1",'
     '"guild":"guild-1","team":"team-1","roles":["admin","dev"],"via_bot":"gif","is_press":true,'
-    '"holder":"~ann@home","approval":"ap-1 deny","is_limited":true},'
+    '"holder":"~ann@home","approval":"ap-1 deny","is_limited":true,'
+    '"guild_slug":"friends","slugs":["plans","boat"]},'
     f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main",'
     '"matchedBy":"binding.peer"}'
 )

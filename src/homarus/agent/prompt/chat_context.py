@@ -13,7 +13,13 @@ from homarus.config.agent_settings import agent_entry
 from homarus.config.schema import Config
 from homarus.core.channel_traits import FindTraits
 from homarus.core.fast_dataclass import dataclass, replace
-from homarus.core.message import HEARTBEAT_CHANNEL, Address, Inbound
+from homarus.core.message import (
+    DIRECT,
+    HEARTBEAT_CHANNEL,
+    Address,
+    Inbound,
+    InboundMetadata,
+)
 from homarus.core.session_keys import (
     agent_id_of,
     chat_type_of,
@@ -141,7 +147,7 @@ def resolve_chat_context(
     *,
     find_traits: FindTraits,
     group: bool,
-    parent: str = "",
+    metadata: InboundMetadata = DIRECT,
 ) -> ChatContext:
     """Return the settings of a chat. `senders` are the senders of the messages, if known.
 
@@ -157,7 +163,7 @@ def resolve_chat_context(
     chat = ChatContext(reactions=level if level in ("minimal", "extensive") else "")
     if not group:
         return chat
-    group_settings = resolve_group(settings, address, find_traits, parent=parent)
+    group_settings = resolve_group(settings, address, find_traits, metadata)
     prompts = [(layer.system_prompt or "").strip() for layer in reversed(group_settings.layers)]
     rules = [
         tool_rules(group_settings, address.channel, sender, find_traits)
@@ -231,10 +237,9 @@ def key_chat_context(
         group = group or any(one.metadata.kind != "direct" for one in inbounds)
         # Text that its sender did not write has the rules of the chat, not those of the sender.
         senders = ["" if one.metadata.is_foreign_text else one.sender for one in inbounds]
-        parent = inbounds[0].metadata.parent
-        address = inbounds[0].address
+        metadata, address = inbounds[0].metadata, inbounds[0].address
         chat = resolve_chat_context(
-            config, address, senders, find_traits=find_traits, group=group, parent=parent
+            config, address, senders, find_traits=find_traits, group=group, metadata=metadata
         )
     access = session_access(
         key,

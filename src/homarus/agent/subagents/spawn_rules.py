@@ -23,7 +23,9 @@ ANY: Final = "*"
 # Settings of a session that restrict its commands: a child has those of its parent.
 _INHERITED: Final = ("execHost", "execSecurity", "execAsk", "execNode")
 # What is kept of the message that the parent answers: who asks, and in which chat.
-_KEPT_METADATA: Final = ("kind", "title", "parent", "guild", "team", "roles", "holder")
+_KEPT_METADATA: Final = (
+    "kind", "title", "parent", "guild", "guild_slug", "slugs", "team", "roles", "holder",
+)  # fmt: skip
 
 
 class ChildModel(NamedTuple):
