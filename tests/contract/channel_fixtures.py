@@ -38,6 +38,10 @@ def make_peer(request: pytest.FixtureRequest, folder: Path) -> Peer:
     match request.param:
         case "telegram":
             return TelegramPeer()
+        case "discord":
+            from tests.contract.channel_peers_discord import DiscordPeer
+
+            return DiscordPeer()
         case "scripted":
             return LedgerPeer()
         case "webchat":

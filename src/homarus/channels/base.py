@@ -101,7 +101,8 @@ class SendRetryPolicy:
 class Capabilities:
     """What one account of a service can send.
 
-    `dialect` is its markup (channels/markup). `by_line`: a message is one line. `idempotent`: the
+    `dialect` is its markup (channels/markup). `by_line`: a message is one line. `max_lines` is the
+    most lines that one should have, 0 for any number. `idempotent`: the
     same key sent twice is one message, so an unknown outcome is resolved by sending again, for
     `idempotent_s` after the first attempt, if the service forgets keys; then by lookup.
     `caption_limit` is for text that goes with a file; 0 when files and text go separately.
@@ -116,6 +117,7 @@ class Capabilities:
     unit: Literal["utf16", "codepoint", "byte"] = "utf16"
     dialect: Dialect = "markdown"
     by_line: bool = False
+    max_lines: int = 0
     idempotent: bool = False
     idempotent_s: float | None = None
     caption_limit: int = 0

@@ -41,8 +41,8 @@ def build_outbox_records(
 ) -> list[OutboxRecord]:
     """Return the records of a text and its extras; their numbers start at `first`.
 
-    The first record has `reply_to`, `replaces` and `subject`, the last one the buttons. Where a
-    send creates a thread, the first one does, and the others go there.
+    The first record has `reply_to`, `replaces`, `thread_on` and `subject`, the last the buttons.
+    Where a send creates a thread, the first one does, and the others go there.
     """
     files, notes = _split_sendable(extras.media, capabilities, settings)
     if extras.buttons and not shows_buttons(extras.buttons, to, capabilities):
@@ -69,6 +69,7 @@ def build_outbox_records(
                 subject=extras.subject if not index else "",
                 thread_title=extras.thread_title if not index else "",
                 thread_from=thread_from if index else "",
+                thread_on=extras.thread_on if not index else "",
             ),
         )
         for index, (record_id, (part, attached)) in enumerate(zip(ids, bodies, strict=True))

@@ -44,9 +44,6 @@ CHANNELS: Final[BackendKind[ChannelModule]] = BackendKind(
 # The services that OpenClaw configurations and clients name and that have no adapter here.
 _SERVICES: Final[dict[str, ChannelTraits]] = {
     "bluebubbles": ChannelTraits("BlueBubbles", has_caseless_ids=True, has_phone_ids=True),
-    "discord": ChannelTraits(
-        "Discord", "discord", has_caseless_ids=True, has_named_rooms=True, block_min_chars=1_500
-    ),
     "email": ChannelTraits("Email", has_caseless_ids=True),
     "feishu": ChannelTraits("Feishu"),
     "googlechat": ChannelTraits("Google Chat", id_aliases=("google-chat", "gchat")),

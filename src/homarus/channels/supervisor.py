@@ -186,6 +186,8 @@ class ChannelSupervisor:
         )
         unknown = [one for one in self._unknown.values() if _is_same_chat(one.address, to)]
         extras = with_reply_to(inbound, extras, settings, first)
+        if capabilities.has_new_threads and inbound.metadata.kind != "direct" and not to.thread:
+            extras = replace(extras, thread_on=inbound.id)
         reply = build_outbox_records(
             run, text, to, capabilities, settings, extras=extras, at_ms=at_ms, first=first
         )

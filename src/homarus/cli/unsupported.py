@@ -17,7 +17,7 @@ class UnsupportedCommand:
     instead: str = ""
 
 
-_GUILDS: Final = "only services with guilds have it, and their channels are not built yet"
+_GUILDS: Final = "emoji, voice and events of a Discord server are managed in Discord"
 _NODE_HOST: Final = "Homarus does not run as the node of another gateway"
 _RELAY: Final = "the browser is controlled by a pipe, not by an extension of yours"
 _EMULATION: Final = "the browser of an agent has no network log and emulates no device"

@@ -76,6 +76,23 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
     "mcp.servers.<key>.oauth": "there are no OAuth logins for MCP servers: use headers",
     "skills.entries.<key>.config": "only the skill itself reads it",
     "session.mainKey": "the key of the main session is always main, as in OpenClaw",
+    "channels.discord.capabilities": "the capabilities are those of the adapter",
+    "channels.discord.dm.groupChannels": "Discord admits no bot to group chats",
+    "channels.discord.dm.groupEnabled": "Discord admits no bot to group chats",
+    **{
+        f"channels.discord.execApprovals.{key}": (
+            "prompts go to the chat that asks, and where the section approvals sends them"
+        )
+        for key in ("agentFilter", "cleanupAfterResolve", "enabled", "sessionFilter", "target")
+    },
+    "channels.discord.guilds.<key>.slug": _LOOK,
+    **{
+        f"channels.discord.actions.{key}": "there is no such action"
+        for key in ("emojiUploads", "events", "presence", "stickerUploads", "voiceStatus")
+    },
+    "channels.discord.actions.channels": "channels are not created or changed",
+    "channels.discord.pluralkit": "messages of PluralKit are those of a bot",
+    "channels.discord.ui": _LOOK,
     "channels.irc.capabilities": "the capabilities are those of the adapter",
     "channels.matrix.capabilities": "the capabilities are those of the adapter",
     "channels.telegram.actions.sticker": "no stickers are sent",

@@ -109,6 +109,11 @@ OWN_KEYS = (
     "channels.telegram.accounts.<key>.webhookPort: integer gt=0",
     "channels.telegram.allowBots: boolean",
     "channels.telegram.accounts.<key>.allowBots: boolean",
+    *(
+        f"channels.discord.{account}{key}: string"
+        for account in ("", "accounts.<key>.")
+        for key in ("apiRoot", "gatewayUrl")
+    ),
     "channels.irc.allowBots: boolean",
     "channels.irc.accounts.<key>.allowBots: boolean",
     'gateway.auth.mode: "none"',

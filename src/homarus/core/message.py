@@ -413,7 +413,8 @@ class Extras:
     chat's name that it is for: it is not delivered to another. `styles` are those of the text,
     where the service has no markup; `subject` is for services whose messages have one.
     `thread_title`: the message starts a thread of that title. `thread_from` is the outbox record
-    whose new thread the message goes to.
+    whose new thread the message goes to. `thread_on` is the message that a reply answers, under
+    which the service may start a thread for it.
     """
 
     reply_to: str = ""
@@ -428,6 +429,7 @@ class Extras:
     subject: str = ""
     thread_title: str = ""
     thread_from: str = ""
+    thread_on: str = ""
 
 
 NO_EXTRAS: Final = Extras()

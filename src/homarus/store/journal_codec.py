@@ -130,6 +130,7 @@ _EXTRAS_KEYS: Final = {
     "subject": "subject",
     "thread_title": "thread_title",
     "thread_from": "thread_from",
+    "thread_on": "thread_on",
 }
 # In the order of the fields of InboxRecord and OutboxRecord.
 SELECT_INBOX: Final = (

@@ -107,6 +107,7 @@ def extras(text: st.SearchStrategy[str]) -> st.SearchStrategy[Extras]:
         "subject": text,
         "thread_title": text,
         "thread_from": text,
+        "thread_on": text,
     }
     assert {field.name for field in fields(Extras)} == set(made), "a new field must be kept too"
     return st.builds(Extras, **made)
@@ -245,11 +246,13 @@ FULL_EXTRAS = Extras(
     "Lunch",
     "Plans",
     "run-1:0",
+    "m1",
 )
 FULL_EXTRAS_JSON = (
     f'{{"reply_to":"m1","replaces":"m0","media":[{FULL_MEDIA_JSON}],"as_voice":true,'
     '"buttons":[[["Yes","y"]]],"silent":true,"recipient":"~ann@home","poll":["Q",["a","b"],60,true],'
-    '"styles":[[0,2,"BOLD"]],"subject":"Lunch","thread_title":"Plans","thread_from":"run-1:0"}'
+    '"styles":[[0,2,"BOLD"]],"subject":"Lunch","thread_title":"Plans","thread_from":"run-1:0",'
+    '"thread_on":"m1"}'
 )
 
 

@@ -59,6 +59,14 @@ def parts(
     messages = dialects.render_messages(
         text, dialect, tables=tables, limit=limit, unit=unit, ends=ends
     )
+    if capabilities.max_lines:
+        from homarus.channels.markup.line_limit import limit_lines
+
+        return [
+            RenderedPart(text)
+            for message in messages
+            for text in limit_lines(message.text, capabilities.max_lines, limit, unit)
+        ]
     if dialect != "signal":
         return [RenderedPart(message.text) for message in messages]
     return [_with_styles(message) for message in messages]

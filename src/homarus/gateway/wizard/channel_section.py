@@ -53,6 +53,14 @@ _FIELDS: Final[Mapping[str, tuple[ChannelField, ...]]] = {
         ChannelField("userId", "The bot's id", "It looks like @name:server."),
         ChannelField("password", "The bot's password", is_secret=True),
     ),
+    "discord": (
+        ChannelField(
+            "token",
+            "The bot's token",
+            "discord.com/developers/applications → New Application → Bot → Reset Token.",
+            is_secret=True,
+        ),
+    ),
     "irc": (
         ChannelField("host", "The IRC server", "For example irc.libera.chat; TLS is used."),
         ChannelField("nick", "The bot's nick"),
@@ -60,7 +68,7 @@ _FIELDS: Final[Mapping[str, tuple[ChannelField, ...]]] = {
     ),
 }
 # Services whose sender ids cannot be taken over by another person.
-_STABLE_IDS: Final = frozenset({"telegram", "matrix"})
+_STABLE_IDS: Final = frozenset({"discord", "telegram", "matrix"})
 
 
 class ChannelSection:
