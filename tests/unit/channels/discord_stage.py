@@ -10,6 +10,7 @@ from homarus.channels.discord import create
 from homarus.channels.discord.adapter import DiscordChannel
 from homarus.channels.discord.settings import DiscordSettings
 from homarus.core.clock import Clock, SystemClock
+from homarus.core.errors import HomarusError
 from homarus.core.message import Address, Extras, Json, Outbound
 from homarus.core.native_command import NativeCommand
 from homarus.testing.discord_server import ADA, GUILD, DiscordServer
@@ -22,7 +23,7 @@ WAIT_S = 60.0
 def bot(
     server: DiscordServer,
     *,
-    commands: tuple[NativeCommand, ...] = (),
+    listed: tuple[NativeCommand, ...] = (),
     account: str = "default",
     clock: Clock | None = None,
     **said: Json,
@@ -36,17 +37,32 @@ def bot(
         **said,
     }
     settings = DiscordSettings.read(section)
-    return create(ChannelContext("discord", account, clock or SystemClock(), commands), settings)
+    return create(ChannelContext("discord", account, clock or SystemClock(), listed), settings)
 
 
 @asynccontextmanager
 async def running(
-    server: DiscordServer, channel: DiscordChannel, desk: RecordingHandler
+    server: DiscordServer,
+    channel: DiscordChannel,
+    desk: RecordingHandler,
+    errors: list[HomarusError] | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Run the channel while the block lasts, and wait until it is ready."""
+    """Run the channel while the block lasts, and wait until it is ready.
+
+    With `errors`, an error that ends it is added there.
+    """
+
+    async def run() -> None:
+        try:
+            await channel.run(desk)
+        except HomarusError as exc:
+            if errors is None:
+                raise
+            errors.append(exc)
+
     async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as group:
         saved = desk.kept
-        task = group.create_task(channel.run(desk))
+        task = group.create_task(run())
         await until(lambda: task.done() or (server.gateway.connected and desk.kept is not saved))
         try:
             yield task

@@ -124,7 +124,7 @@ def test_group_of_guild_is_found_by_ids(guilds: Mapping[str, Any], found: str) -
 
 
 def test_group_of_guild_names_count_only_where_unique() -> None:
-    guilds = {"friends": {"channels": {"plans": {}}}}
+    guilds: Mapping[str, Any] = {"friends": {"channels": {"plans": {}}}}
     assert guild_group(guilds, slug="friends", names=("plans",)).match_kind == "by-id"
     assert guild_group(guilds, slug="friends", names=("boat",)).match_kind == ""
     assert guild_group(guilds, names=("plans",)).match_kind == ""
