@@ -14,6 +14,7 @@ from tests.style.rules import ROOT
 
 PAGES = sorted((ROOT / "docs" / "channels").glob("*.md"))
 SECRET = "123456:abc_DEF"
+SECRETS = {"discord": "MTIzNDU2.abc_DEF.ghi-JKL_mno"}
 # These need a service, a sender, or programs of the machine. Other tests run them:
 # tests/docs/test_record.py, tests/e2e/test_pairing_notify.py, tests/unit/cli/test_channels_command
 # and test_gateway_install_command.
@@ -38,11 +39,11 @@ def test_channel_page_commands_work_in_order(
     for program, *words in commands_in(text):
         if program != "homarus" or " ".join(words).startswith(ELSEWHERE):
             continue
-        done = CliRunner().invoke(group, words, input=f"{SECRET}\n")
+        done = CliRunner().invoke(group, words, input=f"{SECRETS.get(page.stem, SECRET)}\n")
         assert done.exception is None and done.exit_code == 0, (words, done.exception, done.output)
         if words[0] == "route":
             assert done.output in text, "the page shows something else"
-    if page.stem in {"telegram", "matrix", "irc"}:
+    if page.stem in {"discord", "telegram", "matrix", "irc"}:
         assert json.loads(config.read_text(encoding="utf-8"))["channels"][page.stem]["enabled"]
 
 

@@ -85,7 +85,7 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
         )
         for key in ("agentFilter", "cleanupAfterResolve", "enabled", "sessionFilter", "target")
     },
-    "channels.discord.guilds.<key>.slug": _LOOK,
+    "channels.<key>.guilds.<key>.slug": _LOOK,
     **{
         f"channels.discord.actions.{key}": "there is no such action"
         for key in ("emojiUploads", "events", "presence", "stickerUploads", "voiceStatus")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the settings of channels are not imported without channels
         AccountSettings,
         GroupSettings,
         GroupToolSettings,
+        GuildChannelSettings,
         GuildSettings,
         TopicSettings,
     )
@@ -54,6 +55,14 @@ class ResolvedGroup:
     def group_layers(self) -> "tuple[GroupSettings, ...]":
         """Return the settings of the group, of all groups and of the guild."""
         return tuple(one for one in (self.group, self.wildcard, self.guild) if one)
+
+    @property
+    def channel_layers(self) -> "tuple[GuildChannelSettings, ...]":
+        """Return the settings of a channel of a guild, and of all its channels."""
+        from homarus.config.channels import GuildChannelSettings
+
+        layers = (self.group, self.wildcard)
+        return tuple(one for one in layers if isinstance(one, GuildChannelSettings))
 
 
 def resolve_group(

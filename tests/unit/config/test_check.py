@@ -247,9 +247,9 @@ def test_agents_with_equal_ids_are_a_problem() -> None:
 def test_unimplemented_keys_are_derived_from_the_schema() -> None:
     groups = unimplemented_keys()
     built = set(implemented_keys())
-    assert "channels.discord" in groups and "channels.telegram" not in groups
+    assert "channels.signal" in groups and "channels.discord" not in groups
     assert "agents.defaults.heartbeat" not in groups
     assert "channels" not in groups
     assert not set(groups) & built
-    assert "channels.discord.token" in groups["channels.discord"]
+    assert "channels.signal.account" in groups["channels.signal"]
     assert not [group for group in groups if group.startswith(("meta", "wizard", "models.prov"))]

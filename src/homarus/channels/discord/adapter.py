@@ -108,9 +108,10 @@ class DiscordChannel:
         found = resolve_group(
             self._settings.common, Address(self.name, channel), find_traits, metadata
         )
-        layers = (found.group, found.wildcard)
-        settings = (getattr(layer, "auto_thread", None) for layer in layers)
-        return next((each for each in settings if each is not None), False)
+        for layer in found.channel_layers:
+            if layer.auto_thread is not None:
+                return layer.auto_thread
+        return False
 
     # Sending
 

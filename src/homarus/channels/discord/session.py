@@ -221,9 +221,8 @@ class GatewaySession:
         self._starters[chat] = None
         while len(self._starters) > _MAX_STARTERS:
             self._starters.popitem(last=False)
-        group = self._group_of(inbound.address, inbound.metadata).group
-        is_off = getattr(group, "include_thread_starter", None) is False
-        if is_off or inbound.metadata.quoted or inbound.id == chat:
+        group = self._group_of(inbound.address, inbound.metadata)
+        if not _includes_starter(group) or inbound.metadata.quoted or inbound.id == chat:
             return inbound
         try:
             starter = await self._parts.rest.get(f"/channels/{place.parent_id}/messages/{chat}")
@@ -297,3 +296,10 @@ class GatewaySession:
         group = self._group_of(Address(self._parts.channel, str(place.id)), metadata)
         is_open = self._settings.common.group_policy == "open"
         return (is_open or group.match_kind != "") and all(one.enabled for one in group.layers)
+
+
+def _includes_starter(group: ResolvedGroup) -> bool:
+    for layer in group.channel_layers:
+        if layer.include_thread_starter is not None:
+            return layer.include_thread_starter
+    return True
