@@ -201,7 +201,7 @@ def peer_id(text: str, traits: ChannelTraits = UNKNOWN_CHANNEL) -> str:
     if len(text) > _MAX_ID_CHARS or (not text.isprintable() and any(map(_is_misleading, text))):
         shown = "".join(ch for ch in text[:40] if not _is_misleading(ch))
         return _marked(shown.strip().lower().replace(":", "_"), text)
-    own = traits.canonical_id(text) or text
+    own = traits.canonical_id(text) or (text.lower() if traits.has_caseless_ids else text)
     plain = own.strip().lower()
     if not plain or (traits.restore_case(plain) == own and not _is_ambiguous(plain)):
         return plain

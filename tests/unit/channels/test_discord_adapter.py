@@ -261,7 +261,7 @@ async def test_discord_missed_first_message_of_allowed_person_is_read() -> None:
 
 
 async def test_discord_channels_that_are_not_admitted_are_not_read() -> None:
-    guilds = {str(GUILD): {"channels": {"1": {}}}}
+    guilds: dict[str, Any] = {str(GUILD): {"channels": {"1": {}}}}
     async with DiscordServer() as server:
         desk, channel = RecordingHandler(), bot(server, guilds=guilds)
         async with running(server, channel, desk):

@@ -9,7 +9,7 @@ from homarus.channels.discord.rest import DiscordRefusedError, DiscordRest
 from homarus.core.message import Json
 from homarus.testing.discord_server import CHANNEL, FORUM, DiscordServer
 
-QUIET = {"allowed_mentions": {"parse": []}}
+QUIET: dict[str, Json] = {"allowed_mentions": {"parse": []}}
 BUTTON = {"type": 2, "style": 2, "label": "Go", "custom_id": "g"}
 
 

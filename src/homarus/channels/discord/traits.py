@@ -18,6 +18,7 @@ TRAITS: Final = ChannelTraits(
     title="Discord",
     dialect="discord",
     normalize_id=_normalize_id,
+    has_caseless_ids=True,
     has_named_rooms=True,
     has_threads=True,
     has_forums=True,
