@@ -254,6 +254,18 @@ class SupportsChatActions(Protocol):
 
 
 @runtime_checkable
+class SupportsKeyActions(Protocol):
+    """A service with end-to-end encryption, whose devices and keys an operator manages."""
+
+    async def run_key_action(self, name: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        """Do an action and return the result as clients get it. Raises ChannelError or UserError.
+
+        An account that is not encrypted raises SendError.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsMediaFetch(Protocol):
     """A service whose files are downloaded by an id."""
 

@@ -18,6 +18,7 @@ from homarus.channels.base import (
     ChannelContext,
     ListSkillCommands,
     ServeWebhook,
+    SupportsKeyActions,
     SupportsProbe,
     SupportsWebhook,
     SupportsWebhookAddress,
@@ -28,8 +29,9 @@ from homarus.channels.inbound import InboundPipeline
 from homarus.channels.supervisor import ChannelSupervisor, RunningAccount
 from homarus.config.schema import Config
 from homarus.core.clock import Clock
-from homarus.core.errors import ChannelError, ConfigError, HomarusError, UserError
+from homarus.core.errors import ChannelError, ConfigError, HomarusError, SendError, UserError
 from homarus.core.fast_dataclass import dataclass
+from homarus.core.message import Json
 from homarus.core.native_command import NativeCommand
 from homarus.core.tasks import run_contained
 
@@ -163,6 +165,15 @@ class ChannelController:
                 return await adapter.probe()
         except TimeoutError as exc:
             raise ChannelError(f"{channel} did not answer within {PROBE_TIMEOUT_S:.0f} s") from exc
+
+    async def run_key_action(
+        self, channel: str, account: str, name: str, params: Mapping[str, Json]
+    ) -> dict[str, Json]:
+        """Do an action with devices or keys. Raises ChannelError, or UserError for a key file."""
+        adapter = self._running(channel, account).channel
+        if not isinstance(adapter, SupportsKeyActions):
+            raise SendError(f"{channel} has no encryption of its own", retryable=False)
+        return await adapter.run_key_action(name, params)
 
     def find_webhook(self, path: str) -> SupportsWebhook | None:
         """Return the account whose webhook has this path on the gateway's port."""

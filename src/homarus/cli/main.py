@@ -51,6 +51,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Channels": {
         "channels": ("channels", "Manage chat channels; without a subcommand, show their status."),
         "message": ("message", "Send, read and change messages in the chats of a gateway."),
+        "matrix": ("matrix", "Manage the devices and keys of encrypted Matrix accounts."),
         "pairing": ("pairing", "Approve or reject people who wrote for the first time."),
         "route": ("route", "Show which agent answers a chat, and why."),
         "directory": ("directory", "Show our names on chat services, and known people and groups."),

@@ -67,6 +67,12 @@ class ChannelControl(Protocol):
         """Start an account again; `status` has the problem if that fails."""
         ...
 
+    async def run_key_action(
+        self, channel: str, account: str, name: str, params: Mapping[str, Json]
+    ) -> dict[str, Json]:
+        """Do an action with devices or keys; raises ChannelError, or UserError for a key file."""
+        ...
+
     def find_webhook(self, path: str) -> SupportsWebhook | None:
         """Return the account whose webhook has this path on the gateway's port."""
         ...

@@ -62,7 +62,7 @@ class Server:
         self.asked: list[Asked] = []
         self.port = 0
         self._lines: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
-        self._closing = asyncio.Event()
+        self._more, self._is_closing, self._run = asyncio.Event(), False, 0
 
     @property
     def url(self) -> str:
@@ -70,6 +70,17 @@ class Server:
 
     def on(self, what: str, answer: Answer) -> None:
         self.answers.append((what, answer))
+
+    def feed(self, *responses: Said) -> None:
+        """Serve further responses, also to a request that waits for one."""
+        self.syncs += responses
+        self._more.set()
+
+    def restart(self, *responses: Said) -> None:
+        """Serve these to a new process of ours; a request of the old one gets no response."""
+        self._run += 1
+        self.syncs = list(responses)
+        self._more.set()
 
     def seen(self, what: str) -> list[Asked]:
         return [one for one in self.asked if re.fullmatch(what, f"{one.method} {one.path}")]
@@ -104,7 +115,8 @@ class Server:
 
     async def close(self) -> None:
         """Disconnect all clients."""
-        self._closing.set()
+        self._is_closing = True
+        self._more.set()
         for writer in self._lines.values():
             writer.transport.abort()
         if self._lines:
@@ -112,9 +124,12 @@ class Server:
 
     async def _answer(self, asked: Asked) -> Said:
         if asked.path == "/sync":
-            if not self.syncs:
-                await self._closing.wait()
-                return None
+            run = self._run
+            while not self.syncs:
+                self._more.clear()
+                await self._more.wait()
+                if self._is_closing or run != self._run:
+                    return None
             return self.syncs.pop(0)
         for what, answer in reversed(self.answers):
             if re.fullmatch(what, f"{asked.method} {asked.path}"):

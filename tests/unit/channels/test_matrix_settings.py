@@ -33,7 +33,7 @@ def test_matrix_module_is_a_channel() -> None:
     ("section", "told"),
     [
         ({**TOKEN, "userId": "bot"}, "@name:server"),
-        ({**TOKEN, "encryption": True}, "encrypted rooms are not supported"),
+        ({**TOKEN, "encryptionTrust": "some"}, "channels.matrix.encryptionTrust"),
         ({**TOKEN, "homesrever": "x"}, "did you mean homeserver?"),
         ({**TOKEN, "threadReplies": "sometimes"}, "channels.matrix.threadReplies"),
         ({**TOKEN, "dm": {"policy": "open", "unheard": 1}}, "channels.matrix.dm"),

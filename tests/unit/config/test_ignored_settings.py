@@ -72,7 +72,6 @@ NOT_READ_ALONE: Final = {
     "DiscordSettings.dm": "its own keys are listed, the others are those of the account",
     "GroupToolSettings.also_allow": "it restricts nothing; next to `allow` it is an error",
     "IndexStoreConfig.driver": "it has one value",
-    "MatrixSettings.encryption": "true is refused",
     "QueueByChannelConfig": "sessions/queue_policy.py reads it as a mapping by channel",
 }
 

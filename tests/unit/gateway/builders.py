@@ -67,6 +67,16 @@ class FakeChannelControl:
         self.ears: dict[str, SupportsWebhook] = {}
         self.probes: dict[tuple[str, str], str | ChannelError] = {}
         self.stopped: list[tuple[str, str]] = []
+        self.key_actions: list[tuple[str, str, str, Mapping[str, Json]]] = []
+        self.key_error: Exception | None = None
+
+    async def run_key_action(
+        self, channel: str, account: str, name: str, params: Mapping[str, Json]
+    ) -> dict[str, Json]:
+        self.key_actions.append((channel, account, name, params))
+        if self.key_error:
+            raise self.key_error
+        return {"did": name}
 
     def listen(self, ear: Ear) -> Ear:
         self.ears[ear.path] = ear

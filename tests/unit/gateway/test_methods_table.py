@@ -42,6 +42,7 @@ SCOPES = {
     "device.token.revoke device.pair.remove channels.pairing.list channels.pairing.approve "
     "channels.pairing.dismiss",
     "admin": "poll channels.start "
+    "matrix.devices matrix.trust matrix.verify matrix.keys.export matrix.keys.import "
     "config.set config.patch config.apply config.schema agents.create agents.update "
     "agents.delete agents.files.list agents.files.get agents.files.set sessions.patch "
     "sessions.reset sessions.delete sessions.compact sessions.resolve sessions.usage chat.inject "
@@ -133,7 +134,9 @@ def test_method_params_match_the_protocol_names_and_required_keys(
                                "policy.explain", "policy.list", "agents.files.preview",
                                "sessions.usage.timeseries", "sessions.usage.logs",
                                "usage.totals", "message.action",
-                               "channels.start", "runs.trace"}  # fmt: skip
+                               "channels.start", "runs.trace", "matrix.devices",
+                               "matrix.trust", "matrix.verify", "matrix.keys.export",
+                               "matrix.keys.import"}  # fmt: skip
         return
     ours = {
         str(field.alias) + ("" if field.is_required() else "?")

@@ -1,27 +1,50 @@
 """One logged-in account: its homeserver, its rooms, and recent events."""
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from homarus.channels.matrix.api import HomeserverClient, MatrixRefusedError, get_object, get_str
-from homarus.channels.matrix.events import QuotedMessage, quoted_message
+from homarus.channels.base import BeforeWrite
+from homarus.channels.matrix.api import (
+    HomeserverClient,
+    MatrixRefusedError,
+    Object,
+    get_object,
+    get_str,
+)
+from homarus.channels.matrix.content import transaction
+from homarus.channels.matrix.events import ENCRYPTED, QuotedMessage, quoted_message
 from homarus.channels.matrix.rooms import JoinedRooms, MatrixRoom
 from homarus.channels.matrix.settings import ThreadReplies
-from homarus.core.errors import ChannelError, SendError
+from homarus.core.errors import ChannelAuthError, ChannelError, SendError
+
+if TYPE_CHECKING:
+    from homarus.channels.matrix.encryption.crypto import MatrixCrypto
 
 log = logging.getLogger(__name__)
 
 DIRECT: Final = "m.direct"
 MAX_RECENT: Final = 500
+_ALWAYS_CLEAR: Final = frozenset({"m.reaction"})  # also in encrypted rooms
+_ENCRYPTION: Final = {
+    "type": "m.room.encryption",
+    "state_key": "",
+    "content": {"algorithm": "m.megolm.v1.aes-sha2"},
+}
 
 
 class MatrixAccount:
-    """Our identity on a homeserver, and its state."""
+    """Our identity on a homeserver, and its state. `crypto` is None without encryption."""
 
     def __init__(
-        self, server: HomeserverClient, me: str, thread_replies: ThreadReplies = "inbound"
+        self,
+        server: HomeserverClient,
+        me: str,
+        thread_replies: ThreadReplies = "inbound",
+        *,
+        crypto: "MatrixCrypto | None" = None,
     ) -> None:
         self.server, self.me, self._thread_replies = server, me, thread_replies
+        self.crypto = crypto
         self.rooms = JoinedRooms()
         self.moving: set[str] = set()  # rooms whose replacement is being joined
         self._recent: dict[str, QuotedMessage] = {}
@@ -45,7 +68,8 @@ class MatrixAccount:
             case "#":
                 return await self._resolve_alias(target)
             case "@":
-                return self.rooms.with_person(target) or await self._open_direct(target)
+                known = self.rooms.with_person(target, encrypted=self.crypto is not None)
+                return known or await self._open_direct(target)
         raise SendError(
             f"{chat!r} is no place of Matrix",
             retryable=False,
@@ -86,9 +110,58 @@ class MatrixAccount:
             event = await self.server.get("rooms", room, "event", event_id)
         except MatrixRefusedError:
             return None
-        found = quoted_message(event, self._thread_replies)
+        found = quoted_message(await self.decrypted(room, event), self._thread_replies)
         self.cache_event(event_id, found)
         return found
+
+    async def is_encrypted(self, room: str) -> bool:
+        """Return whether what is sent to a room must be encrypted."""
+        known = self.rooms.get(room)
+        if self.crypto is None:
+            return bool(known and known.is_encrypted)
+        if known or self.crypto.is_encrypted(room):
+            return self.crypto.is_encrypted(room) or bool(known and known.is_encrypted)
+        try:  # before the first response of the sync
+            await self.server.get("rooms", room, "state", "m.room.encryption")
+        except MatrixRefusedError as exc:
+            if exc.errcode != "M_NOT_FOUND":
+                raise
+            return False
+        return True
+
+    async def send_event(
+        self,
+        room: str,
+        kind: str,
+        content: Object,
+        transaction_id: str = "",
+        *,
+        before_write: BeforeWrite | None = None,
+    ) -> str:
+        """Send an event, encrypted if the room is, and return its id."""
+        if kind not in _ALWAYS_CLEAR and await self.is_encrypted(room):
+            if self.crypto is None:
+                raise SendError(
+                    f"{room} is encrypted, and this account is not set up for that",
+                    retryable=False,
+                    fix="set encryption to true, or use another room",
+                )
+            kind, content = ENCRYPTED, await self.crypto.encrypt(room, kind, content)
+        steps = ("rooms", room, "send", kind, transaction_id or transaction(""))
+        response = await self.server.put(*steps, data=content, before_write=before_write)
+        return get_str(response, "event_id")
+
+    async def decrypted(self, room: str, event: Object) -> Object:
+        """Return an event, decrypted if it is encrypted and its key is here."""
+        if self.crypto is None or event.get("type") != ENCRYPTED:
+            return event
+        try:
+            return await self.crypto.read_event(room, event)
+        except ChannelAuthError:
+            raise
+        except ChannelError as exc:
+            log.info("an earlier message in %s cannot be read: %s", room, exc)
+            return event
 
     async def _resolve_alias(self, alias: str) -> str:
         if alias not in self._aliases:
@@ -99,10 +172,16 @@ class MatrixAccount:
         return self._aliases[alias]
 
     async def _open_direct(self, user: str) -> str:
-        request = {"preset": "trusted_private_chat", "is_direct": True, "invite": [user]}
+        request = {
+            "preset": "trusted_private_chat",
+            "is_direct": True,
+            "invite": [user],
+            **({"initial_state": [_ENCRYPTION]} if self.crypto else {}),
+        }
         room = get_str(await self.server.post("createRoom", data=request), "room_id")
         if not room:
             raise ChannelError(f"Matrix did not say where we can talk with {user}")
+        self.rooms[room].is_encrypted = self.crypto is not None
         self.rooms[room].people = 2  # both of us; already known when the sync reports it
         await self.save_direct(room, user)
         return room

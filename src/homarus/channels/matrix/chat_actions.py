@@ -15,7 +15,7 @@ from homarus.channels.matrix.api import (
     get_str,
 )
 from homarus.channels.matrix.content import text_content, transaction
-from homarus.channels.matrix.events import MESSAGE
+from homarus.channels.matrix.events import ENCRYPTED, MESSAGE
 from homarus.core.chat_action import ChatAction, ChatActionName
 from homarus.core.errors import SendError
 from homarus.core.message import Json
@@ -25,6 +25,7 @@ _POWER: Final = "m.room.power_levels"
 _ROLES: Final[Mapping[str, int]] = {"admin": 100, "moderator": 50}
 _MAX_ROOMS: Final = 200
 _MAX_PINS: Final = 50
+_UNREADABLE: Final = "(encrypted: it cannot be read)"
 _Run: TypeAlias = Callable[[MatrixAccount, str, ChatAction], Awaitable[dict[str, Json]]]
 
 
@@ -44,10 +45,15 @@ async def _read(account: MatrixAccount, room: str, action: ChatAction) -> dict[s
         )
         query["from"] = get_str(around, "start")
     found = await account.server.get("rooms", room, "messages", query=query)
-    return {"messages": _rows(get_objects(found, "chunk"))}
+    return {"messages": await _rows(account, room, get_objects(found, "chunk"))}
 
 
 async def _search(account: MatrixAccount, room: str, action: ChatAction) -> dict[str, Json]:
+    if await account.is_encrypted(room):
+        raise SendError(
+            f"{room} is encrypted: its homeserver cannot search it", retryable=False,
+            fix="read its newest messages",
+        )  # fmt: skip
     events = {
         "search_term": action.text,
         "order_by": "recent",
@@ -58,7 +64,8 @@ async def _search(account: MatrixAccount, room: str, action: ChatAction) -> dict
     )
     found = get_object(answer, "search_categories", "room_events")
     results = (get_object(one, "result") for one in get_objects(found, "results"))
-    return {"messages": _rows(results), "count": get_int(found, "count")}
+    rows = await _rows(account, room, results)
+    return {"messages": rows, "count": get_int(found, "count")}
 
 
 async def _reactions(account: MatrixAccount, room: str, action: ChatAction) -> dict[str, Json]:
@@ -180,15 +187,14 @@ async def _thread_create(account: MatrixAccount, room: str, action: ChatAction) 
             fix="give --message-id and --message",
         )  # fmt: skip
     content = text_content(escape(action.text, quote=False), action.text, thread=action.message_id)
-    steps = ("rooms", room, "send", MESSAGE, transaction(action.key))
-    sent = get_str(await account.server.put(*steps, data=content), "event_id")
+    sent = await account.send_event(room, MESSAGE, content, transaction(action.key))
     return {"threadId": action.message_id, "messageId": sent}
 
 
 async def _thread_list(account: MatrixAccount, room: str, action: ChatAction) -> dict[str, Json]:
     steps = ("rooms", room, "threads")
     found = await account.server.get(*steps, base=CLIENT_V1, query={"limit": action.limit})
-    rows = _rows(get_objects(found, "chunk"))
+    rows = await _rows(account, room, get_objects(found, "chunk"))
     return {"threads": [{"threadId": row["id"], **row} for row in rows]}
 
 
@@ -243,8 +249,8 @@ async def _sticker_send(account: MatrixAccount, room: str, action: ChatAction) -
     if not action.text.startswith("mxc://"):
         raise SendError("a sticker of Matrix is an mxc:// address", retryable=False)
     content = {"body": "sticker", "url": action.text, "info": {}}
-    steps = ("rooms", room, "send", "m.sticker", transaction(action.key))
-    return {"messageId": get_str(await account.server.put(*steps, data=content), "event_id")}
+    sent = await account.send_event(room, "m.sticker", content, transaction(action.key))
+    return {"messageId": sent}
 
 
 async def _state(account: MatrixAccount, room: str, kind: str, key: str = "") -> Object:
@@ -267,18 +273,25 @@ def _whom(action: ChatAction) -> dict[str, Json]:
     return {"user_id": action.user, **({"reason": action.text} if action.text else {})}
 
 
-def _rows(events: Iterable[Object]) -> list[dict[str, Json]]:
+async def _rows(
+    account: MatrixAccount, room: str, events: Iterable[Object]
+) -> list[dict[str, Json]]:
     """Return messages, newest first as the homeserver has them; other events are left out."""
+    opened = [await account.decrypted(room, event) for event in events]
     return [
         {
             "id": get_str(event, "event_id"),
             "sender": get_str(event, "sender"),
-            "text": get_str(get_object(event, "content"), "body"),
+            "text": _UNREADABLE if event.get("type") == ENCRYPTED else _body(event),
             "timestamp": get_int(event, "origin_server_ts"),
         }
-        for event in events
-        if event.get("type") in {MESSAGE, "m.sticker"}
+        for event in opened
+        if event.get("type") in {MESSAGE, "m.sticker", ENCRYPTED}
     ]
+
+
+def _body(event: Object) -> str:
+    return get_str(get_object(event, "content"), "body")
 
 
 _ACTIONS: Final[Mapping[ChatActionName, _Run]] = {

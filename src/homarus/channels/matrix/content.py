@@ -76,6 +76,24 @@ def media_content(
     return _fitting(_related(content, reply_to, thread))
 
 
+def encrypted_media_content(
+    media: Media,
+    file: Object,
+    size: int,
+    *,
+    html: str = "",
+    plain: str = "",
+    as_voice: bool = False,
+    reply_to: str = "",
+    thread: str | None = None,
+) -> Object:
+    """Return a message with a file that is encrypted; `file` holds its address and its key."""
+    content = media_content(
+        media, "", size, html=html, plain=plain, as_voice=as_voice, reply_to=reply_to, thread=thread
+    )
+    return {**{key: value for key, value in content.items() if key != "url"}, "file": dict(file)}
+
+
 def reaction_content(message_id: str, emoji: str) -> Object:
     """Return a reaction."""
     return {
@@ -105,17 +123,21 @@ def _related(content: dict[str, Json], reply_to: str, thread: str | None) -> dic
 
 
 def _fitting(content: dict[str, Json]) -> Object:
+    return fit_content(content, MAX_BYTES)
+
+
+def fit_content(content: dict[str, Json], max_bytes: int) -> Object:
     """Return content that fits an event, without markup if necessary."""
-    if _size(content) <= MAX_BYTES:
+    if _size(content) <= max_bytes:
         return content
     inner = content.get("m.new_content", content)
     inner.pop("formatted_body", None)
     inner.pop("format", None)
     if "m.new_content" in content:
         content["body"] = "* …"
-    if (size := _size(content)) > MAX_BYTES:
+    if (size := _size(content)) > max_bytes:
         raise SendError(
-            f"the message has {size} bytes, and an event of Matrix holds {MAX_BYTES}",
+            f"the message has {size} bytes, and an event of Matrix holds {max_bytes}",
             retryable=False,
             fix="set textChunkLimit lower",
         )

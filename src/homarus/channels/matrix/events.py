@@ -3,6 +3,7 @@
 Events are untrusted: they may have any shape, and an invalid one is no message.
 """
 
+import json
 import re
 from dataclasses import replace
 from functools import cache
@@ -47,6 +48,7 @@ class MatrixIdentity:
     me: str
     my_name: str = ""
     thread_replies: ThreadReplies = "inbound"
+    decrypts_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ def to_message(
     if not id_ or not sender or sender == identity.me or kind not in _WORDS | _FILES.keys():
         return None
     reply_to = _reply_to(relation)
-    media = (_file(kind, content),) if kind in _FILES else ()
+    is_file = kind in _FILES
+    media = (_file(kind, content, decrypts=identity.decrypts_files),) if is_file else ()
     text = _caption(content) if media else get_str(content, "body")
     if "m.in_reply_to" in relation:
         text = without_fallback(text)
@@ -193,18 +196,21 @@ def _thread(relation: Object, id_: str, replies: ThreadReplies) -> str | None:
     return id_ if replies == "always" and relation.get("rel_type") != "m.replace" else None
 
 
-def _file(kind: str, content: Object) -> Media:
+def _file(kind: str, content: Object, *, decrypts: bool) -> Media:
     info = get_object(content, "info")
     is_voice = kind == "m.audio" and "org.matrix.msc3245.voice" in content
-    ref = get_str(content, "url")
-    sealed = "it is encrypted" if get_object(content, "file") else "it has no address"
+    ref, file = get_str(content, "url"), get_object(content, "file")
+    sealed = "it is encrypted" if file else "it has no address"
+    is_readable = ref.startswith("mxc://")
+    if decrypts and get_str(file, "url").startswith("mxc://"):
+        ref, is_readable = json.dumps(file), True  # its address and its key
     return Media(
         kind="voice" if is_voice else _FILES[kind],
         mime=one_line(get_str(info, "mimetype")),
         name=one_line(get_str(content, "filename") or get_str(content, "body"), 200),
         size=get_int(info, "size"),
         ref=ref,
-        problem="" if ref.startswith("mxc://") else sealed,
+        problem="" if is_readable else sealed,
     )
 
 

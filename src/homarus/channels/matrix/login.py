@@ -25,10 +25,13 @@ MAX_BYTES: Final = 64 * 1024
 
 
 class Login:
-    """The login of one account; `state` is where its device is saved."""
+    """The login of one account; `state` is where its device is saved.
+
+    `device` is the device of the current token, after `sign_in`.
+    """
 
     def __init__(self, settings: MatrixSettings, account: str, state: Path | None) -> None:
-        self._settings = settings
+        self._settings, self.device = settings, ""
         name = re.sub(r"[^a-z0-9_-]", "_", account)
         folder = openclaw_files_dir(state) / "credentials" / "matrix" if state else None
         self._file = folder / f"{name}.json" if folder else None
@@ -50,10 +53,18 @@ class Login:
         await asyncio.to_thread(self._write, login)
         return await self._open_client(login["accessToken"], renewable=True)
 
+    async def replace_device(self) -> bool:
+        """Forget the saved device, so that the next login makes a new one; False if it cannot."""
+        if self._settings.access_token or self._settings.device_id or self._file is None:
+            return False
+        await asyncio.to_thread(self._file.unlink, missing_ok=True)
+        return True
+
     async def _open_client(self, token: str, *, renewable: bool) -> tuple[HomeserverClient, str]:
         server = self._server(token)
         try:
-            me = get_str(await server.get("account", "whoami"), "user_id")
+            identity = await server.get("account", "whoami")
+            me, self.device = get_str(identity, "user_id"), get_str(identity, "device_id")
         finally:
             await server.close()
         if not me:

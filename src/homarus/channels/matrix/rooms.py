@@ -141,15 +141,17 @@ class JoinedRooms:
         flagged = any(room.id in rooms for _, rooms in self._directs())
         return flagged or (room.people is not None and not room.title)
 
-    def with_person(self, user: str) -> str:
-        """Return the direct room with a user; "" when there is none."""
+    def with_person(self, user: str, *, encrypted: bool = False) -> str:
+        """Return the direct room with a user; "" when there is none.
+
+        `encrypted`: encrypted rooms are as good as others.
+        """
         rooms = dict(self._directs()).get(user, [])
         here = [self._rooms[room] for room in rooms if room in self._rooms]
         found = [room for room in here if room.people is None or room.people <= 2]
         # Unencrypted if possible; the newest is last.
-        return next((room.id for room in reversed(found) if not room.is_encrypted), "") or (
-            found[-1].id if found else ""
-        )
+        usable = (room.id for room in reversed(found) if encrypted or not room.is_encrypted)
+        return next(usable, "") or (found[-1].id if found else "")
 
     def add_direct(self, room: str, user: str) -> Object:
         """Mark a room as direct, and return the account data to save."""

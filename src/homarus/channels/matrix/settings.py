@@ -25,6 +25,7 @@ VARIABLES: Final = {
 
 ThreadReplies: TypeAlias = Literal["off", "inbound", "always"]
 ReactionNotifications: TypeAlias = Literal["off", "own", "all"]
+EncryptionTrust: TypeAlias = Literal["all", "verified"]
 
 _USER_ID: Final = re.compile(r"@[^:\s]+:\S+")
 
@@ -40,14 +41,6 @@ def _user_id(name: str) -> str:
     return name
 
 
-def _unencrypted(wanted: bool) -> bool:  # noqa: FBT001 - a setting
-    if wanted:
-        raise ValueError(
-            "encrypted rooms are not supported: leave it out, and talk in rooms without encryption"
-        )
-    return wanted
-
-
 class MatrixSettings(ChannelSettings):
     """One account: a homeserver, and a token or a user name and password."""
 
@@ -58,7 +51,8 @@ class MatrixSettings(ChannelSettings):
     device_id: NonEmptyStr | None = None
     device_name: NonEmptyStr = "Homarus"
     initial_sync_limit: PositiveInt = Field(TIMELINE, le=1_000)
-    encryption: Annotated[bool, AfterValidator(_unencrypted)] = False
+    encryption: bool = False
+    encryption_trust: EncryptionTrust = "all"
     thread_replies: ThreadReplies = "inbound"
     reaction_notifications: ReactionNotifications = "off"
     auto_join: Literal["always", "allowlist", "off"] | None = None

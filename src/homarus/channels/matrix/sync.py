@@ -94,7 +94,7 @@ class SyncLoop:
     async def run(self, receive: InboundHandler) -> None:
         """Sync until cancelled, from the cursor, or from now if there is none."""
         first = await self._sync("", 1, timeout_s=FIRST_SYNC_TIMEOUT_S)
-        now = _position(first)
+        now, crypto = _position(first), self._account.crypto
         self._apply_account_data(first)
         for room, data in get_object(first, "rooms", "join").items():
             if isinstance(data, dict):
@@ -104,6 +104,8 @@ class SyncLoop:
         stored = get_str(await receive.load_cursor() or {}, "since")
         self._group.create_task(self._send_receipts(), name="read receipts of Matrix")
         if not stored:  # messages from here on are not lost in a crash
+            if crypto:  # what came to our device before is not offered again
+                await crypto.handle_sync(first)
             await receive.save_cursor({"since": now})
         since = stored or now
         while True:
@@ -132,6 +134,8 @@ class SyncLoop:
         """Pass on the messages of a response, and return the next position."""
         after = _position(response)
         self._apply_account_data(response)
+        if self._account.crypto:  # keys first: they open the events of this response
+            await self._account.crypto.handle_sync(response)
         events = list[tuple[str, Inbound | ChatEvent]]()
         rooms = get_object(response, "rooms", "join")
         # Known rooms first: a tombstone in one may name a new one.
@@ -140,10 +144,22 @@ class SyncLoop:
         ):
             if isinstance(data, dict):
                 events += [(room, event) for event in await self._read_room(room, data, since)]
+        events = await self._read_waiting() + events
         for number, (room, event) in enumerate(events, 1):
             cursor = after if number == len(events) else since
             await receive(event, {"since": cursor}, self._acknowledge(room, event.id))
+        if self._account.crypto:
+            await self._account.crypto.settle()
         return after
+
+    async def _read_waiting(self) -> list[tuple[str, Inbound | ChatEvent]]:
+        """Return messages whose keys arrived after them, with their rooms."""
+        crypto, found = self._account.crypto, list[tuple[str, Inbound | ChatEvent]]()
+        for room, event in await crypto.read_waiting() if crypto else ():
+            if event.get("type") in {MESSAGE, STICKER} and room in self._account.rooms:
+                read = await self._to_event(event, self._account.rooms[room])
+                found += [(room, read)] if read else []
+        return found
 
     def _apply_account_data(self, response: Object) -> None:
         """Apply account data: direct rooms, joined rooms and invites."""
@@ -178,7 +194,10 @@ class SyncLoop:
         self._follow_upgrade(room)
         is_new = is_new and room.chat == id_  # all of a replacement is later than what was read
         found = list[Inbound | ChatEvent]()
-        for event in await self._events(room, timeline, since, is_new=is_new):
+        events = await self._events(room, timeline, since, is_new=is_new)
+        if crypto := self._account.crypto:
+            events = await crypto.open_events(room.id, events, is_encrypted=room.is_encrypted)
+        for event in events:
             if event.get("type") == ENCRYPTED and event.get("sender") != self._account.me:
                 self._on_encrypted(room)
             elif (kind := event.get("type")) in {MESSAGE, STICKER} or (

@@ -1,0 +1,393 @@
+"""Encrypt and decrypt the rooms of one account, with requests of our own.
+
+Order matters: what came to our device is handled, and its keys are on disk, before the events of
+the same response are read and before the next request tells the homeserver to forget them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+from uuid import uuid4
+
+from nio.event_builders import ToDeviceMessage
+
+from homarus.channels.matrix.api import HomeserverClient, Object, get_int, get_object, get_objects
+from homarus.channels.matrix.api import get_str as text_of
+from homarus.channels.matrix.content import fit_content
+from homarus.channels.matrix.encryption.machine import (
+    DeviceId,
+    MissingKeyError,
+    OlmMachine,
+    UnknownDeviceError,
+    UnreadableError,
+)
+from homarus.channels.matrix.encryption.store import KeyStore, UnreadableEvent
+from homarus.channels.matrix.encryption.verification import Verifications
+from homarus.core.clock import Clock
+from homarus.core.errors import ChannelAuthError, ChannelError
+
+log = logging.getLogger(__name__)
+
+MAX_CONTENT_BYTES: Final = 44_000  # what is encrypted grows by a third
+DEVICES_PER_REQUEST: Final = 100
+QUERY_AGAIN_MS: Final = 60_000  # how soon a user's devices are requested again for an unknown one
+CLAIM_AGAIN_MS: Final = 300_000  # how soon a key is requested again of a device that had none
+NOTICE_AFTER_MS: Final = 60_000  # how long a key may take before the room is told
+NOTICE_EVERY_MS: Final = 3_600_000  # in one room
+CHECK_EVERY_S: Final = 15.0
+KEEP_MS: Final = 7 * 86_400_000
+ENCRYPTED: Final = "m.room.encrypted"
+_MESSAGES: Final = frozenset({"m.room.message", "m.sticker"})
+NOTICE: Final = (
+    "I cannot read a message in this room: its key did not reach me. Please send it again. If that"
+    " happens often, restart your client."
+)
+
+
+class LostKeysError(ChannelAuthError):
+    """The homeserver has other keys of our device than we have."""
+
+
+class MatrixCrypto:
+    """The encryption of one account."""
+
+    def __init__(
+        self, server: HomeserverClient, machine: OlmMachine, store: KeyStore, clock: Clock
+    ) -> None:
+        self._server, self.machine, self._store, self._clock = server, machine, store, clock
+        self._lock = asyncio.Lock()  # one send at a time: a key is shared before it is used
+        self._audiences: dict[str, frozenset[str]] = {}
+        self._queried_ms: dict[str, int] = {}
+        self._claimed_ms: dict[DeviceId, int] = {}
+        self._reported: set[tuple[str, str]] = set()
+        self._told_ms: dict[str, int] = {}
+        self._rooms: set[str] = set(store.load_encrypted_rooms())
+        self._has_read_all = False  # the kept events are tried once after the start
+        self._read: list[str] = []
+        self.verifications = Verifications(machine, clock, self.send_to_device)
+        self.verifications.on_verified = self.read_again
+
+    # Life cycle
+
+    async def start(self) -> None:
+        """Compare our device with the homeserver's copy and publish it. Raises LostKeysError."""
+        machine = self.machine
+        me, mine = machine.user_id, machine.device_id
+        devices = await self._query([me])
+        known = get_object(devices, me, mine, "keys")
+        if known and text_of(known, f"ed25519:{mine}") != machine.ed25519:
+            raise LostKeysError(
+                f"the keys of device {mine} of {me} are lost: other devices know it by others",
+                fix="give it a new accessToken, which makes a new device",
+            )
+        machine.account.shared = bool(known)
+        machine.apply_devices(me, get_object(devices, me))
+        if not known:
+            await self._upload_keys()
+            log.info("device %s of %s has published its keys", mine, me)
+
+    def close(self) -> None:
+        self._store.close()
+
+    # Sync
+
+    async def handle_sync(self, response: Object) -> None:
+        """Handle what came to our device, and send what that requires."""
+        machine = self.machine
+        for event in get_objects(get_object(response, "to_device"), "events"):
+            kind = text_of(event, "type")
+            if kind in {ENCRYPTED, "m.room_key_request"}:
+                machine.receive(event)
+            elif kind.startswith("m.key.verification."):
+                await self.verifications.receive(event)
+        counts = response.get("device_one_time_keys_count")
+        if isinstance(counts, dict):
+            machine.uploaded_key_count = get_int(counts, "signed_curve25519")
+        self._apply_device_lists(get_object(response, "device_lists"))
+        for room, data in get_object(response, "rooms", "join").items():
+            if isinstance(data, dict):
+                self._apply_members(room, data)
+        machine.answer_key_requests()
+        await self._exchange()
+
+    async def _exchange(self) -> None:
+        """Send what is queued; what fails stays queued, and reading goes on."""
+        try:
+            await self._send_queued()
+        except ChannelAuthError:
+            raise
+        except ChannelError as exc:
+            log.warning("keys could not be exchanged, which is tried again: %s", exc)
+
+    def _apply_device_lists(self, lists: Object) -> None:
+        changed, left = lists.get("changed"), lists.get("left")
+        for user in changed if isinstance(changed, list) else ():
+            if isinstance(user, str) and user in self.machine.tracked_users:
+                self.machine.add_changed_users({user})
+        for user in left if isinstance(left, list) else ():
+            if isinstance(user, str):
+                self.machine.tracked_users.discard(user)
+
+    def _apply_members(self, room: str, data: Object) -> None:
+        timeline = get_object(data, "timeline")
+        events = get_objects(timeline, "events") + get_objects(get_object(data, "state"), "events")
+        if timeline.get("limited") is True or any(
+            event.get("type") in {"m.room.member", "m.room.history_visibility"} for event in events
+        ):
+            self._audiences.pop(room, None)
+
+    async def _send_queued(self) -> None:
+        machine = self.machine
+        if machine.should_upload_keys:
+            await self._upload_keys()
+        if machine.wedged_devices or machine.key_request_devices_no_session:
+            await self._claim(
+                (user, device)
+                for user, devices in machine.get_users_for_key_claiming().items()
+                for device in devices
+            )
+            machine.wedged_devices.clear()  # those that have no key are tried when they write again
+            machine.key_request_devices_no_session.clear()
+            machine.answer_key_requests()
+        for message in machine.outgoing():
+            await self.send_to_device(message)
+            machine.mark_sent(message)
+
+    async def send_to_device(self, message: ToDeviceMessage) -> None:
+        """Send one message to a device."""
+        await self._send_messages(message.type, message.as_dict()["messages"])
+
+    async def _send_messages(self, kind: str, messages: Object) -> None:
+        await self._server.put("sendToDevice", kind, uuid4().hex, data={"messages": messages})
+
+    async def _upload_keys(self) -> None:
+        answer = await self._server.post("keys", "upload", data=self.machine.keys_to_upload())
+        self.machine.mark_uploaded(get_object(answer, "one_time_key_counts"))
+
+    async def _query(self, users: Iterable[str]) -> Object:
+        data: Object = {"device_keys": {user: [] for user in users}}
+        return get_object(await self._server.post("keys", "query", data=data), "device_keys")
+
+    async def query_devices(self, users: Iterable[str]) -> None:
+        """Fetch the devices of users."""
+        wanted = sorted(users)
+        found = await self._query(wanted)
+        for user in wanted:
+            self._queried_ms[user] = self._clock.now_ms()
+            if user in found:
+                self.machine.apply_devices(user, get_object(found, user))
+
+    async def _claim(self, devices: Iterable[DeviceId]) -> None:
+        now_ms = self._clock.now_ms()
+        before_ms = now_ms - CLAIM_AGAIN_MS
+        wanted = [one for one in devices if self._claimed_ms.get(one, before_ms) <= before_ms]
+        for start in range(0, len(wanted), DEVICES_PER_REQUEST):
+            asked: dict[str, dict[str, str]] = {}
+            for user, device in wanted[start : start + DEVICES_PER_REQUEST]:
+                self._claimed_ms[user, device] = now_ms
+                asked.setdefault(user, {})[device] = "signed_curve25519"
+            answer = await self._server.post("keys", "claim", data={"one_time_keys": asked})
+            self.machine.apply_claimed(get_object(answer, "one_time_keys"))
+
+    # Sending
+
+    def is_encrypted(self, room: str) -> bool:
+        """Return whether a room was ever seen encrypted: nobody can turn that off."""
+        return room in self._rooms
+
+    def remember_encrypted(self, room: str) -> None:
+        if room not in self._rooms:
+            self._rooms.add(room)
+            self._store.save_encrypted_rooms([room])
+
+    async def encrypt(self, room: str, kind: str, content: Object) -> Object:
+        """Return the encrypted content, after its key is with everyone who may read it."""
+        content = fit_content(dict(content), MAX_CONTENT_BYTES)
+        async with self._lock:
+            users = await self._audience(room)
+            await self._update_devices(users)
+            machine = self.machine
+            devices = machine.recipients(users)
+            machine.begin_room_session(room, {(one.user_id, one.id) for one in devices})
+            unshared = machine.unshared(room, devices)
+            await self._claim(
+                (one.user_id, one.id)
+                for one in unshared
+                if not machine.session_store.get(one.curve25519)
+            )
+            for start in range(0, len(unshared), DEVICES_PER_REQUEST):
+                messages = machine.encrypt_room_key(
+                    room, unshared[start : start + DEVICES_PER_REQUEST]
+                )
+                if messages:
+                    await self._send_messages(ENCRYPTED, messages)
+                    machine.mark_shared(room, messages)
+            return machine.encrypt(room, kind, content)
+
+    async def _audience(self, room: str) -> frozenset[str]:
+        """Return who may read a room: members, and invited people where they see what was said."""
+        if room in self._audiences:
+            return self._audiences[room]
+        query = {"not_membership": "leave"}
+        answer = await self._server.get("rooms", room, "members", query=query)
+        people: dict[str, set[str]] = {"join": set(), "invite": set()}
+        for event in get_objects(answer, "chunk"):
+            membership = text_of(get_object(event, "content"), "membership")
+            people.get(membership, set()).add(text_of(event, "state_key"))
+        users = people["join"]
+        if people["invite"]:
+            state = await self._server.get("rooms", room, "state", "m.room.history_visibility")
+            if text_of(state, "history_visibility") != "joined":
+                users |= people["invite"]
+        self._audiences[room] = frozenset(users - {""})
+        return self._audiences[room]
+
+    async def _update_devices(self, users: Iterable[str]) -> None:
+        machine = self.machine
+        stale = {u for u in users if u not in machine.tracked_users} | (
+            machine.users_for_key_query & set(users)
+        )
+        if stale:
+            await self.query_devices(stale)
+
+    # Reading
+
+    async def open_events(
+        self, room: str, events: Iterable[Object], *, is_encrypted: bool
+    ) -> list[Object]:
+        """Return events of a room as they were written; those that cannot be read are left out.
+
+        In a room that was encrypted before them, unencrypted messages are left out too: its people
+        trust that nobody but its members can write there.
+        """
+        opened, guarded = list[Object](), room in self._rooms
+        for event in events:
+            kind = event.get("type")
+            if kind == ENCRYPTED:
+                guarded = is_encrypted = True
+                if event.get("sender") != self.machine.user_id:
+                    read = await self.decrypt(room, event)
+                    opened += [read] if read else []
+            elif kind in _MESSAGES and guarded:
+                self._report(room, event, UnreadableError("it is not encrypted, and the room is"))
+            else:
+                guarded = guarded or kind == "m.room.encryption"
+                opened.append(event)
+        if is_encrypted:
+            self.remember_encrypted(room)
+        return opened
+
+    async def decrypt(self, room: str, event: Object) -> Object | None:
+        """Return the event that an encrypted one holds; None if it is kept, or unreadable."""
+        try:
+            return await self.read_event(room, event)
+        except (MissingKeyError, UnknownDeviceError) as exc:
+            self._keep(room, event, exc)
+        except UnreadableError as exc:
+            self._report(room, event, exc)
+        return None
+
+    async def read_event(self, room: str, event: Object) -> Object:
+        """Decrypt an event, with the newest devices of its sender. Raises UnreadableError."""
+        try:
+            return self.machine.decrypt_room_event(room, event)
+        except UnknownDeviceError:
+            sender = text_of(event, "sender")
+            before_ms = self._queried_ms.get(sender, -QUERY_AGAIN_MS)
+            is_stale = sender in self.machine.users_for_key_query
+            if not is_stale and self._clock.now_ms() - before_ms < QUERY_AGAIN_MS:
+                raise
+            try:
+                await self.query_devices([sender])
+            except ChannelAuthError:
+                raise
+            except ChannelError as exc:
+                log.warning("the devices of %s could not be fetched: %s", sender, exc)
+                raise UnknownDeviceError("the devices of its sender are not known") from exc
+            return self.machine.decrypt_room_event(room, event)
+
+    def _keep(self, room: str, event: Object, why: UnreadableError) -> None:
+        """Keep an event until its key arrives, and request the key."""
+        if not text_of(event, "event_id"):
+            return
+        session = text_of(get_object(event, "content"), "session_id")
+        kept = {key: value for key, value in event.items() if key != "unsigned"}
+        if not self._store.add_unreadable(room, session, kept, self._clock.now_ms()):
+            return
+        self._report(room, event, why)
+        if isinstance(why, MissingKeyError):
+            self.machine.request_room_key(room, event)
+
+    def _report(self, room: str, event: Object, why: UnreadableError) -> None:
+        place = (room, text_of(event, "sender"))
+        if place not in self._reported:
+            self._reported.add(place)
+            log.warning("a message of %s in %s cannot be read: %s", place[1], room, why.message)
+
+    async def read_waiting(self) -> list[tuple[str, Object]]:
+        """Return kept events that can be read now, with their rooms; they are kept until `settle`.
+
+        A stop before that reads them again; stored messages are recognised by their ids.
+        """
+        gained, self.machine.gained = self.machine.gained, set()
+        if self._has_read_all and not gained:
+            return []
+        found = list[tuple[str, Object]]()
+        for waiting in self._store.unreadable():
+            if self._has_read_all and waiting.session_id not in gained:
+                continue
+            try:
+                event = await self.read_event(waiting.room, waiting.event)
+            except (MissingKeyError, UnknownDeviceError):
+                continue
+            except UnreadableError as exc:
+                self._report(waiting.room, waiting.event, exc)
+            else:
+                found.append((waiting.room, event))
+            self._read.append(waiting.event_id)
+        self._has_read_all = True
+        return found
+
+    async def settle(self) -> None:
+        """Forget the kept events that were passed on, and request the keys that are missing."""
+        self._store.remove_unreadable(self._read)
+        self._read.clear()
+        if self.machine.outgoing_to_device_messages:
+            await self._exchange()
+
+    def read_again(self) -> None:
+        """Let the next response try every kept event, because a device became known or trusted."""
+        self._has_read_all = False
+
+    def waiting(self) -> list[UnreadableEvent]:
+        return self._store.unreadable()
+
+    async def watch_unreadable(self, send_notice: Callable[[str, str], Awaitable[object]]) -> None:
+        """Tell each room once in a while that a message in it cannot be read."""
+        while True:
+            await self._clock.sleep(CHECK_EVERY_S)
+            for room in self._untold_rooms():
+                self._store.mark_told(room)
+                self._told_ms[room] = self._clock.now_ms()
+                try:
+                    await send_notice(room, NOTICE)
+                except ChannelError as exc:
+                    log.warning("%s could not be told of an unreadable message: %s", room, exc)
+
+    def _untold_rooms(self) -> list[str]:
+        """Return the rooms to tell, and drop what is too old to be answered."""
+        now_ms = self._clock.now_ms()
+        waiting = self._store.unreadable()
+        old = [one for one in waiting if now_ms - one.at_ms > KEEP_MS]
+        self._store.remove_unreadable(one.event_id for one in old)
+        rooms = dict.fromkeys(
+            one.room
+            for one in waiting
+            if not one.is_told and NOTICE_AFTER_MS <= now_ms - one.at_ms <= KEEP_MS
+        )
+        return [
+            room
+            for room in rooms
+            if now_ms - self._told_ms.get(room, -NOTICE_EVERY_MS) >= NOTICE_EVERY_MS
+        ]
