@@ -16,9 +16,15 @@ PAGES = sorted((ROOT / "docs" / "channels").glob("*.md"))
 SECRET = "123456:abc_DEF"
 SECRETS = {"discord": "MTIzNDU2.abc_DEF.ghi-JKL_mno"}
 # These need a service, a sender, or programs of the machine. Other tests run them:
-# tests/docs/test_record.py, tests/e2e/test_pairing_notify.py, tests/unit/cli/test_channels_command
-# and test_gateway_install_command.
-ELSEWHERE = ("gateway run", "gateway install", "pairing approve", "channels dead-letters retry")
+# tests/docs/test_record.py, tests/e2e/test_pairing_notify.py, tests/unit/cli/test_channels_command,
+# test_matrix_command and test_gateway_install_command.
+ELSEWHERE = (
+    "gateway run",
+    "gateway install",
+    "matrix",
+    "pairing approve",
+    "channels dead-letters retry",
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -74,7 +74,7 @@ def devices(
 @_account
 @click.option(
     "--timeout", "timeout_s", metavar="SECONDS", type=Seconds(1, 600), default=180,
-    help="How long to wait for the other device.",
+    help="Seconds to wait for the other device.",
 )  # fmt: skip
 @action_options
 def verify(
@@ -202,8 +202,11 @@ def export(file: Path, account: str | None, gateway: GatewayOptions, *, as_json:
         found = _call(gateway, "matrix.keys.export", account, {"passphrase": passphrase})
     else:
         found = _export(account, passphrase)
-    with open_private(file, "x") as opened:
-        opened.write(found["text"])
+    try:
+        with open_private(file, "x") as opened:
+            opened.write(found["text"])
+    except OSError as exc:
+        raise UserError(f"cannot write {file}: {exc.strerror}") from exc
     if as_json:
         click.echo(json.dumps({"count": found["count"], "file": str(file)}))
     else:
@@ -212,14 +215,12 @@ def export(file: Path, account: str | None, gateway: GatewayOptions, *, as_json:
 
 @keys.command("import")
 @examples("homarus matrix keys import element-keys.txt")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @_account
 @action_options
 def import_(file: Path, account: str | None, gateway: GatewayOptions, *, as_json: bool) -> None:
     """Add the room keys of a FILE that a client of Matrix exported."""
-    if file.stat().st_size > MAX_FILE_BYTES:
-        raise UserError(f"{file} is larger than {MAX_FILE_BYTES:,} bytes")
-    text = file.read_text(encoding="utf-8", errors="replace")
+    text = _read(file)
     params = {"passphrase": _passphrase(confirm=False), "text": text}
     if is_gateway_running(gateway):
         found = _call(gateway, "matrix.keys.import", account, params)
@@ -230,6 +231,15 @@ def import_(file: Path, account: str | None, gateway: GatewayOptions, *, as_json
     else:
         failed = f", {found['failed']} could not be read" if found["failed"] else ""
         click.echo(f"{found['added']} room keys are new, {found['known']} were known{failed}.")
+
+
+def _read(file: Path) -> str:
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise UserError(f"{file} is larger than {MAX_FILE_BYTES:,} bytes")
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as exc:
+        raise UserError(f"cannot read {file}: {exc.strerror}") from exc
 
 
 def _passphrase(*, confirm: bool) -> str:

@@ -416,6 +416,16 @@ export interface MethodParams {
   'last-heartbeat': Record<string, never>;
   /** The newest lines of the log, or those after `cursor`. Secrets are blotted out. */
   'logs.tail': { cursor?: number | null; limit?: number; maxBytes?: number; };
+  /** Our device, the known devices of others and how they are trusted, and unreadable messages. */
+  'matrix.devices': { accountId?: string | null; userId?: string | null; };
+  /** All room keys, as the text of an encrypted file that clients of Matrix can read. */
+  'matrix.keys.export': { accountId?: string | null; passphrase: string; };
+  /** Add the room keys of a file that a client of Matrix exported. */
+  'matrix.keys.import': { accountId?: string | null; passphrase: string; text: string; };
+  /** Verify a device by its fingerprint, block it, or take either back. */
+  'matrix.trust': { accountId?: string | null; userId: string; deviceId: string; trust: 'verified' | 'blocked' | 'unverified'; fingerprint?: string | null; };
+  /** Verify a device by comparing short strings, step by step. */
+  'matrix.verify': { accountId?: string | null; step: 'begin' | 'pending' | 'show' | 'accept' | 'confirm' | 'cancel'; id?: string | null; userId?: string | null; deviceId?: string | null; match?: boolean; };
   /** A note, or some lines of it, word for word. */
   'memory.get': { agentId?: string | null; path: string; from?: number | null; lines?: number | null; };
   /** Bring the index to what the files say. */
@@ -635,6 +645,11 @@ export const METHOD_SCOPES = {
   'inbox.retry': 'write',
   'last-heartbeat': 'read',
   'logs.tail': 'read',
+  'matrix.devices': 'admin',
+  'matrix.keys.export': 'admin',
+  'matrix.keys.import': 'admin',
+  'matrix.trust': 'admin',
+  'matrix.verify': 'admin',
   'memory.get': 'write',
   'memory.index': 'admin',
   'memory.notes': 'write',
