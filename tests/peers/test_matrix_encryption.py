@@ -2,6 +2,11 @@
 
 import asyncio
 import io
+import json
+import os
+import re
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +22,10 @@ from homarus.channels.matrix.encryption import crypto as crypto_module
 from homarus.core.errors import ChannelAuthError
 from homarus.core.message import Media
 from homarus.testing.fakes import RecordingHandler
+from homarus.testing.model_server import ModelServer, Say
+from tests.e2e.program import Home
 from tests.peers.encrypted_person import EncryptedPerson, checked, new_user, online
+from tests.peers.gateway import TOKEN, Running, new_home, running_gateway
 from tests.peers.matrix_bot import Bot, new_bot, out, reading, running
 from tests.peers.synapse import SERVER, WAIT_S, Synapse
 
@@ -253,3 +261,79 @@ async def test_synapse_exported_keys_are_read_by_other_client(
         file.write_text(exported["text"])
         found = await asyncio.to_thread(Olm.import_keys_static, str(file), PASSPHRASE)
         assert [one.room_id for one in found] == [each.room]
+
+
+# The whole program
+
+
+@asynccontextmanager
+async def _serving(home: Home) -> AsyncIterator[Running]:
+    manager = running_gateway(home)
+    gateway = await asyncio.to_thread(manager.__enter__)
+    try:
+        yield gateway
+    finally:
+        await asyncio.to_thread(manager.__exit__, None, None, None)
+
+
+def _home(each: Talk, folder: Path, model: ModelServer) -> Home:
+    names = ("PATH", "PYTHONPATH", "LANG", "TZ")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
+    folder.mkdir()
+    home = new_home(folder, kept, model)
+    config = json.loads((home.state / "openclaw.json").read_text(encoding="utf-8"))
+    matrix = {"homeserver": each.synapse.url, "accessToken": each.bot.token, "encryption": True}
+    matrix |= {"dmPolicy": "open", "allowFrom": ["*"]}
+    home.configure({**config, "channels": {"matrix": matrix}})
+    return home
+
+
+async def _verify_in_terminal(each: Talk, gateway: Running) -> str:
+    """Run `homarus matrix verify`, answer it when the strings are the same; return its output."""
+    words = ("matrix", "verify", each.person.id, each.person.device)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "homarus", *words, "--url", gateway.url, "--token", TOKEN),
+        stdin=PIPE, stdout=PIPE, stderr=PIPE, env=gateway.home.env, cwd=gateway.home.path,
+    )  # fmt: skip
+    assert process.stdin and process.stdout and process.stderr
+    shown = ""
+    while not (found := re.search(r"or (\d{4}) (\d{4}) (\d{4})", shown)):
+        line = await process.stderr.readline()
+        assert line, shown
+        shown += line.decode()
+    sas = await each.person.until(lambda: each.person.sas)
+    assert [str(number) for number in sas.get_decimals()] == list(found.groups())
+    assert all(symbol in shown for symbol, _ in sas.get_emoji())
+    checked(await each.person.client.confirm_short_auth_string(sas.transaction_id))
+    out, _ = await process.communicate(b"y\n")
+    return out.decode()
+
+
+@pytest.mark.timeout(300)
+async def test_synapse_gateway_answers_encrypted_and_verifies_in_terminal(
+    synapse: Synapse, model: ModelServer, tmp_path: Path
+) -> None:
+    async with talk(synapse, tmp_path) as each:
+        home = _home(each, tmp_path / "home", model)
+        model.script([Say("I read you.")], [Say("Still here.")])
+        async with _serving(home) as gateway:
+            each.room = await each.person.create(each.bot.id)
+            await each.person.member(each.room, each.bot.id)
+            await each.person.say(each.room, "Can you read this?")
+            await each.person.sees("I read you.")
+            done = await _verify_in_terminal(each, gateway)
+            assert done == f"Device {each.person.device} is verified.\n"
+            ours = each.person.client.device_store[each.bot.id]
+            await each.person.until(lambda: all(one.verified for one in ours.values()))
+        async with _serving(home) as gateway:
+            await each.person.say(each.room, "And now?")
+            await each.person.sees("Still here.")
+            to = ("--url", gateway.url, "--token", TOKEN)
+            listed = await asyncio.to_thread(home.run, "matrix", "devices", "--json", *to)
+        trust = {row["deviceId"]: row["trust"] for row in listed.json["devices"]}
+        assert trust[each.person.device] == "verified"
+        file = tmp_path / "keys.txt"
+        exported = await asyncio.to_thread(  # without a gateway, on the file
+            home.run, "matrix", "keys", "export", str(file), text=f"{PASSPHRASE}\n"
+        )
+        assert "room keys are in" in exported.out and file.stat().st_mode & 0o777 == 0o600
