@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peewee import PeeweeException  # type: ignore[import-untyped]  # no types
 
 from homarus.channels.matrix.adapter import MatrixChannel
 from homarus.channels.matrix.encryption import crypto as crypto_module
+from homarus.channels.matrix.encryption.store import KeyStore
+from homarus.core.chat_action import ChatAction
 from homarus.core.errors import SendError
 from homarus.core.message import Address, Extras, Media, Outbound
 from homarus.testing.fakes import RecordingHandler
@@ -101,7 +104,9 @@ async def test_matrix_keys_are_stored_before_next_request(tmp_path: Path) -> Non
     """The next request tells the homeserver to forget what came to our device."""
     async with play() as (server, keys):
         alice, first = Person(keys), server.syncs[0]
-        message = await _run_until_disk_is_full(server, keys, alice, bot(server, tmp_path))
+        matrix = bot(server, tmp_path)
+        failing = RecordingHandler(OSError("the disk is full"), kept={"since": "s0"})
+        message = await _run_until_disk_is_full(server, keys, alice, matrix, failing)
         assert not keys.inbox.get((ME, "D"))
         server.restart(first, keys.sync("s1", message))
         desk = RecordingHandler(kept={"since": "s0"})
@@ -111,7 +116,7 @@ async def test_matrix_keys_are_stored_before_next_request(tmp_path: Path) -> Non
 
 
 async def _run_until_disk_is_full(
-    server: Server, keys: Keys, alice: Person, matrix: MatrixChannel
+    server: Server, keys: Keys, alice: Person, matrix: MatrixChannel, desk: RecordingHandler
 ) -> dict[str, Any]:
     """Return a message whose key arrived, and that could not be stored."""
     message: dict[str, Any] = {}
@@ -122,11 +127,10 @@ async def _run_until_disk_is_full(
         message.update(alice.write("hello"))
         server.feed(keys.sync("s1", message))
 
-    failing = RecordingHandler(OSError("the disk is full"), kept={"since": "s0"})
     with pytest.raises(ExceptionGroup, match="unhandled"):  # noqa: PT012 - both must run
         async with asyncio.TaskGroup() as group:
             group.create_task(write())
-            await matrix.run(failing)
+            await matrix.run(desk)
     return message
 
 
@@ -351,6 +355,36 @@ async def test_matrix_key_changes_when_member_leaves(tmp_path: Path) -> None:
             eve.read(two)
 
 
+async def test_matrix_key_changes_when_we_remove_member(tmp_path: Path) -> None:
+    async with play() as (server, keys):
+        keys.members.append("@eve:test")
+        eve, matrix = Person(keys, "@eve:test", "EVE"), bot(server, tmp_path)
+        server.on("POST /rooms/!r/kick", (200, {}))
+        async with running(matrix, RecordingHandler()):
+            await matrix.send(Outbound(TO, "one", "k1"))
+            keys.members.remove("@eve:test")
+            await matrix.run_chat_action(TO, ChatAction("kick", user="@eve:test"))
+            await matrix.send(Outbound(TO, "two", "k2"))
+        one, two = (asked.data for asked in server.seen(SENT))
+        assert eve.read(one)["body"] == "one"
+        assert one["session_id"] != two["session_id"]
+
+
+async def test_matrix_key_that_cannot_be_stored_ends_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The homeserver still has what came to our device: nothing asked it to forget that."""
+
+    def fail(*_args: object) -> None:
+        raise PeeweeException("the disk is full")
+
+    async with play() as (server, keys):
+        alice, matrix = Person(keys), bot(server, tmp_path)
+        monkeypatch.setattr(KeyStore, "save_inbound_group_session", fail)
+        await _run_until_disk_is_full(server, keys, alice, matrix, RecordingHandler())
+        assert [one.query.get("since") for one in server.seen("GET /sync")] == [None, "s0"]
+
+
 async def test_matrix_new_device_gets_current_key(tmp_path: Path) -> None:
     async with play() as (server, keys):
         Person(keys)
@@ -481,8 +515,6 @@ async def test_matrix_unreadable_message_is_reported_to_room_once(
 
 
 async def test_matrix_search_of_encrypted_room_is_refused(tmp_path: Path) -> None:
-    from homarus.core.chat_action import ChatAction
-
     async with play() as (server, keys):
         alice, matrix = Person(keys), bot(server, tmp_path)
         async with running(matrix, RecordingHandler()):

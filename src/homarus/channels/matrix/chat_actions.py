@@ -34,7 +34,10 @@ async def run_chat_action(account: MatrixAccount, room: str, action: ChatAction)
     run = _ACTIONS.get(action.name)
     if run is None:
         raise SendError(f"Matrix has no {action.name}", retryable=False)
-    return await run(account, room, action)
+    result = await run(account, room, action)
+    if account.crypto and action.name in {"ban", "kick"}:  # our own events are not in the sync
+        account.crypto.forget_audience(room)
+    return result
 
 
 async def _read(account: MatrixAccount, room: str, action: ChatAction) -> dict[str, Json]:

@@ -39,6 +39,7 @@ CHECK_EVERY_S: Final = 15.0
 KEEP_MS: Final = 7 * 86_400_000
 ENCRYPTED: Final = "m.room.encrypted"
 _MESSAGES: Final = frozenset({"m.room.message", "m.sticker"})
+_CHANGE_AUDIENCE: Final = frozenset({"m.room.member", "m.room.history_visibility"})
 NOTICE: Final = (
     "I cannot read a message in this room: its key did not reach me. Please send it again. If that"
     " happens often, restart your client."
@@ -100,6 +101,7 @@ class MatrixCrypto:
             if kind in {ENCRYPTED, "m.room_key_request"}:
                 machine.receive(event)
             elif kind.startswith("m.key.verification."):
+                await self._learn_device(event)
                 await self.verifications.receive(event)
         counts = response.get("device_one_time_keys_count")
         if isinstance(counts, dict):
@@ -120,6 +122,27 @@ class MatrixCrypto:
         except ChannelError as exc:
             log.warning("keys could not be exchanged, which is tried again: %s", exc)
 
+    async def _learn_device(self, event: Object) -> None:
+        """Fetch the devices of a user whose unknown device wants to be verified."""
+        sender, content = text_of(event, "sender"), get_object(event, "content")
+        device = text_of(content, "from_device")
+        if device and not self.machine.device(sender, device):
+            try:
+                await self._query_again(sender)
+            except ChannelAuthError:
+                raise
+            except ChannelError as exc:
+                log.warning("the devices of %s could not be fetched: %s", sender, exc)
+
+    async def _query_again(self, user: str) -> bool:
+        """Fetch the devices of a user; False if that was done a moment ago."""
+        before_ms = self._queried_ms.get(user, -QUERY_AGAIN_MS)
+        is_stale = user in self.machine.users_for_key_query
+        if not is_stale and self._clock.now_ms() - before_ms < QUERY_AGAIN_MS:
+            return False
+        await self.query_devices([user])
+        return True
+
     def _apply_device_lists(self, lists: Object) -> None:
         changed, left = lists.get("changed"), lists.get("left")
         for user in changed if isinstance(changed, list) else ():
@@ -130,12 +153,15 @@ class MatrixCrypto:
                 self.machine.tracked_users.discard(user)
 
     def _apply_members(self, room: str, data: Object) -> None:
-        timeline = get_object(data, "timeline")
-        events = get_objects(timeline, "events") + get_objects(get_object(data, "state"), "events")
+        timeline = get_object(data, "timeline")  # the state repeats the members who wrote
         if timeline.get("limited") is True or any(
-            event.get("type") in {"m.room.member", "m.room.history_visibility"} for event in events
+            event.get("type") in _CHANGE_AUDIENCE for event in get_objects(timeline, "events")
         ):
-            self._audiences.pop(room, None)
+            self.forget_audience(room)
+
+    def forget_audience(self, room: str) -> None:
+        """Fetch the members of a room before the next send there."""
+        self._audiences.pop(room, None)
 
     async def _send_queued(self) -> None:
         machine = self.machine
@@ -294,13 +320,10 @@ class MatrixCrypto:
             return self.machine.decrypt_room_event(room, event)
         except UnknownDeviceError:
             sender = text_of(event, "sender")
-            before_ms = self._queried_ms.get(sender, -QUERY_AGAIN_MS)
-            is_stale = sender in self.machine.users_for_key_query
-            if not is_stale and self._clock.now_ms() - before_ms < QUERY_AGAIN_MS:
-                raise
             try:
-                await self.query_devices([sender])
-            except ChannelAuthError:
+                if not await self._query_again(sender):
+                    raise
+            except (ChannelAuthError, UnreadableError):
                 raise
             except ChannelError as exc:
                 log.warning("the devices of %s could not be fetched: %s", sender, exc)

@@ -58,9 +58,9 @@ class SasExchange:
         return self._keys.public_key.to_base64()
 
     @property
-    def is_ready(self) -> bool:
-        """Whether the strings can be compared."""
-        return self._shared is not None
+    def is_agreed(self) -> bool:
+        """Whether both sides agreed on a method."""
+        return bool(self._mac)
 
     def start(self) -> Object:
         """Return the content of a start message."""

@@ -176,8 +176,8 @@ class Verifications:
 
     async def _advance(self, found: Verification, kind: str, content: Object) -> None:
         match kind:
-            case "ready" if found.state == "requested":
-                await self._start(found)
+            case "ready" if found.has_request and not found.exchange.is_agreed:
+                await self._start(found)  # also again: before it was ready, it took no start
             case "start":
                 await self._on_start(found, content)
             case "accept":
