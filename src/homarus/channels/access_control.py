@@ -24,6 +24,7 @@ from homarus.channels.access_request import (
     group_of,
     history_limit,
     is_direct,
+    may_be_bot,
 )
 from homarus.channels.bot_loops import BotLoopGuard
 from homarus.channels.group_history import GroupHistory
@@ -188,7 +189,7 @@ class AccessControl:
         metadata = request.inbound.metadata
         if not access.normalize_sender_id(request.channel, request.inbound.sender, find_traits):
             return MessageIgnored("nobody can be told from its sender's id")
-        if metadata.is_bot and not request.settings.allow_bots:
+        if metadata.is_bot and not may_be_bot(request):
             return MessageIgnored("a program says it, and allowBots is not set")
         return None
 
@@ -316,7 +317,8 @@ class AccessControl:
                 return True
         layers = (group.topic, *group.group_layers)
         settings = (layer.require_mention for layer in layers if layer)
-        return next((each for each in settings if each is not None), True)
+        account = request.settings.require_mention
+        return next((each for each in (*settings, account) if each is not None), True)
 
     # Common to both
 

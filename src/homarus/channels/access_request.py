@@ -70,6 +70,15 @@ class GroupAllowlist:
         return not frozenset(self.roles).isdisjoint(request.inbound.metadata.roles)
 
 
+def may_be_bot(request: AccessRequest) -> bool:
+    """Return whether bots are answered in the chat of a message, by the nearest setting."""
+    group = None if is_direct(request.inbound) else group_of(request)
+    layers = (group.group, group.wildcard) if group else ()
+    settings = (layer.allow_bots for layer in layers if layer)
+    own = next((each for each in settings if each is not None), None)
+    return request.settings.allow_bots if own is None else own
+
+
 def group_allowlist(
     request: AccessRequest, group: ResolvedGroup, *, is_open: bool
 ) -> GroupAllowlist | None:

@@ -184,7 +184,10 @@ class SupportsLookup(Protocol):
     """A service that can be queried whether a message arrived."""
 
     async def look_up(self, message: Outbound) -> Receipt | None:
-        """Return the receipt of what was sent under this key, None if it never arrived."""
+        """Return the receipt of what was sent under this key, None if it never arrived.
+
+        Raises SendError(retryable=False) when the service cannot say it of this message.
+        """
         ...
 
 

@@ -328,8 +328,13 @@ class OutboxWorker:
             return None
         if isinstance(channel, SupportsLookup):
             message = replace(_outbound(record), started_ms=_first_uncertain_ms(record))
-            async with asyncio.timeout(self._send_timeout_s):
-                receipt = await channel.look_up(message)
+            try:
+                async with asyncio.timeout(self._send_timeout_s):
+                    receipt = await channel.look_up(message)
+            except SendError as exc:
+                if exc.retryable:
+                    raise
+                return _SendOutcome("unknown", f"{UNCONFIRMED}: {exc}")
             return _sent(receipt) if receipt else None
         return _SendOutcome("unknown", UNCONFIRMED)
 

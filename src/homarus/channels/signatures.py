@@ -54,6 +54,12 @@ def verify_slack(headers: Headers, body: bytes, secret: str, now_s: float) -> st
     return _mark("slack", signed) if genuine else None
 
 
+def is_recent_slack(headers: Headers, now_s: float) -> bool:
+    """Return whether a request has the headers of a recent one of Slack; they are not verified."""
+    is_signed = headers.get("x-slack-signature", "").startswith("v0=")
+    return is_signed and _is_recent(headers.get("x-slack-request-timestamp", ""), now_s)
+
+
 def verify_line(headers: Headers, body: bytes, secret: str) -> str | None:
     """Verify a request of LINE. A probe without events is signed like any other."""
     right = _base64(_hmac(secret, body))

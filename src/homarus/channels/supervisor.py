@@ -182,7 +182,7 @@ class ChannelSupervisor:
 
         at_ms, settings = (
             self._clock.now_ms(),
-            common_settings(self._config(), to.channel, to.account),
+            common_settings(self._config(), to.channel, to.account).for_chat(inbound.metadata.kind),
         )
         unknown = [one for one in self._unknown.values() if _is_same_chat(one.address, to)]
         extras = with_reply_to(inbound, extras, settings, first)

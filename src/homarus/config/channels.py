@@ -17,6 +17,7 @@ from homarus.config.schema import BlockCoalesceConfig, Config
 from homarus.config.section import ConfigSection, Ids, NonNegativeInt, PositiveInt, StrTuple
 from homarus.config.tools_schema import check_one_list
 from homarus.core.errors import ConfigError
+from homarus.core.message import ChatKind
 from homarus.core.session_keys import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.core.text import closest_names
 
@@ -24,6 +25,7 @@ DEFAULTS: Final = "defaults"  # the key for settings of all channels
 EVERYONE: Final = "*"
 _MAX_CACHED: Final = 256  # accounts
 _LEGACY_KEYS: Final = {"allow": "enabled", "users": "allowFrom"}  # of a group
+_MESSAGE_ACTIONS: Final = ("sendMessage", "editMessage", "deleteMessage")
 
 S = TypeVar("S", bound="ChannelSettings")
 
@@ -61,6 +63,7 @@ class GroupSettings(TopicSettings):
     tools: GroupToolSettings = GroupToolSettings.model_construct()
     tools_by_sender: Mapping[str, GroupToolSettings] = {}
     topics: Mapping[str, TopicSettings] = {}
+    allow_bots: bool | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -94,6 +97,14 @@ class GuildSettings(GroupSettings):
     slug: str | None = None
     reaction_notifications: Literal["off", "own", "all", "allowlist"] | None = None
     channels: Mapping[str, GuildChannelSettings] = {}
+
+
+class ReplyToModeSettings(ConfigSection):
+    """Which messages of a reply quote the message that they answer, by the kind of chat."""
+
+    direct: Literal["off", "first", "all"] | None = None
+    group: Literal["off", "first", "all"] | None = None
+    channel: Literal["off", "first", "all"] | None = None
 
 
 class DmSettings(ConfigSection):
@@ -146,6 +157,7 @@ class AccountSettings(ConfigSection):
     allow_from: Ids = ()
     group_policy: Literal["open", "disabled", "allowlist"] | None = None
     group_allow_from: Ids = ()
+    require_mention: bool | None = None
     groups: Mapping[str, GroupSettings] = {}
     guilds: Mapping[str, GuildSettings] = {}
     mention_patterns: StrTuple | None = None
@@ -159,6 +171,7 @@ class AccountSettings(ConfigSection):
     block_streaming_coalesce: BlockCoalesceConfig | None = None
     stream_mode: Literal["off", "partial", "block"] | None = None
     reply_to_mode: Literal["off", "first", "all"] = "off"
+    reply_to_mode_by_chat_type: ReplyToModeSettings = ReplyToModeSettings.model_construct()
     allow_bots: bool = False
     media_max_mb: float | None = Field(None, gt=0)
     response_prefix: str | None = None
@@ -171,8 +184,14 @@ class AccountSettings(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _from_older(cls, tree: Any) -> Any:
-        """Convert OpenClaw's legacy keys `dm`, `rooms` and `allowlistOnly`."""
+        """Convert OpenClaw's other names of keys, such as `dm`, `rooms` and `allowlistOnly`."""
         return _convert_legacy(tree) if isinstance(tree, Mapping) else tree
+
+    def for_chat(self, kind: ChatKind) -> "AccountSettings":
+        """Return the settings with the `replyToMode` of a kind of chat."""
+        by_type = self.reply_to_mode_by_chat_type
+        own = {"direct": by_type.direct, "group": by_type.group, "channel": by_type.channel}[kind]
+        return self.model_copy(update={"reply_to_mode": own}) if own else self
 
 
 class ChannelSettings(ConfigSection):
@@ -209,14 +228,12 @@ def keys_of(section: type[BaseModel]) -> tuple[str, ...]:
 def _convert_legacy(tree: Mapping[str, Any]) -> dict[str, Any]:
     new = dict(tree)
     dm, rooms = new.pop("dm", None), new.pop("rooms", None)
+    if rooms is None and isinstance(new.get("channels"), Mapping):
+        rooms = new.pop("channels")  # Slack's name of them
+    if isinstance(new.get("actions"), Mapping) and new["actions"].get("messages") is False:
+        new["actions"] = {**dict.fromkeys(_MESSAGE_ACTIONS, False), **new["actions"]}
     if isinstance(dm, Mapping):
-        rest = dict(dm)
-        for old, key in (("policy", "dmPolicy"), ("allowFrom", "allowFrom")):
-            if old in rest:
-                new.setdefault(key, rest.pop(old))
-        if rest.pop("enabled", True) is False:
-            new["dmPolicy"] = "disabled"
-        dm = rest or None  # the channel's own model refuses unknown keys
+        dm = _convert_dm(dm, new)
     groups = new.get("groups", {})
     if isinstance(rooms, Mapping) and isinstance(groups, Mapping):
         new["groups"], rooms = {**rooms, **groups}, None
@@ -227,6 +244,20 @@ def _convert_legacy(tree: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(new.get("allowlistOnly"), bool):
         del new["allowlistOnly"]
     return new | {key: value for key, value in (("dm", dm), ("rooms", rooms)) if value is not None}
+
+
+def _convert_dm(dm: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any] | None:
+    """Move the keys of `dm` that others stand for; return the rest, for the channel's own model."""
+    rest = dict(dm)
+    for old, key in (("policy", "dmPolicy"), ("allowFrom", "allowFrom")):
+        if old in rest:
+            new.setdefault(key, rest.pop(old))
+    if rest.pop("enabled", True) is False:
+        new["dmPolicy"] = "disabled"
+    modes = new.get("replyToModeByChatType", {})
+    if "replyToMode" in rest and isinstance(modes, Mapping):
+        new["replyToModeByChatType"] = {"direct": rest.pop("replyToMode"), **modes}
+    return rest or None
 
 
 def channel_names(config: Config) -> tuple[str, ...]:
