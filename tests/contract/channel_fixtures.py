@@ -14,6 +14,7 @@ from tests.contract.channel_peers import (
     TerminalPeer,
     WebchatPeer,
 )
+from tests.contract.channel_peers_slack import SlackPeer
 from tests.contract.channel_stage import Harness, Peer
 from tests.crash.harness import ForkServer
 
@@ -42,6 +43,8 @@ def make_peer(request: pytest.FixtureRequest, folder: Path) -> Peer:
             from tests.contract.channel_peers_discord import DiscordPeer
 
             return DiscordPeer()
+        case "slack":
+            return SlackPeer()
         case "scripted":
             return LedgerPeer()
         case "webchat":

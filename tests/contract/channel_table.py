@@ -8,7 +8,9 @@ from typing import Final
 
 import pytest
 
-CHANNELS: Final = ("telegram", "discord", "matrix", "irc", "webchat", "terminal", "scripted")
+CHANNELS: Final = (
+    "telegram", "discord", "slack", "matrix", "irc", "webchat", "terminal", "scripted",
+)  # fmt: skip
 PEERS: Final = frozenset({"matrix", "irc"})
 
 BEHAVIOURS: Final = frozenset(
@@ -24,7 +26,7 @@ BEHAVIOURS: Final = frozenset(
 
 # Services that take a key once, or can be asked: a second try doubles nothing, and an unconfirmed
 # reply is never unknown.
-ONCE: Final = frozenset({"discord", "matrix", "scripted"})
+ONCE: Final = frozenset({"discord", "slack", "matrix", "scripted"})
 
 _OWN: Final = "the gateway's own: whoever reaches it is the owner, and there are no rooms"
 _READ: Final = "nothing is sent: the client reads the conversation itself"

@@ -41,6 +41,10 @@ def test_channel_page_commands_work_in_order(
         CliRunner().invoke(group, ["agents", "add", "work", "--non-interactive"])
     if page.stem == "telegram":  # the webhook is for a bot that is there
         monkeypatch.setenv("TELEGRAM_WEBHOOK_SECRET", "long-and-random")
+    if page.stem == "slack":
+        monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-1")
+        monkeypatch.setenv("SLACK_APP_TOKEN", "xapp-1")
+        monkeypatch.setenv("SLACK_SIGNING_SECRET", "long-and-random")
     text = page.read_text(encoding="utf-8")
     for program, *words in commands_in(text):
         if program != "homarus" or " ".join(words).startswith(ELSEWHERE):
@@ -49,7 +53,7 @@ def test_channel_page_commands_work_in_order(
         assert done.exception is None and done.exit_code == 0, (words, done.exception, done.output)
         if words[0] == "route":
             assert done.output in text, "the page shows something else"
-    if page.stem in {"discord", "telegram", "matrix", "irc"}:
+    if page.stem in {"discord", "slack", "telegram", "matrix", "irc"}:
         assert json.loads(config.read_text(encoding="utf-8"))["channels"][page.stem]["enabled"]
 
 

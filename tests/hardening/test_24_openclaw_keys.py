@@ -136,7 +136,7 @@ def test_every_key_of_openclaw_is_valid(section: str) -> None:
     for key in (top, *keys(top)):
         for value in samples(key):
             tree = tree_of(key.path, value)
-            if key.path.endswith("dmPolicy") and value == "open":
+            if key.path.endswith(("dmPolicy", "dm.policy")) and value == "open":
                 continue  # valid together with allowFrom, as in OpenClaw
             if found := check_config(tree).problems:
                 refused.append((key.path, value, found[0].message))

@@ -18,7 +18,7 @@ SMALL_FILES = {"agent/loop.py": 300, "app.py": 350, "app_services.py": 500}
 PACKAGE_LINES = {
     "": 1_200,
     "agent": 23_900,
-    "channels": 18_500,
+    "channels": 21_500,
     "cli": 24_900,
     "config": 9_900,
     "core": 5_000,
@@ -34,7 +34,7 @@ PACKAGE_LINES = {
     "sessions": 6_400,
     "skills": 6_850,
     "store": 10_450,
-    "testing": 7_000,
+    "testing": 8_400,
     "tools": 21_800,
 }
 

@@ -56,9 +56,6 @@ _SERVICES: Final[dict[str, ChannelTraits]] = {
     "nextcloud-talk": ChannelTraits("Nextcloud-talk"),
     "nostr": ChannelTraits("Nostr", has_caseless_ids=True),
     "signal": ChannelTraits("Signal", "signal", has_phone_ids=True, block_min_chars=1_500),
-    "slack": ChannelTraits(
-        "Slack", "slack", restore_case=str.upper, has_named_rooms=True, block_min_chars=1_500
-    ),
     "sms": ChannelTraits("SMS", "plain", has_phone_ids=True),
     "tlon": ChannelTraits("Tlon"),
     "twitch": ChannelTraits("Twitch", "plain", has_named_rooms=True),

@@ -95,6 +95,14 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
     "channels.discord.ui": _LOOK,
     "channels.irc.capabilities": "the capabilities are those of the adapter",
     "channels.matrix.capabilities": "the capabilities are those of the adapter",
+    "channels.slack.actions.emojiList": "the emoji of the workspace are not listed",
+    "channels.slack.capabilities": "the capabilities are those of the adapter",
+    "channels.slack.commands.nativeSkills": "Slack lists the commands of the app's manifest",
+    "channels.slack.slashCommand.sessionPrefix": "a private answer is in the direct chat",
+    "channels.slack.streaming": "a reply is sent when it is complete, or shown by streamMode",
+    "channels.slack.thread.historyScope": "a thread has its own history",
+    "channels.slack.thread.inheritParent": "a thread starts with its own messages",
+    "channels.slack.userTokenReadOnly": "the user token is only for searches",
     "channels.telegram.actions.sticker": "no stickers are sent",
     "channels.telegram.draftChunk": "a draft is shown as it is written",
     "channels.telegram.reactionLevel": "the agent reacts when it is asked to",
@@ -102,6 +110,11 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
 # The value of such a setting that says what the program does anyway: it is not named.
 OBEYED_VALUES: Final[Mapping[str, Any]] = {
     "session.mainKey": "main",
+    "channels.slack.actions.emojiList": False,
+    "channels.slack.streaming": False,
+    "channels.slack.thread.historyScope": "thread",
+    "channels.slack.thread.inheritParent": False,
+    "channels.slack.userTokenReadOnly": True,
     "channels.telegram.actions.sticker": False,
 }
 

@@ -22,10 +22,10 @@ _CONTAINER = "object strict"
 # since 2026.9; spend limits; who may have prompt files
 # written; the default agent, and two more fields of an identity; secrets from files, variables and
 # commands; OAuth clients; the gateway's bind address, metrics, MCP endpoint, and running without
-# authentication; a queue mode for any channel; the server of a Telegram bot, and the port of its
-# webhook; messages of other bots; where fetched URLs and pages may lead, and how pages are read;
-# wire formats, memory backends, embedders and search providers that OpenClaw does not have; MCP
-# servers, which OpenClaw has since 2026.9 with these keys, and which of them each agent uses; the
+# authentication; a queue mode for any channel; the servers of Slack and of a Telegram bot, and the
+# port of its webhook; messages of other bots; where fetched URLs and pages may lead, and how pages
+# are read; wire formats, memory backends, embedders and search providers that OpenClaw does not
+# have; MCP servers, which OpenClaw has since 2026.9 with these keys, and which each agent uses; the
 # how long calls of models are kept; the secret of GitHub's webhooks.
 OWN_KEYS = (
     *(
@@ -103,6 +103,8 @@ OWN_KEYS = (
     "gateway.http.endpoints.toolsInvoke.enabled: boolean",
     "hooks.github: object strict",
     "hooks.github.secret: string",
+    "channels.slack.apiRoot: string",
+    "channels.slack.accounts.<key>.apiRoot: string",
     "channels.telegram.apiRoot: string",
     "channels.telegram.accounts.<key>.apiRoot: string",
     "channels.telegram.webhookPort: integer gt=0",

@@ -88,7 +88,7 @@ def test_channel_label_unknown_name_lists_no_channels(
 def test_find_traits_imports_no_adapter_and_no_other_channel() -> None:
     script = (
         "import sys; from homarus.channels.registry import find_traits;"
-        "assert find_traits('slack').title == 'Slack';"
+        "assert find_traits('zalo').title == 'Zalo';"
         "assert not [m for m in sys.modules if m.startswith('homarus.channels.')"
         " and m != 'homarus.channels.registry'];"
         "assert find_traits('Telegram').has_topics;"

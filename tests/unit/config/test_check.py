@@ -123,7 +123,7 @@ def test_legacy_agent_key_is_merged_below_agents_defaults() -> None:
 def test_unimplemented_keys_are_accepted_and_named_once() -> None:
     checked = check_config(
         {
-            "channels": {"telegram": {"enabled": True}, "slack": {}, "defaults": {}},
+            "channels": {"telegram": {"enabled": True}, "zalo": {}, "defaults": {}},
             "canvasHost": {"enabled": True, "port": 1},
             "agents": {
                 "defaults": {"heartbeat": {"every": "5m"}, "workspace": "w"},
@@ -137,7 +137,7 @@ def test_unimplemented_keys_are_accepted_and_named_once() -> None:
     assert checked.config.env.model_extra == {"FOO": "x"}
     assert checked.unbuilt == (
         "canvasHost",
-        "channels.slack",
+        "channels.zalo",
     )
 
 

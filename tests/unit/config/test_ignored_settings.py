@@ -13,6 +13,7 @@ from homarus.channels.discord.settings import DiscordSettings
 from homarus.channels.irc.settings import IrcSettings
 from homarus.channels.matrix.settings import MatrixSettings
 from homarus.channels.registry import available_channels
+from homarus.channels.slack.settings import SlackSettings
 from homarus.channels.telegram.settings import TelegramSettings
 from homarus.config.channels import AccountSettings
 from homarus.config.check import check_config
@@ -33,6 +34,7 @@ CHANNELS: Final[dict[str, type[BaseModel]]] = {
     "irc": IrcSettings,
     "matrix": MatrixSettings,
     "discord": DiscordSettings,
+    "slack": SlackSettings,
 }
 # The sections of the config, by where they stand.
 ROOTS: Final[dict[str, type[BaseModel]]] = {
@@ -176,7 +178,7 @@ def leaves(known: KnownKey) -> Iterator[str]:
         yield from leaves(each)
 
 
-@pytest.mark.parametrize("channel", ["telegram", "irc", "discord"])
+@pytest.mark.parametrize("channel", ["telegram", "irc", "discord", "slack"])
 def test_every_key_of_openclaw_in_a_channel_has_a_field(channel: str) -> None:
     known = lookup(("channels", channel))
     assert known
@@ -184,12 +186,29 @@ def test_every_key_of_openclaw_in_a_channel_has_a_field(channel: str) -> None:
     own = {path for path, _, _ in fields(CHANNELS[channel], prefix)}
     own |= {path for path, _, _ in fields(AccountSettings, prefix)}
     mappings = (f"{prefix}.actions.", f"{prefix}.heartbeat.")  # read by name, or listed
-    paths = [each for each in leaves(known) if ".accounts." not in each]
+    paths = [converted(each) for each in leaves(known) if ".accounts." not in each]
     paths = [each for each in paths if not each.endswith(CONVERTED)]
     assert [each for each in paths if each not in own and not each.startswith(mappings)] == []
 
 
-@pytest.mark.parametrize("channel", ["telegram", "discord"])
+def converted(path: str) -> str:
+    """Return the path of the field that a setting with another name becomes."""
+    for old, new in {
+        "slack.channels.<key>.allow": "slack.groups.<key>.enabled",
+        "slack.channels.<key>.users": "slack.groups.<key>.allowFrom",
+        "slack.channels.<key>.": "slack.groups.<key>.",
+        "slack.dm.enabled": "slack.dmPolicy",
+        "slack.dm.policy": "slack.dmPolicy",
+        "slack.dm.allowFrom": "slack.allowFrom",
+        "slack.dm.replyToMode": "slack.replyToModeByChatType.direct",
+    }.items():
+        is_part = old.endswith(".") and f".{old}" in path
+        if is_part or (path.endswith(f".{old}") and not path.endswith(".tools.allow")):
+            return path.replace(old, new)
+    return path
+
+
+@pytest.mark.parametrize("channel", ["telegram", "discord", "slack"])
 def test_actions_of_channel_are_read_by_name_or_listed(index: SourceIndex, channel: str) -> None:
     known = lookup(("channels", channel, "actions"))
     assert known
@@ -225,11 +244,11 @@ def test_unread_key_with_the_value_that_holds_anyway_is_not_named(path: str) -> 
 
 def test_unread_keys_of_accounts_are_named_by_their_channel() -> None:
     account = {"draftChunk": {}, "actions": {"sticker": True}}
-    tree = {"channels": {"telegram": {"accounts": {"a": account}}, "slack": {"x": {}}}}
+    tree = {"channels": {"telegram": {"accounts": {"a": account}}, "zalo": {"x": {}}}}
     assert check_config(tree).unbuilt == (
-        "channels.slack",
         "channels.telegram.actions.sticker",
         "channels.telegram.draftChunk",
+        "channels.zalo",
     )
 
 

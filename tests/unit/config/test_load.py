@@ -100,9 +100,9 @@ def test_load_error_in_legacy_section_names_that_section(paths: Paths, put: Put)
 
 
 def test_load_unimplemented_keys_give_one_warning(paths: Paths, put: Put) -> None:
-    put("{canvasHost: {enabled: true}, channels: {telegram: {}, slack: {}}, talk: {}}")
+    put("{canvasHost: {enabled: true}, channels: {telegram: {}, zalo: {}}, talk: {}}")
     (warning,) = load_config(paths, {}).warnings
-    groups = ("canvasHost (there is no canvas)", "channels.slack (the channel ", "talk (nothing ")
+    groups = ("canvasHost (there is no canvas)", "channels.zalo (the channel ", "talk (nothing ")
     assert all(f" {each}" in warning for each in groups)
 
 

@@ -267,7 +267,7 @@ def test_write_config_restores_redacted_secret(paths: Paths, put: Put) -> None:
 
 
 def test_write_config_names_unimplemented_keys(paths: Paths) -> None:
-    assert put_at(paths, "channels.slack.botToken", "x").unbuilt == ("channels.slack",)
+    assert put_at(paths, "channels.zalo.botToken", "x").unbuilt == ("channels.zalo",)
     assert put_at(paths, "logging.level", "debug").unbuilt == ()
 
 

@@ -1,0 +1,113 @@
+"""Translate pressed buttons and slash commands.
+
+A press sends the visible label, never the value behind it. The main slash command sends its text:
+a message, or a command of ours if it starts with the name of one. With `ephemeral`, its answer is
+for the person alone: it comes as a direct message, and so does the conversation.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl
+
+from homarus.channels.slack.fields import as_object, get_object, get_objects, get_str
+from homarus.channels.slack.inbound import EventTranslator
+from homarus.channels.slack.text import decode_text
+from homarus.channels.slack.timestamps import is_ts, ts_to_ms
+from homarus.channels.slack.traits import TRAITS
+from homarus.core.approval_button import parse_approval_button
+from homarus.core.channel_event import ButtonPressed, InboundEvent
+from homarus.core.fast_dataclass import dataclass, replace
+from homarus.core.message import Address, Inbound, Json
+from homarus.core.text import one_line
+
+_MAX_LABEL_CHARS: Final = 75  # the limit of Slack
+_MAX_QUOTED_CHARS: Final = 4_096
+_MAX_FIELDS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class InteractionTranslator:
+    """Translate the interactions of one account; `commands` are the names of our commands."""
+
+    events: EventTranslator
+    commands: frozenset[str]
+
+    async def to_press(self, payload: Mapping[str, Json], now_ms: int) -> ButtonPressed | None:
+        """Return the press of a button; None for another interaction."""
+        user = TRAITS.normalize_id(get_str(get_object(payload, "user"), "id"))
+        container, message = get_object(payload, "container"), get_object(payload, "message")
+        chat_id = get_str(get_object(payload, "channel"), "id") or get_str(container, "channel_id")
+        action = next(get_objects(payload, "actions"), {})
+        label = one_line(get_str(get_object(action, "text"), "text"), _MAX_LABEL_CHARS)
+        is_press = get_str(payload, "type") == "block_actions" and action.get("type") == "button"
+        ts, at_ts = get_str(message, "ts"), get_str(action, "action_ts")
+        if not (is_press and user and label and is_ts(ts) and TRAITS.normalize_id(chat_id)):
+            return None
+        chat = await self.events.find_chat(chat_id)
+        if chat is None:
+            return None
+        thread = get_str(message, "thread_ts")
+        is_ours = self.events.me.is_own(message)
+        value = get_str(action, "value")
+        return ButtonPressed(
+            f"press:{chat.id}:{ts}:{user}:{at_ts}",
+            Address(
+                self.events.channel,
+                chat.id,
+                self.events.account,
+                thread if is_ts(thread) and thread != ts else None,
+            ),
+            user,
+            label,
+            message_id=ts,
+            quoted=decode_text(get_str(message, "text"), {}).text[:_MAX_QUOTED_CHARS],
+            approval=parse_approval_button(value) if is_ours else "",
+            at_ms=ts_to_ms(at_ts) or now_ms,
+            metadata=await self.events.metadata_of(chat, user),
+        )
+
+    async def to_command(self, payload: Mapping[str, Json], now_ms: int) -> InboundEvent | None:
+        """Return the message of a slash command; None for one that is not ours."""
+        user = TRAITS.normalize_id(get_str(payload, "user_id"))
+        id_ = get_str(payload, "trigger_id")
+        text = self._command_text(get_str(payload, "command"), get_str(payload, "text").strip())
+        if not (user and id_ and text):
+            return None
+        chat_id = get_str(payload, "channel_id")
+        if self.events.settings.slash_command.ephemeral and not chat_id.startswith("D"):
+            chat_id = await self.events.directory.resolve_chat(user)
+        chat = await self.events.find_chat(chat_id) if TRAITS.normalize_id(chat_id) else None
+        if chat is None:
+            return None
+        metadata = await self.events.metadata_of(chat, user)
+        return Inbound(
+            f"slash:{id_}",
+            Address(self.events.channel, chat.id, self.events.account),
+            user,
+            text,
+            at_ms=now_ms,
+            metadata=replace(metadata, mentioned=True),
+        )
+
+    def _command_text(self, command: str, text: str) -> str:
+        """Return what a person would write instead of the slash command; "" to ignore it."""
+        settings, name = self.events.settings, command.lstrip("/").lower()
+        if name == settings.slash_command.name:
+            if not settings.slash_command.enabled:
+                return ""
+            first = text.partition(" ")[0].lower()
+            return f"/{text}" if first in self.commands else text or "/help"
+        if settings.commands.native is False or not name:
+            return ""
+        return f"/{name} {text}".strip()
+
+
+def parse_form(body: bytes) -> Mapping[str, Json] | None:
+    """Return the payload of an interaction or a slash command; None when it is none."""
+    try:
+        fields = dict(parse_qsl(body.decode("utf-8"), max_num_fields=_MAX_FIELDS))
+        payload = json.loads(fields["payload"]) if "payload" in fields else fields
+    except (ValueError, RecursionError):
+        return None
+    return as_object(payload) or None

@@ -1,0 +1,61 @@
+"""What was written in a thread before the bot was first addressed there."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from homarus.channels.slack.api import SlackClient
+from homarus.channels.slack.directory import SlackDirectory
+from homarus.channels.slack.fields import get_objects, get_str
+from homarus.channels.slack.text import decode_text, mentioned_people
+from homarus.core.errors import ChannelAuthError, ChannelError
+from homarus.core.message import Inbound, Json
+from homarus.core.text import one_line
+
+MAX_CHARS: Final = 4_096
+_MAX_THREADS: Final = 1_000
+_MAX_LINE_CHARS: Final = 500
+
+
+class ThreadHistory:
+    """Adds the earlier messages of a thread to the first message for us there, as a quotation."""
+
+    def __init__(self, api: SlackClient, directory: SlackDirectory, limit: int) -> None:
+        self._api, self._directory, self._limit = api, directory, min(limit, 200)
+        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    async def add_to(self, inbound: Inbound) -> Inbound:
+        """Return the message with what precedes it in its thread, if it is the first for us."""
+        address, metadata = inbound.address, inbound.metadata
+        is_for_us = metadata.mentioned or metadata.replies_to_us or metadata.kind == "direct"
+        if not address.thread or not is_for_us or not self._limit or metadata.quoted:
+            return inbound
+        key = (address.chat, address.thread)
+        if key in self._seen:
+            return inbound
+        self._seen[key] = None
+        while len(self._seen) > _MAX_THREADS:
+            self._seen.popitem(last=False)
+        try:
+            quoted = await self._quote(inbound, address.thread)
+        except ChannelAuthError:
+            raise
+        except ChannelError:  # the message itself is there
+            return inbound
+        return replace(inbound, metadata=replace(metadata, quoted=quoted))
+
+    async def _quote(self, inbound: Inbound, thread: str) -> str:
+        params: dict[str, Json] = {"channel": inbound.address.chat, "ts": thread, "limit": 200}
+        params["latest"] = inbound.id.rpartition(":")[2]
+        page = await self._api.call("conversations.replies", params)
+        before = list(get_objects(page, "messages"))[-self._limit :]
+        lines = [await self._line(one) for one in before if get_str(one, "text")]
+        return "\n".join(lines)[-MAX_CHARS:]
+
+    async def _line(self, message: Mapping[str, Json]) -> str:
+        markup, sender = get_str(message, "text"), get_str(message, "user")
+        people = {*mentioned_people(markup), *([sender] if sender else ())}
+        names = {each: (await self._directory.find_person(each)).name for each in sorted(people)}
+        name = names.get(sender) or get_str(message, "username") or "a bot"
+        return one_line(f"{name}: {decode_text(markup, names).text}", _MAX_LINE_CHARS)

@@ -1,0 +1,510 @@
+"""Slack's socket mode and the messages that were missed, against the strict fake."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from homarus.channels.base import (
+    Channel,
+    SupportsChatActions,
+    SupportsDelete,
+    SupportsEdit,
+    SupportsLookup,
+    SupportsMarkedSend,
+    SupportsMediaFetch,
+    SupportsProbe,
+    SupportsReactions,
+    SupportsWebhook,
+)
+from homarus.channels.slack.adapter import SlackChannel
+from homarus.core.channel_event import (
+    MemberJoined,
+    MessageDeleted,
+    MessageEdited,
+    ReactionChanged,
+)
+from homarus.core.errors import ChannelAuthError, ChannelError, MediaTooLargeError, StoreError
+from homarus.core.message import Button, Extras, Media, Outbound
+from homarus.core.tasks import task_group
+from homarus.testing.fakes import RecordingHandler
+from homarus.testing.slack_server import ADA, GENERAL, SlackServer
+from homarus.testing.slack_server.state import BOT_USER
+from tests.unit.channels.slack_stage import DM, bot, running, send, to
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def test_slack_direct_message_is_stored_then_acknowledged() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack), handler, slack):
+            said = await slack.say("hello &lt;you&gt; &amp; me")
+            (got,) = await handler.received(1)
+            await slack.until_acknowledged()
+        assert got.id == f"{DM}:{said['ts']}" and got.text == "hello <you> & me"
+        assert got.address == to(DM) and got.sender == ADA
+        assert (got.metadata.kind, got.metadata.name, got.metadata.handle) == (
+            "direct", "Ada Byron", "ada",
+        )  # fmt: skip
+        assert got.metadata.team == "T0TEAM" and not got.metadata.is_bot
+        assert handler.kept is not None and handler.kept["places"] == {DM: said["ts"]}
+
+
+async def test_slack_unstored_message_is_not_acknowledged_and_comes_again() -> None:
+    async with SlackServer() as slack:
+        handler, channel = RecordingHandler(StoreError("no room")), bot(slack)
+        with pytest.raises(StoreError):
+            await run_until_ended(channel, handler, slack, lambda: slack.say("hello"))
+        assert not slack.feed.envelopes[0].acked
+        async with running(channel, handler, slack):
+            await handler.received(1)
+            await slack.until_acknowledged()
+        assert set(handler.texts) == {"hello"} and slack.feed.envelopes[0].attempts == 2
+
+
+async def test_slack_message_while_disconnected_is_read_from_history() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack), handler, slack):
+            await slack.say("before")
+            await slack.say("in the channel", GENERAL)
+            root = await slack.say("a thread", GENERAL)
+            await slack.say("first reply", GENERAL, thread=root["ts"])
+            await handler.received(4)
+            await slack.until_acknowledged()
+        await slack.say("missed one")
+        await slack.say("missed two", user="U0BOB")  # a direct chat that was not known before
+        await slack.say("missed in the thread", GENERAL, thread=root["ts"])
+        new = await slack.say("a new thread", GENERAL)
+        await slack.say("its reply", GENERAL, thread=new["ts"])
+        assert len(slack.feed.lost) == 5
+        async with running(bot(slack), handler, slack):
+            await handler.received(9)
+        assert sorted(handler.texts[4:]) == [
+            "a new thread", "its reply", "missed in the thread", "missed one", "missed two",
+        ]  # fmt: skip
+        assert len(set(handler.ids)) == 9
+        threads = {one.text: one.address.thread for one in handler.got}
+        assert threads["missed in the thread"] == root["ts"] and threads["its reply"] == new["ts"]
+
+
+async def test_slack_first_start_reads_no_history() -> None:
+    async with SlackServer() as slack:
+        await slack.say("long ago")
+        handler = RecordingHandler()
+        async with running(bot(slack), handler, slack):
+            await slack.say("now")
+            await handler.received(1)
+        assert handler.texts == ["now"]
+
+
+async def test_slack_cursor_of_another_bot_is_not_used() -> None:
+    async with SlackServer() as slack:
+        await slack.say("long ago")
+        handler = RecordingHandler(kept={"bot": "U0OTHER", "team": "T0TEAM", "last": "1.000001"})
+        async with running(bot(slack), handler, slack):
+            await slack.say("now")
+            await handler.received(1)
+        assert handler.texts == ["now"]
+
+
+async def test_slack_requested_reconnect_loses_nothing() -> None:
+    async with SlackServer() as slack:
+        handler, channel = RecordingHandler(), bot(slack)
+        channel._clock = _Steps(channel._clock)
+        async with running(channel, handler, slack):
+            await slack.say("one")
+            await handler.received(1)
+            first = slack.feed.sockets[0]
+            await slack.end_socket()
+            await slack.until(lambda: slack.feed.sockets and first not in slack.feed.sockets)
+            await slack.say("two")
+            await handler.received(2)
+        assert handler.texts == ["one", "two"]
+
+
+class _Steps:
+    """A clock on which every connection lasts a minute."""
+
+    def __init__(self, clock: Any) -> None:
+        self._clock, self._steps = clock, 0
+
+    def monotonic(self) -> float:
+        self._steps += 1
+        return float(self._clock.monotonic()) + 60 * self._steps
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clock, name)
+
+
+@pytest.mark.parametrize(
+    ("reason", "problem"),
+    [("link_disabled", "Socket Mode is switched off"), ("warning", "ended the connection")],
+)
+async def test_slack_connection_that_ends_at_once_is_an_error(reason: str, problem: str) -> None:
+    async with SlackServer() as slack:
+        with pytest.raises(ChannelError, match=problem):
+            await run_until_ended(
+                bot(slack), RecordingHandler(), slack, lambda: slack.end_socket(reason)
+            )
+
+
+async def run_until_ended(
+    channel: SlackChannel,
+    handler: RecordingHandler,
+    slack: SlackServer,
+    act: Callable[[], Awaitable[object]],
+) -> None:
+    """Run the channel until it raises, after an action on the connected server."""
+    async with asyncio.timeout(60), task_group() as group:
+        group.create_task(channel.run(handler))
+        await slack.until_connected()
+        await act()
+
+
+async def test_slack_hundred_redeliveries_have_one_id() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack), handler, slack):
+            await slack.say("hello")
+            await slack.publish(*[slack.events[-1]] * 99)
+            await handler.received(100)
+        assert len(set(handler.ids)) == 1
+
+
+async def test_slack_mention_event_and_message_event_are_one_message() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack), handler, slack):
+            await slack.say(f"<@{BOT_USER}> hi <@{ADA}>", GENERAL)
+            first, second = await handler.received(2)
+        assert first == second and first.metadata.mentioned and first.metadata.mentions_others
+        assert first.text == "@lobster hi @Ada Byron"
+        assert (first.metadata.kind, first.metadata.title) == ("channel", "#general")
+
+
+async def test_slack_own_messages_and_other_subtypes_are_ignored() -> None:
+    async with SlackServer() as slack:
+        handler, channel = RecordingHandler(), bot(slack)
+        async with running(channel, handler, slack):
+            await send(channel, "mine", GENERAL)
+            (own,) = slack.sent(GENERAL)
+            await slack.publish(("events_api", {**own, "channel": GENERAL}))
+            await slack.say("joined", GENERAL, subtype="channel_join")
+            await slack.publish(("events_api", {"type": "message", "channel": "nowhere"}))
+            await slack.publish(("events_api", {"type": "message", "channel": GENERAL, "ts": 5}))
+            await slack.say("a person", GENERAL)
+            await handler.received(1)
+        assert handler.texts == ["a person"]
+
+
+async def test_slack_event_of_another_workspace_is_ignored() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack), handler, slack):
+            event = {"type": "message", "channel": GENERAL, "ts": "1.000001", "user": ADA}
+            payload = {"team_id": "T0OTHER", "event": {**event, "text": "foreign"}}
+            await slack.feed.add("events_api", payload)
+            await slack.say("ours")
+            await handler.received(1)
+        assert handler.texts == ["ours"]
+
+
+async def test_slack_bot_is_marked_and_has_its_name() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack), handler, slack):
+            more = {"user": "", "bot_id": "B0CI", "subtype": "bot_message", "username": "ci"}
+            place = slack.world.conversations[GENERAL]
+            message = slack.world.add_message(place, text="build 5 failed", **more)
+            await slack.publish(("events_api", {**message, "channel": GENERAL}))
+            (got,) = await handler.received(1)
+        assert (got.sender, got.metadata.name, got.metadata.is_bot) == ("B0CI", "ci", True)
+
+
+async def test_slack_thread_reply_has_its_thread_and_says_whom_it_answers() -> None:
+    async with SlackServer() as slack:
+        handler, channel = RecordingHandler(), bot(slack)
+        async with running(channel, handler, slack):
+            ours = await send(channel, "what do you think?", GENERAL)
+            await slack.say("good", GENERAL, thread=ours.message_id)
+            (got,) = await handler.received(1)
+            assert got.address.thread == ours.message_id and got.metadata.replies_to_us
+            assert got.metadata.quoted == "lobster: what do you think?"
+            await slack.say("very", GENERAL, thread=ours.message_id)
+            assert (await handler.received(2))[1].metadata.quoted == ""  # it is known by now
+
+
+@pytest.mark.parametrize("limit", [0, 2])
+async def test_slack_thread_history_is_limited_by_setting(limit: int) -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        root = await slack.say("one", GENERAL)
+        for text in ("two", "three"):
+            await slack.say(text, GENERAL, thread=root["ts"])
+        thread = {"initialHistoryLimit": limit}
+        async with running(bot(slack, thread=thread), handler, slack):
+            await slack.say(f"<@{BOT_USER}> sum up", GENERAL, thread=root["ts"])
+            (got, *_) = await handler.received(1)
+        lines = "Ada Byron: two\nAda Byron: three"
+        assert got.metadata.quoted == (lines if limit else "")
+
+
+async def test_slack_edit_and_deletion_are_events() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack), handler, slack):
+            said = await slack.say("helo", GENERAL)
+            await slack.publish(*slack.acts.edit(GENERAL, said["ts"], "hello"))
+            await slack.publish(*slack.acts.delete(GENERAL, said["ts"]))
+            edited, deleted = await handler.events_received(2)
+        assert isinstance(edited, MessageEdited) and isinstance(deleted, MessageDeleted)
+        assert (edited.message_id, edited.text, edited.sender) == (said["ts"], "hello", ADA)
+        assert (deleted.message_id, deleted.sender) == (said["ts"], "")
+
+
+async def test_slack_link_preview_is_no_edit() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack), handler, slack):
+            said = await slack.say("see <https://x.io>", GENERAL)
+            ((kind, event),) = slack.acts.edit(GENERAL, said["ts"], said["text"])
+            del event["message"]["edited"]
+            await slack.publish((kind, event))
+            await slack.publish(*slack.acts.join(GENERAL, "U0BOB"))
+            (joined,) = await handler.events_received(1)
+        assert isinstance(joined, MemberJoined) and joined.sender == "U0BOB"
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("off", []),
+        ("own", ["ours"]),
+        ("all", ["ours", "theirs"]),
+        ("allowlist", ["ours", "theirs"]),
+    ],
+)
+async def test_slack_reactions_are_passed_on_by_setting(mode: str, expected: list[str]) -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        channel = bot(slack, reactionNotifications=mode, reactionAllowlist=[ADA])
+        async with running(channel, handler, slack):
+            ours = await send(channel, "ours", GENERAL)
+            theirs = await slack.say("theirs", GENERAL)
+            names = {ours.message_id: "ours", theirs["ts"]: "theirs"}
+            for ts in names:
+                await slack.publish(*slack.acts.react(GENERAL, ts, "thumbsup"))
+            await slack.publish(*slack.acts.join(GENERAL, "U0BOB"))
+            events = await handler.events_received(len(expected) + 1)
+        found = [one for one in events if isinstance(one, ReactionChanged)]
+        assert [names[one.message_id] for one in found] == expected
+        assert all(one.added == ("👍",) and one.sender == ADA for one in found)
+        assert [one.metadata.replies_to_us for one in found] == [e == "ours" for e in expected]
+
+
+async def test_slack_removed_reaction_is_an_event() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack, reactionNotifications="all"), handler, slack):
+            said = await slack.say("hello", GENERAL)
+            await slack.publish(*slack.acts.react(GENERAL, said["ts"], "eyes", added=False))
+            (got,) = await handler.events_received(1)
+        assert isinstance(got, ReactionChanged) and got.removed == ("👀",) and not got.added
+
+
+@pytest.mark.parametrize(
+    ("dm", "is_heard"),
+    [
+        ({}, False),
+        ({"groupEnabled": True}, True),
+        ({"groupEnabled": True, "groupChannels": ["G0OTHER"]}, False),
+        ({"groupEnabled": True, "groupChannels": ["G0TEAM"]}, True),
+    ],
+)
+async def test_slack_group_chat_takes_part_by_setting(dm: dict[str, Any], is_heard: bool) -> None:
+    async with SlackServer() as slack:
+        slack.world.add_channel("G0TEAM", "mpdm-ada--bob-1", "mpim")
+        handler = RecordingHandler()
+        async with running(bot(slack, dm=dm), handler, slack):
+            await slack.say("all of you", "G0TEAM")
+            await slack.say("you alone")
+            await handler.received(1 + is_heard)
+        assert handler.texts == ["all of you"] * is_heard + ["you alone"]
+        assert handler.got[0].metadata.kind == ("group" if is_heard else "direct")
+
+
+async def test_slack_press_sends_label_and_is_acknowledged() -> None:
+    async with SlackServer() as slack:
+        handler, channel = RecordingHandler(), bot(slack)
+        buttons = ((Button("Yes", "approve:abcdefgh-1:allow-once"), Button("No", "secret")),)
+        async with running(channel, handler, slack):
+            sent = await send(channel, "Delete *it*?", GENERAL, buttons=buttons)
+            await slack.publish(*slack.acts.press(GENERAL, sent.message_id, "Yes"))
+            await slack.publish(*slack.acts.press(GENERAL, sent.message_id, "No"))
+            yes, no = sorted(await handler.received(2), key=lambda one: one.text, reverse=True)
+            await slack.until_acknowledged()
+        assert (yes.text, yes.sender, yes.metadata.is_press) == ("Yes", ADA, True)
+        assert yes.metadata.approval == "abcdefgh-1 allow-once"
+        assert (no.text, no.metadata.approval) == ("No", "")
+        assert yes.metadata.reply_to == sent.message_id and yes.address.chat == GENERAL
+        assert yes.id != no.id
+
+
+async def test_slack_interaction_is_acknowledged_while_store_is_slow() -> None:
+    class Slow(RecordingHandler):
+        async def __call__(self, *args: Any, **named: Any) -> None:
+            await slack.until_acknowledged()  # Slack waits three seconds
+            await super().__call__(*args, **named)
+
+    async with SlackServer() as slack:
+        handler = Slow()
+        async with running(bot(slack), handler, slack):
+            await slack.publish(*slack.acts.slash("/openclaw", "hello"))
+            await handler.received(1)
+        assert handler.texts == ["hello"]
+
+
+async def test_slack_interaction_of_unknown_sender_is_acknowledged_the_same() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler(leaves=True)
+        async with running(bot(slack), handler, slack):
+            await slack.publish(*slack.acts.slash("/openclaw", "hello", user="U0EVE"))
+            await slack.until_acknowledged()
+        assert not slack.sent()
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "said", "expected"),
+    [
+        ("/openclaw", "how is the tide?", {}, "how is the tide?"),
+        ("/openclaw", "status", {}, "/status"),
+        ("/openclaw", "/status", {}, "/status"),
+        ("/openclaw", "", {}, "/help"),
+        ("/lobster", "hi", {"slashCommand": {"name": "/Lobster"}}, "hi"),
+        ("/openclaw", "hi", {"slashCommand": {"enabled": False}}, None),
+        ("/status", "", {}, "/status"),
+        ("/status", "all", {"commands": {"native": False}}, None),
+    ],
+)
+async def test_slack_slash_command_is_a_message_of_its_user(
+    command: str, text: str, said: dict[str, Any], expected: str | None
+) -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack, **said), handler, slack):
+            await slack.publish(*slack.acts.slash(command, text, GENERAL))
+            await slack.until_acknowledged()
+            await slack.say("the end")
+            await handler.received(1 + (expected is not None))
+        got = [one for one in handler.got if one.text != "the end"]
+        assert [one.text for one in got] == ([] if expected is None else [expected])
+        assert all(one.address == to(DM) and one.sender == ADA for one in got)
+
+
+async def test_slack_public_slash_command_is_answered_in_its_channel() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack, slashCommand={"ephemeral": False}), handler, slack):
+            await slack.publish(*slack.acts.slash("/openclaw", "hi", GENERAL))
+            (got,) = await handler.received(1)
+        assert got.address == to(GENERAL) and got.metadata.mentioned
+        assert got.metadata.kind == "channel"
+
+
+async def test_slack_received_file_is_downloaded_within_limit() -> None:
+    async with SlackServer() as slack:
+        handler, channel = RecordingHandler(), bot(slack)
+        async with running(channel, handler, slack):
+            await slack.say("look", files=(("tide.png", b"\x89PNG picture"),))
+            (got,) = await handler.received(1)
+            (media,) = got.media
+            assert (media.kind, media.mime, media.name, media.size) == (
+                "image", "image/png", "tide.png", 12,
+            )  # fmt: skip
+            assert await channel.fetch(media, 12) == b"\x89PNG picture"
+            with pytest.raises(MediaTooLargeError):
+                await channel.fetch(media, 11)
+            with pytest.raises(MediaTooLargeError):
+                await channel.fetch(Media(ref=media.ref), 11)
+
+
+async def test_slack_token_is_not_sent_to_another_host() -> None:
+    async with SlackServer() as slack, SlackServer() as thief:
+        channel = bot(slack)
+        file = slack.world.add_file("a.txt", b"text")
+        slack.world.url = thief.url
+        with pytest.raises(ChannelError, match="not its own"):
+            await channel.fetch(Media(ref=file.id), 100)
+        assert not thief.books.calls
+
+
+async def test_slack_socket_address_of_another_host_is_refused() -> None:
+    channel = bot(SlackServer(port=9))
+    trusted = channel._api.is_trusted
+    assert trusted("ws://127.0.0.1:9/link", "wss") and not trusted("ws://127.0.0.1:8/x", "wss")
+    official = bot(SlackServer(port=9), apiRoot="https://slack.com/api")._api.is_trusted
+    assert official("wss://wss-primary.slack.com/link/?ticket=1", "wss")
+    assert official("https://files.slack.com/files-pri/T1-F1/a.png")
+    for url in (
+        "http://files.slack.com/a", "https://files.slack.com.evil.io/a", "https://evil.io/a",
+        "https://files.slack.com:8443/a", "https://x@files.slack.com/a", "https://[broken",
+        "file:///etc/passwd",
+    ):  # fmt: skip
+        assert not official(url)
+
+
+@pytest.mark.parametrize("which", ["bot_token", "app_token"])
+async def test_slack_refused_token_stops_the_account(which: str) -> None:
+    async with SlackServer() as slack:
+        channel = bot(slack)
+        setattr(slack, which, "xoxb-another")
+        with pytest.raises(ChannelAuthError) as caught:
+            await channel.run(RecordingHandler())
+        assert caught.value.fix and "xoxb-1-fake" not in str(caught.value)
+        assert "xapp-1-fake" not in str(caught.value)
+
+
+async def test_slack_probe_says_who_we_are() -> None:
+    async with SlackServer() as slack:
+        assert await bot(slack).probe() == "@lobster in Acme"
+
+
+def test_slack_channel_has_its_abilities() -> None:
+    channel: Channel = bot(SlackServer(port=9))
+    for ability in (
+        SupportsChatActions, SupportsDelete, SupportsEdit, SupportsLookup, SupportsMarkedSend,
+        SupportsMediaFetch, SupportsProbe, SupportsReactions, SupportsWebhook,
+    ):  # fmt: skip
+        assert isinstance(channel, ability)
+
+
+async def test_slack_event_with_unexpected_values_blocks_no_other() -> None:
+    odd: list[Any] = [None, 5, "x", [], {}, [{}], {"a": 1}]
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack, reactionNotifications="all"), handler, slack):
+            _, ((_, good),) = slack.acts.say("hello", GENERAL)
+            for name in good:
+                for value in odd:
+                    await slack.publish(("events_api", {**good, name: value}))
+            for value in odd:
+                await slack.feed.add("events_api", value if isinstance(value, dict) else {})
+                await slack.feed.add("interactive", {"type": "block_actions", "user": value})
+                await slack.feed.add("slash_commands", {"command": value, "user_id": value})
+            await slack.say("the end")
+            async with asyncio.timeout(60):
+                while "the end" not in handler.texts:
+                    await handler.received(len(handler.got) + 1)
+            await slack.until_acknowledged()
+
+
+async def test_slack_own_reply_is_sent_by_two_accounts_to_their_own_workspaces() -> None:
+    async with SlackServer() as one, SlackServer() as two:
+        first, second = bot(one), bot(two, account="work")
+        await send(first, "for one", ADA)
+        await second.send(Outbound(to(ADA), "for two", "k", Extras()))
+        assert [m["text"] for m in one.sent()] == ["for one"]
+        assert [m["text"] for m in two.sent()] == ["for two"]
