@@ -14,6 +14,7 @@ from homarus.core.message import Address, Extras, Json, Outbound
 from homarus.core.native_command import NativeCommand
 from homarus.testing.fakes import RecordingHandler
 from homarus.testing.slack_server import ADA, SlackServer
+from homarus.testing.slack_server.events import make_callback
 
 WAIT_S = 60.0
 DM = f"D{ADA[1:]}"  # the direct chat with Ada
@@ -39,12 +40,14 @@ def bot(
 async def running(
     channel: SlackChannel, handler: RecordingHandler, server: SlackServer | None = None
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Run the channel while the block lasts, connected where a server is given."""
+    """Run the channel while the block lasts, from when it has read what it missed on a server."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(channel.run(handler))
         try:
             if server:
                 await server.until_connected()
+                await server.feed.add("events_api", make_callback({"type": "of_no_use"}))
+                await server.until_acknowledged()
             yield task
         finally:
             task.cancel()

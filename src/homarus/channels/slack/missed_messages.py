@@ -40,7 +40,7 @@ class ReadPosition:
         """Load a stored cursor; return False when there is none of this bot."""
         cursor = stored or {}
         if cursor.get("bot") != self._me.user or cursor.get("team") != self._me.team:
-            self.last, self.places = ts_from_ms(now_ms), {}
+            self.last, self.places = ts_from_ms(now_ms + 1), {}  # not what was just before
             return False
         last, places = get_str(cursor, "last"), get_object(cursor, "places")
         self.last = last if is_ts(last) else ts_from_ms(now_ms)

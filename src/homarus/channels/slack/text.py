@@ -48,6 +48,8 @@ def decode_text(markup: str, names: Mapping[str, str]) -> DecodedText:
         if sign == "!":
             has_groups = has_groups or inner.startswith("subteam^")
             return _decode_special(inner, label)
+        if ":" not in inner:
+            return found[0]  # no address
         href = inner.removeprefix("mailto:") if label == inner.removeprefix("mailto:") else inner
         return href if not label or label == href or href.endswith(f"://{label}") else (
             f"{label} ({href})"

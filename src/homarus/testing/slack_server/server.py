@@ -184,7 +184,7 @@ class SlackServer(StreamServer):
     async def _serve(
         self, writer: asyncio.StreamWriter, method: str, headers: Mapping[str, str], body: bytes
     ) -> None:
-        params = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+        params = _read_params(headers, body)
         fault = self._next_fault(method)
         if fault is None:
             response = self._perform(method, headers, params)
@@ -269,6 +269,14 @@ class SlackServer(StreamServer):
                 del self._faults[at]
                 return fault
         return None
+
+
+def _read_params(headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+    """Return the arguments of a form or of JSON, as a form has them."""
+    if not headers.get("content-type", "").startswith("application/json"):
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+    told = json.loads(body).items()
+    return {name: text if isinstance(text, str) else json.dumps(text) for name, text in told}
 
 
 def main() -> None:
