@@ -184,6 +184,13 @@ def qmd_program() -> QmdProgram:
     return QmdProgram(folder / "node_modules" / ".bin" / "qmd", _node_beside(folder))
 
 
+def emulate_command() -> list[str]:
+    """Install `emulate`, which has Slack's Web API; return the command that runs it."""
+    folder = npm(Path(__file__).parent / "slack_emulate")
+    entry = folder / "node_modules" / "emulate" / "dist" / "index.js"
+    return [str(_node_beside(folder) / "node"), str(entry)]
+
+
 def clawhub_command() -> list[str]:
     """Install the command-line client of ClawHub; return the command that runs it."""
     folder = npm(Path(__file__).parent / "clawhub")
