@@ -4,6 +4,7 @@ Signatures are checked by the functions that channels use; cases about the trans
 gateway with an account that receives webhooks.
 """
 
+import asyncio
 import base64
 import gzip
 import hmac
@@ -14,10 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import parse_qsl, urlsplit
 
-from homarus.channels import signatures
+from homarus.channels import signatures, slack
+from homarus.channels.base import ChannelContext, WebhookRequest
 from homarus.channels.signatures import ReplayGuard
 from homarus.core.clock import SystemClock
 from homarus.gateway.auth_rate_limiter import MAX_SOURCES, AuthRateLimiter, ClientSource
+from homarus.testing.clock import FakeClock
 from tests.attacks.cases import Case, Judge, NotRunError
 from tests.attacks.listening import PATH, SECRET
 from tests.attacks.live import Live, gateway
@@ -61,7 +64,7 @@ def _check(case: Case, *, again: int) -> str | bool | None:
         case "github":
             return signatures.verify_github(headers, body, secret)
         case "slack":
-            return signatures.verify_slack(headers, body, secret, now_s)
+            return _check_slack(headers, body, secret, now_s)
         case "line":
             return signatures.verify_line(headers, body, secret)
         case "twilio":  # a proxy adds a new id to every request
@@ -76,6 +79,18 @@ def _check(case: Case, *, again: int) -> str | bool | None:
         case "discord_ed25519":
             return signatures.verify_discord(headers, body, key, now_s)
     raise NotRunError(case["scheme"])
+
+
+def _check_slack(headers: dict[str, str], body: bytes, secret: str, now_s: float) -> str | None:
+    """Send the request to an account of Slack; return its mark if the account accepts it."""
+    section = {"mode": "http", "botToken": "xoxb-1", "signingSecret": secret or "another"}
+    clock = FakeClock(at_ms=int(now_s * 1000))
+    account = slack.create(ChannelContext("slack", "default", clock), slack.Settings.read(section))
+    request = WebhookRequest("POST", account.path, headers=headers, body=body)
+    answer = asyncio.run(account.handle_webhook(request))
+    mark = signatures.verify_slack(headers, body, secret, now_s)
+    assert (answer.status == 401) == (mark is None), f"the account answers {answer.status}"
+    return mark
 
 
 def _check_plivo(url: str, secret: str, *, again: int) -> str | None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "token": ("botToken", "token", "accessToken"),
     "bot_token": ("botToken",),
+    "app_token": ("appToken",),
+    "signing_secret": ("signingSecret",),
     "access_token": ("accessToken",),
     "password": ("password",),
     "host": ("host",),
@@ -45,7 +47,9 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "user_id": ("userId",),
     "name": ("name",),
 }
-_SECRETS: Final = frozenset({"token", "bot_token", "access_token", "password"})
+_SECRETS: Final = frozenset(
+    {"token", "bot_token", "app_token", "signing_secret", "access_token", "password"}
+)
 account_option = click.option(
     "--account", metavar="ID", show_default="default", help="The account of the channel."
 )
@@ -54,6 +58,7 @@ account_option = click.option(
 @click.command()
 @examples(
     "homarus channels add telegram --token -",
+    "homarus channels add slack --bot-token - --app-token -",
     "homarus channels add matrix --homeserver https://matrix.org --access-token -",
     "homarus channels add irc --host irc.libera.chat --nick ada",
 )
@@ -62,6 +67,8 @@ account_option = click.option(
 @click.option("--name", metavar="TEXT", help="The name shown in lists.")
 @click.option("--token", metavar="TOKEN", help="The token, of whichever kind the service has.")
 @click.option("--bot-token", metavar="TOKEN", help="The bot token.")
+@click.option("--app-token", metavar="TOKEN", help="The app-level token.")
+@click.option("--signing-secret", metavar="TEXT", help="The secret that requests are signed with.")
 @click.option("--access-token", metavar="TOKEN", help="The access token.")
 @click.option("--password", metavar="TEXT", help="The password.")
 @click.option("--host", metavar="HOST", help="The server.")
@@ -87,7 +94,8 @@ def add(
 ) -> None:
     """Add or change an account of a chat service in the configuration.
 
-    A secret can be `-`, which prompts for it, or the name of a variable, as '${NAME}'.
+    A secret can be `-`, which prompts for it, or the name of a variable, as '${NAME}'. At a
+    terminal it prompts for what the account needs and does not have.
     """
     from homarus.channels.registry import load_channel
     from homarus.config.account_edits import add_account
@@ -95,6 +103,7 @@ def add(
     module = load_channel(channel)
     name = _account(account)
     values = _values(channel, module, options, assignments)
+    values |= _prompted_values(channel, name, module, values)
 
     def edit(tree: Any) -> Any:
         new = add_account(tree, channel, name, values)
@@ -139,8 +148,38 @@ def _values(
     return found
 
 
+def _prompted_values(
+    channel: str, account: str, module: "ChannelModule", values: Mapping[KeyPath, Json]
+) -> dict[KeyPath, Json]:
+    """Prompt at a terminal for the settings that the account needs and does not have."""
+    from homarus.config.account_prompts import prompted_settings
+    from homarus.config.channels import merged_section
+
+    if not is_at_terminal():
+        return {}
+    config = run_with_config(GatewayOptions(), lambda settings: settings.config())
+    paths = with_gateway_config(Paths.find(os.environ))
+    env = resolve_env(paths, os.environ, {})[0] if account == DEFAULT_ACCOUNT else {}
+    given = merged_section(config.channels, channel, account)
+    given |= {str(key[0]): value for key, value in values.items() if len(key) == 1}
+    found: dict[KeyPath, Json] = {}
+    for setting in prompted_settings(module.Settings, given, env):
+        click.echo(setting.prompt.help, err=True)
+        answer = click.prompt(
+            setting.prompt.title, default="", show_default=False, hide_input=setting.is_secret
+        )
+        if text := str(answer).strip():
+            found[setting.key,] = text
+    return found
+
+
+def is_at_terminal() -> bool:
+    """Return whether a person can be prompted."""
+    return sys.stdin.isatty()
+
+
 def _secret(option: str) -> str:
-    if sys.stdin.isatty():
+    if is_at_terminal():
         entered: str = click.prompt(option.replace("_", " ").capitalize(), hide_input=True)
         return entered
     if line := sys.stdin.readline().strip():

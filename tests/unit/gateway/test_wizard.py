@@ -24,6 +24,7 @@ from homarus.providers.catalog import VENDORS
 from homarus.providers.model_discovery import DiscoveredModel
 from homarus.providers.probe import ProbeResult
 from homarus.testing.clock import FakeClock
+from homarus.testing.slack_server import SlackServer
 from homarus.testing.telegram_server import ADA, TelegramServer
 
 GOOD = "sk-good"
@@ -384,6 +385,30 @@ async def test_channel_section_answers_a_test_message_and_allows_its_sender(
     telegram = machine.config["channels"]["telegram"]
     assert telegram["enabled"] and telegram["botToken"] == server.token
     assert telegram["allowFrom"] == [str(ADA)]
+
+
+async def test_channel_section_prompts_for_what_the_schema_of_slack_marks(
+    machine: Machine,
+) -> None:
+    async with SlackServer() as server, asyncio.TaskGroup() as group:
+        machine.paths.state.mkdir()
+        section = {"slack": {"enabled": False, "apiRoot": server.api}}
+        machine.paths.config.write_text(json.dumps({"channels": section}), encoding="utf-8")
+        tokens = {"botToken": ["wrong", server.bot_token], "appToken": [server.app_token] * 2}
+        answers = {f"channel.slack.{name}": answer for name, answer in tokens.items()}
+        prompter = ScriptedPrompter(**{"channel.name": "slack", **answers})
+
+        async def write() -> None:
+            await server.until_connected()
+            await server.say("hi")
+
+        group.create_task(write())
+        await machine.flow(prompter).configure("channels")
+        assert "that is not a botToken of Slack" in prompter.shown
+        assert [one["text"] for one in server.sent()] == [TEST_TEXT]
+    slack = machine.config["channels"]["slack"]
+    assert slack["enabled"] and slack["botToken"] == server.bot_token
+    assert slack["allowFrom"] == ["U0ADA"]
 
 
 async def test_channel_whose_login_fails_is_entered_again_or_added_anyway(

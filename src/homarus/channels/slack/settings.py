@@ -9,6 +9,7 @@ from pydantic import AfterValidator, SecretStr
 
 from homarus.channels.base import SendRetryPolicy
 from homarus.channels.slack.traits import TRAITS
+from homarus.config.account_prompts import SettingPrompt
 from homarus.config.channels import EVERYONE, ChannelSettings
 from homarus.config.section import ConfigSection, Ids, NonEmptyStr, NonNegativeInt, StrTuple
 from homarus.core.errors import ConfigError
@@ -28,6 +29,24 @@ _TOKENS: Final = {
     "appToken": ("SLACK_APP_TOKEN", "xapp-", "Basic Information, App-Level Tokens"),
     "userToken": ("SLACK_USER_TOKEN", "xoxp-", "OAuth & Permissions, User OAuth Token"),
 }
+
+
+_BOT_TOKEN: Final = SettingPrompt(
+    "The bot token, xoxb-…",
+    "api.slack.com/apps, your app: OAuth & Permissions, Bot User OAuth Token.",
+    "SLACK_BOT_TOKEN",
+)
+_APP_TOKEN: Final = SettingPrompt(
+    "The app token, xapp-…",
+    "Basic Information, App-Level Tokens: generate one with connections:write.",
+    "SLACK_APP_TOKEN",
+    ("mode", "socket"),
+)
+_SIGNING_SECRET: Final = SettingPrompt(
+    "The signing secret",
+    "Basic Information, Signing Secret.",
+    needed_if=("mode", "http"),
+)
 
 
 def _api_root(url: str) -> str:
@@ -87,11 +106,11 @@ class SlackSettings(ChannelSettings):
     """One bot in one workspace."""
 
     mode: Literal["socket", "http"] = "socket"
-    bot_token: SecretStr | None = None
-    app_token: SecretStr | None = None
+    bot_token: Annotated[SecretStr | None, _BOT_TOKEN] = None
+    app_token: Annotated[SecretStr | None, _APP_TOKEN] = None
     user_token: SecretStr | None = None
     user_token_read_only: bool = True
-    signing_secret: SecretStr | None = None
+    signing_secret: Annotated[SecretStr | None, _SIGNING_SECRET] = None
     webhook_path: Annotated[NonEmptyStr, AfterValidator(_path)] = WEBHOOK_PATH
     api_root: Annotated[str, AfterValidator(_api_root)] = API_ROOT
     commands: NativeCommands = NativeCommands.model_construct()

@@ -7,6 +7,7 @@ from typing import Any, Final
 from homarus.channels.base import Acknowledge, Channel, ChannelContext, SupportsProbe
 from homarus.channels.registry import available_channels, channel_label, load_channel
 from homarus.config.account_edits import account_ids, add_account
+from homarus.config.account_prompts import prompted_settings
 from homarus.config.channels import read_account
 from homarus.config.json5_document import KeyPath
 from homarus.config.variables import substitute
@@ -68,7 +69,21 @@ _FIELDS: Final[Mapping[str, tuple[ChannelField, ...]]] = {
     ),
 }
 # Services whose sender ids cannot be taken over by another person.
-_STABLE_IDS: Final = frozenset({"discord", "telegram", "matrix"})
+_STABLE_IDS: Final = frozenset({"discord", "telegram", "matrix", "slack"})
+
+
+def _fields_of(channel: str) -> tuple[ChannelField, ...]:
+    """Return the settings to ask for: ours, else those that the channel's schema marks."""
+    if channel in _FIELDS:
+        return _FIELDS[channel]
+    try:
+        marked = prompted_settings(load_channel(channel).Settings, {}, {})
+    except UserError:  # its package is broken
+        return ()
+    return tuple(
+        ChannelField(each.key, each.prompt.title, each.prompt.help, is_secret=each.is_secret)
+        for each in marked
+    )
 
 
 class ChannelSection:
@@ -100,7 +115,7 @@ class ChannelSection:
     async def _ask_account(self, channel: str) -> dict[KeyPath, Json] | None:
         """Return the settings of an account; None to choose another service."""
         values: dict[KeyPath, Json] = {}
-        for each in _FIELDS[channel]:
+        for each in _fields_of(channel):
             if value := await self._ask(channel, each):
                 values[each.key,] = value
             elif not each.is_optional:
@@ -111,7 +126,7 @@ class ChannelSection:
         config = self._services.load().config
         options = [StepOption(NONE, "None for now")]
         for name in available_channels():
-            if name in _FIELDS:
+            if _fields_of(name):
                 has = (
                     "is configured already"
                     if account_ids({"channels": config.channels}, name)
