@@ -508,3 +508,46 @@ async def test_slack_own_reply_is_sent_by_two_accounts_to_their_own_workspaces()
         await second.send(Outbound(to(ADA), "for two", "k", Extras()))
         assert [m["text"] for m in one.sent()] == ["for one"]
         assert [m["text"] for m in two.sent()] == ["for two"]
+
+
+async def test_slack_interaction_is_acknowledged_while_history_is_read() -> None:
+    async with SlackServer() as slack:
+        handler, channel = RecordingHandler(), bot(slack)
+        slack.trouble("users.conversations", status=500, wait_s=3_600)
+        async with running(channel, handler):
+            await slack.until_connected()
+            await slack.publish(*slack.acts.slash("/openclaw", "hello"))
+            await slack.until_acknowledged()
+            await handler.received(1)
+        assert handler.texts == ["hello"]
+
+
+async def test_slack_many_mentions_cost_few_lookups_and_hide_none() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        async with running(bot(slack), handler, slack):
+            people = " ".join(f"<@U1{number:03}>" for number in range(200))
+            await slack.say(f"{people} <@{BOT_USER}>", GENERAL)
+            (got, *_) = await handler.received(1)
+        assert got.metadata.mentioned and got.metadata.mentions_others
+        assert len(slack.books.of("users.info")) <= 21 and got.text.count("@U1") == 200
+
+
+async def test_slack_hourly_reconnect_reads_few_conversations() -> None:
+    async with SlackServer() as slack:
+        handler, channel = RecordingHandler(), bot(slack)
+        for number in range(30):
+            slack.world.add_channel(f"C1{number}", f"channel-{number}")
+        channel._clock = _Steps(channel._clock)
+        async with running(channel, handler, slack):
+            for number in range(30):
+                await slack.say("hello", f"C1{number}")
+            await handler.received(30)
+            before = len(slack.books.of("conversations.history"))
+            first = slack.feed.sockets[0]
+            await slack.end_socket()
+            await slack.until(lambda: slack.feed.sockets and first not in slack.feed.sockets)
+            await slack.say("last", "C15")
+            await handler.received(31)
+        again = slack.books.of("conversations.history")[before:]
+        assert [call.params["channel"] for call in again] == [f"C1{n}" for n in range(29, 19, -1)]

@@ -131,13 +131,13 @@ class SlackChannel:
     async def _serve_socket(self, reader: SlackEventReader, receive: InboundHandler) -> None:
         from homarus.channels.slack.socket_mode import open_socket
 
+        is_first = True
         while True:
             url, opened_s = await self._socket_url(), self._clock.monotonic()
             async with open_socket(url, self._tokens.app) as socket:
                 receive.mark_connected()
-                await reader.read_missed()
-                await self._read_socket(socket, reader)
-                reason = socket.reason
+                await self._read_socket(socket, reader, is_first=is_first)
+                reason, is_first = socket.reason, False
             if reason == "link_disabled":
                 raise ChannelError("Socket Mode is switched off for this app", fix=_NO_SOCKET)
             if self._clock.monotonic() - opened_s < MIN_CONNECTION_S:
@@ -155,15 +155,31 @@ class SlackChannel:
             raise ChannelError("Slack named a socket address that is not its own")
         return url
 
-    async def _read_socket(self, socket: "SocketConnection", reader: SlackEventReader) -> None:
-        """Handle events in order, and interactions beside them, as a person waits for those."""
+    async def _read_socket(
+        self, socket: "SocketConnection", reader: SlackEventReader, *, is_first: bool
+    ) -> None:
+        """Handle events in order, and interactions beside them, as a person waits for those.
+
+        Events wait until what was missed was read. Those that still wait when the connection is
+        lost were not acknowledged, and come again.
+        """
+        events: asyncio.Queue[SocketModeRequest] = asyncio.Queue()
+
+        async def handle_events() -> None:
+            await reader.read_missed(is_first=is_first)
+            while True:
+                request = await events.get()
+                await reader.handle_callback(as_object(request.payload))
+                await socket.acknowledge(request)
+
         async with task_group() as group:
+            handling = group.create_task(handle_events(), name="Slack events")
             async for request in socket.requests():
                 if request.type == "events_api":
-                    await reader.handle_callback(as_object(request.payload))
-                    await socket.acknowledge(request)
+                    events.put_nowait(request)
                 else:
                     group.create_task(_interact(socket, reader, request), name="Slack interaction")
+            handling.cancel()
 
     # Webhooks
 
@@ -174,7 +190,7 @@ class SlackChannel:
     async def _serve_webhook(self, reader: SlackEventReader, receive: InboundHandler) -> None:
         async with task_group() as group:
             receive.mark_connected()
-            await reader.read_missed()
+            await reader.read_missed(is_first=True)
             self._webhook = reader, group
             try:
                 await asyncio.Event().wait()

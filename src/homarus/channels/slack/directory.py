@@ -27,6 +27,7 @@ MISSING_S: Final = 60.0
 MAX_CACHED: Final = 2_000
 PAGE: Final = 200
 MAX_PAGES: Final = 25
+SLACKBOT: Final = "USLACKBOT"  # which Slack does not call a bot
 _NAME_CHARS: Final = 80
 _ALL_KINDS: Final = "public_channel,private_channel,mpim,im"
 
@@ -203,7 +204,7 @@ def parse_person(row: Mapping[str, Json]) -> Person:
         get_str(row, "id"),
         one_line(shown, _NAME_CHARS),
         one_line(get_str(row, "name"), _NAME_CHARS),
-        get_bool(row, "is_bot"),
+        get_bool(row, "is_bot") or get_str(row, "id") == SLACKBOT,
     )
 
 

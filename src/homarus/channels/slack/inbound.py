@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from homarus.channels.registry import find_traits
 from homarus.channels.slack.directory import (
     ConversationKind,
     Person,
@@ -32,6 +33,7 @@ from homarus.core.channel_event import (
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, ChatKind, Inbound, InboundMetadata, Json, Media, MediaKind
 from homarus.core.text import one_line
+from homarus.policy.access import is_listed
 
 _MESSAGES: Final = frozenset(
     {"", "file_share", "me_message", "thread_broadcast", "bot_message", "document_mention"}
@@ -44,6 +46,7 @@ _KINDS: Final[Mapping[ConversationKind, ChatKind]] = {
 }
 _MAX_QUOTED_CHARS: Final = 4_096
 _MAX_FILES: Final = 20
+_MAX_NAMES: Final = 20  # people in one message whose names are looked up
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +197,7 @@ class EventTranslator:
             case "own":
                 return is_ours
             case "allowlist":
-                listed = {TRAITS.normalize_id(each) for each in self.settings.reaction_allowlist}
-                return user in listed
+                return is_listed(self.channel, user, self.settings.reaction_allowlist, find_traits)
         return False
 
     async def _join(self, event: Mapping[str, Json]) -> MemberJoined | None:
@@ -245,7 +247,7 @@ class EventTranslator:
             markup, foreign = foreign, ""
             forwarded = (get_str(shared, "author_name") if shared else "") or "another app"
         people = {*mentioned_people(markup), *mentioned_people(foreign)}
-        names = {each: await self._name(each) for each in sorted(people)}
+        names = {each: await self._name(each) for each in sorted(people)[:_MAX_NAMES]}
         decoded = decode_text(markup, names)
         if get_str(event, "subtype") == "me_message":
             decoded = replace(decoded, text=f"* {decoded.text}")

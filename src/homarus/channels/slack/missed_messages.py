@@ -22,7 +22,8 @@ from homarus.core.message import Json
 log = logging.getLogger(__name__)
 
 MAX_PLACES: Final = 100  # conversations and threads in the cursor
-MAX_READ: Final = 100  # conversations that are read after a connect
+MAX_READ: Final = 100  # conversations, and threads, that are read after a start
+MAX_READ_AGAIN: Final = 10  # the same after Slack asked for another connection, as every hour
 MAX_MISSED: Final = 200  # messages of each
 PAGE: Final = 100
 MAX_WAIT_S: Final = 30.0  # for a rate limit
@@ -73,18 +74,21 @@ class MissedMessages:
     def __init__(self, api: SlackClient, directory: SlackDirectory, clock: Clock) -> None:
         self._api, self._directory, self._clock = api, directory, clock
 
-    async def read(self, position: ReadPosition) -> AsyncIterator[Mapping[str, Json]]:
+    async def read(
+        self, position: ReadPosition, *, is_first: bool
+    ) -> AsyncIterator[Mapping[str, Json]]:
         """Yield the messages of each conversation and its threads, in order."""
+        limit = MAX_READ if is_first else MAX_READ_AGAIN
         floor = ts_from_ms(self._clock.now_ms() - TTL_MS)
         threads = {name: ts for name, ts in position.places.items() if "/" in name}
-        for chat in await self._conversations(position):
+        for chat in (await self._conversations(position, is_first=is_first))[:limit]:
             oldest = max(position.places.get(chat.id, position.last), floor, key=_order)
             found = await self._messages("conversations.history", {"channel": chat.id}, oldest)
             for message in found:
                 yield _as_event(message, chat)
                 if get_int(message, "reply_count"):
                     threads.setdefault(f"{chat.id}/{get_str(message, 'ts')}", oldest)
-        for name, ts in [*threads.items()][-MAX_READ:]:
+        for name, ts in [*threads.items()][-limit:]:
             chat_id, _, thread = name.partition("/")
             params = {"channel": chat_id, "ts": thread}
             oldest = max(ts, floor, key=_order)
@@ -92,10 +96,14 @@ class MissedMessages:
                 if get_str(message, "ts") != thread:
                     yield _as_event(message, await self._directory.find_conversation(chat_id))
 
-    async def _conversations(self, position: ReadPosition) -> list[SlackConversation]:
+    async def _conversations(
+        self, position: ReadPosition, *, is_first: bool
+    ) -> list[SlackConversation]:
         """Return the conversations to read, those that were used last first."""
         known = [name for name in reversed(position.places) if "/" not in name]
         rows = {name: SlackConversation(name) for name in known}
+        if not is_first:
+            return [*rows.values()]
         try:
             async for chat in self._directory.list_conversations():
                 rows[chat.id] = chat
@@ -103,7 +111,7 @@ class MissedMessages:
             raise
         except ChannelError as exc:
             log.warning("Slack does not list the conversations of the bot: %s", exc)
-        return [*rows.values()][:MAX_READ]
+        return [*rows.values()]
 
     async def _messages(
         self, method: str, params: Mapping[str, Json], oldest: str

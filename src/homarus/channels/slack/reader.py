@@ -51,10 +51,13 @@ class SlackEventReader:
         if not self._position.load(stored, self._clock.now_ms()):
             await self._receive.save_cursor(self._position.encode())
 
-    async def read_missed(self) -> None:
-        """Pass on the messages since the last stored one."""
+    async def read_missed(self, *, is_first: bool) -> None:
+        """Pass on the messages since the last stored one.
+
+        When a connection follows another, only the conversations that were used last are read.
+        """
         self._read_ids.clear()
-        async for event in self._missed.read(self._position):
+        async for event in self._missed.read(self._position, is_first=is_first):
             if message_id := await self._pass_on(event):
                 self._read_ids.add(message_id)
 

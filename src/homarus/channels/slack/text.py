@@ -6,12 +6,10 @@ Slack writes people, channels and links as `<…>` and escapes `&`, `<` and `>` 
 import re
 from collections.abc import Iterator, Mapping
 from html import unescape
-from itertools import islice
 from typing import Final
 
 from homarus.core.fast_dataclass import dataclass
 
-MAX_MENTIONS: Final = 50  # people of one message whose names are looked up
 _TOKEN: Final = re.compile(r"<([@#!]?)([^<>|]{1,3000})(?:\|([^<>]{0,3000}))?>")
 _ESCAPED: Final = re.compile(r"&(?:amp|lt|gt);")
 
@@ -26,8 +24,8 @@ class DecodedText:
 
 
 def mentioned_people(markup: str) -> tuple[str, ...]:
-    """Return the ids of the people that a message mentions, each once and bounded."""
-    return tuple(islice(dict.fromkeys(_people(markup)), MAX_MENTIONS))
+    """Return the ids of the people that a message mentions, each once."""
+    return tuple(dict.fromkeys(_people(markup)))
 
 
 def _people(markup: str) -> Iterator[str]:
