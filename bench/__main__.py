@@ -16,6 +16,7 @@ from bench.figure import ROOT, Figure, at_usual_pace, slowness, weather_ms
 
 BENCHES = (
     "start", "turns", "stream", "wires", "transcript", "prompt", "gateway", "channels", "lines",
+    "other_channels",
     "memory", "tools", "mcp", "skills", "subagents", "cron", "http_api", "page",
 )  # fmt: skip
 LOOKS = 8

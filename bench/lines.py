@@ -3,8 +3,8 @@
 Five accounts, two of Telegram, one of Matrix, two of IRC, are put into the config of a gateway
 that runs and has none; what that costs it is told by the kernel, and what any change of the config
 costs is taken off. (Two starts cannot be compared: one start differs from the next by more.)
-*Unused* are accounts that are switched off: their sections are read and checked, and nothing of a
-channel is loaded.
+*Unused* and *twenty* are accounts that are switched off: their sections are read and checked, and
+nothing of a channel is loaded.
 
 Beside them, without a limit, the same accounts *enabled*, while their services are not there: what
 each needs before anybody can use it is loaded, and it tries to connect, in vain. Half of that time
@@ -34,6 +34,7 @@ def measure(*, quick: bool) -> list[Figure]:
         "other": {"messages": {"ackReactionScope": "all"}},
         "unused": {"channels": _accounts(enabled=False)},
         "enabled": {"channels": _accounts(enabled=True)},
+        "twenty": {"channels": _twenty_accounts()},
     }
     with model_server() as url:
         looks = [
@@ -43,10 +44,13 @@ def measure(*, quick: bool) -> list[Figure]:
     # Noise only ever adds.
     cpu_ms = {name: min(look[name][0] for look in looks) for name in changes}
     rss_mb = {name: min(look[name][1] for look in looks) for name in changes}
+    many = "twenty accounts of five services, switched off"
     off, on = "five accounts, switched off", "five accounts whose services are not there"
     return [
         Figure("channels.unused_mb", rss_mb["unused"] - rss_mb["other"], "MB", off),
         Figure("channels.unused_cpu_ms", cpu_ms["unused"] - cpu_ms["other"], "CPU-ms", off),
+        Figure("channels.twenty_mb", rss_mb["twenty"] - rss_mb["other"], "MB", many),
+        Figure("channels.twenty_cpu_ms", cpu_ms["twenty"] - cpu_ms["other"], "CPU-ms", many),
         Figure("channels.enabled_mb", rss_mb["enabled"] - rss_mb["other"], "MB", on),
         Figure("channels.enabled_cpu_ms", cpu_ms["enabled"] - cpu_ms["other"], "CPU-ms", on),
     ]
@@ -84,4 +88,19 @@ def _accounts(*, enabled: bool) -> dict[str, Any]:
         "telegram": {"enabled": enabled, "apiRoot": URL, "accounts": bots},
         "matrix": {"enabled": enabled, "homeserver": URL, "accessToken": "none"},
         "irc": {"enabled": enabled, **irc, "accounts": nicks},
+    }
+
+
+def _twenty_accounts() -> dict[str, Any]:
+    """Return four accounts of each of five services, all of them switched off."""
+    fields: dict[str, dict[str, Any]] = {
+        "telegram": {"botToken": f"1:{'A' * 35}"},
+        "matrix": {"homeserver": URL, "accessToken": "none"},
+        "irc": {"host": "127.0.0.1", "port": NOWHERE, "nick": "homarus"},
+        "discord": {"token": "none"},
+        "slack": {"botToken": "xoxb-none", "appToken": "xapp-none"},
+    }
+    return {
+        channel: {"enabled": False, "accounts": dict.fromkeys("abcd", account)}
+        for channel, account in fields.items()
     }
