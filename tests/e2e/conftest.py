@@ -28,7 +28,8 @@ def model_url() -> Iterator[str]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    keep = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    names = ("PATH", "LANG", "TZ", "PYTHONPATH")
+    keep = {name: os.environ[name] for name in names if name in os.environ}
     return Home(tmp_path, {**keep, "HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"})
 
 

@@ -31,6 +31,7 @@ from homarus.core.text import one_line
 
 if TYPE_CHECKING:
     from homarus.channels.registry import ChannelModule
+    from homarus.cli.config_client import ConfigChangeResult
 
 # Options of `add` and their settings, where the channel has them.
 _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -57,6 +58,7 @@ account_option = click.option(
 
 @click.command()
 @examples(
+    "homarus channels add telegram",
     "homarus channels add telegram --token -",
     "homarus channels add slack --bot-token - --app-token -",
     "homarus channels add matrix --homeserver https://matrix.org --access-token -",
@@ -94,23 +96,34 @@ def add(
 ) -> None:
     """Add or change an account of a chat service in the configuration.
 
-    A secret can be `-`, which prompts for it, or the name of a variable, as '${NAME}'. At a
-    terminal it prompts for what the account needs and does not have.
+    In a terminal, settings that the account still needs are asked for. A secret can be `-`, which
+    prompts for it, or the name of a variable, as '${NAME}'.
     """
     from homarus.channels.registry import load_channel
     from homarus.config.account_edits import add_account
+    from homarus.config.channels import merged_section
 
     module = load_channel(channel)
     name = _account(account)
     values = _values(channel, module, options, assignments)
-    values |= _prompted_values(channel, name, module, values)
+    section: Mapping[str, Any] = {}
 
     def edit(tree: Any) -> Any:
+        nonlocal section
         new = add_account(tree, channel, name, values)
+        section = merged_section(new["channels"], channel, name)
         _check(module, new, channel, name)
         return new
 
-    changed = run_with_config(GatewayOptions(), lambda settings: settings.change(edit))
+    def change() -> "ConfigChangeResult":
+        return run_with_config(GatewayOptions(), lambda settings: settings.change(edit))
+
+    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        changed = change()
+    else:
+        from homarus.cli.account_prompt import add_with_prompts
+
+        changed = add_with_prompts(channel, module, values, change, lambda: section)
     policy = _policy(channel, name)
     if as_json:
         report = {"ok": True, "channel": channel, "account": name, "dmPolicy": policy}
@@ -148,38 +161,8 @@ def _values(
     return found
 
 
-def _prompted_values(
-    channel: str, account: str, module: "ChannelModule", values: Mapping[KeyPath, Json]
-) -> dict[KeyPath, Json]:
-    """Prompt at a terminal for the settings that the account needs and does not have."""
-    from homarus.config.account_prompts import prompted_settings
-    from homarus.config.channels import merged_section
-
-    if not is_at_terminal():
-        return {}
-    config = run_with_config(GatewayOptions(), lambda settings: settings.config())
-    paths = with_gateway_config(Paths.find(os.environ))
-    env = resolve_env(paths, os.environ, {})[0] if account == DEFAULT_ACCOUNT else {}
-    given = merged_section(config.channels, channel, account)
-    given |= {str(key[0]): value for key, value in values.items() if len(key) == 1}
-    found: dict[KeyPath, Json] = {}
-    for setting in prompted_settings(module.Settings, given, env):
-        click.echo(setting.prompt.help, err=True)
-        answer = click.prompt(
-            setting.prompt.title, default="", show_default=False, hide_input=setting.is_secret
-        )
-        if text := str(answer).strip():
-            found[setting.key,] = text
-    return found
-
-
-def is_at_terminal() -> bool:
-    """Return whether a person can be prompted."""
-    return sys.stdin.isatty()
-
-
 def _secret(option: str) -> str:
-    if is_at_terminal():
+    if sys.stdin.isatty():
         entered: str = click.prompt(option.replace("_", " ").capitalize(), hide_input=True)
         return entered
     if line := sys.stdin.readline().strip():

@@ -17,6 +17,7 @@ from homarus.config.schema import BlockCoalesceConfig, Config
 from homarus.config.section import ConfigSection, Ids, NonNegativeInt, PositiveInt, StrTuple
 from homarus.config.tools_schema import check_one_list
 from homarus.core.errors import ConfigError
+from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import ChatKind
 from homarus.core.session_keys import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.core.text import closest_names
@@ -28,6 +29,20 @@ _LEGACY_KEYS: Final = {"allow": "enabled", "users": "allowFrom"}  # of a group
 _MESSAGE_ACTIONS: Final = ("sendMessage", "editMessage", "deleteMessage")
 
 S = TypeVar("S", bound="ChannelSettings")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingPrompt:
+    """What a person is asked for a setting.
+
+    It is in the annotation of a setting that an account needs; account_form.py reads it.
+    `needed_if` is another setting and its value, without which this one is not asked for.
+    """
+
+    title: str
+    help: str = ""
+    is_optional: bool = False
+    needed_if: tuple[str, str] | None = None
 
 
 class GroupToolSettings(ConfigSection):

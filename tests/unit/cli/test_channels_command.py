@@ -277,33 +277,6 @@ def test_channels_resolve_shows_the_chat(home: Path, monkeypatch: pytest.MonkeyP
     assert done("resolve", "#x", "--channel", "irc") == "irc:default, chat #x\n"
 
 
-def test_channels_add_prompts_for_what_the_schema_marks(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(channel_accounts, "is_at_terminal", lambda: True)
-    told = done("add", "slack", text="xoxb-1\nxapp-1\n")
-    assert "The bot token" in told and "The app token" in told and "xoxb-1" not in told
-    assert config(home)["channels"]["slack"] == {
-        "enabled": True, "botToken": "xoxb-1", "appToken": "xapp-1",
-    }  # fmt: skip
-    assert "token" not in done("add", "slack", "--name", "Lobster")  # it has them
-    args = ("add", "slack", "--account", "work", "--set", "mode=http", "--bot-token", "xoxb-2")
-    assert "The signing secret" in done(*args, text="secret\n")
-    assert config(home)["channels"]["slack"]["accounts"]["work"]["signingSecret"] == "secret"
-
-
-def test_channels_add_prompts_for_no_token_of_the_environment(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(channel_accounts, "is_at_terminal", lambda: True)
-    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-1")
-    told = done("add", "slack", text="xapp-1\n")
-    assert "The bot token" not in told
-    assert config(home)["channels"]["slack"] == {"enabled": True, "appToken": "xapp-1"}
-    told = done("add", "slack", "--account", "work", text="xoxb-2\n")  # that is the default's
-    assert "The bot token" in told and "The app token" not in told
-
-
 def test_channels_add_without_terminal_refuses_account_without_its_tokens(home: Path) -> None:
     assert "botToken" in str(refused("add", "slack"))
     assert "channels" not in (

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from homarus.channels.base import SendRetryPolicy
-from homarus.config.channels import ChannelSettings
+from homarus.config.channels import ChannelSettings, SettingPrompt
 from homarus.config.section import ConfigSection, Ids, NonEmptyStr, PositiveInt, StrTuple
 from homarus.core.errors import ConfigError
 from homarus.core.session_keys import DEFAULT_ACCOUNT
@@ -20,6 +20,10 @@ MAX_LINES: Final = 17
 MEDIA_MAX_MB: Final = 25.0  # of a request; servers with boosts take more
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._-]{20,200}")
 _COLOR: Final = re.compile(r"#?[0-9a-fA-F]{6}")
+_BOT_TOKEN: Final = SettingPrompt(
+    "The bot's token",
+    "discord.com/developers/applications → New Application → Bot → Reset Token.",
+)
 RETRIES: Final = SendRetryPolicy(
     attempts=3, min_delay_s=0.5, max_delay_s=30.0, jitter=0.1, only_rate_limits=True
 )
@@ -85,7 +89,7 @@ class UiSettings(ConfigSection):
 class DiscordSettings(ChannelSettings):
     """One bot."""
 
-    token: SecretStr | None = None
+    token: Annotated[SecretStr | None, _BOT_TOKEN] = None
     api_root: NonEmptyStr = API_ROOT
     gateway_url: NonEmptyStr | None = None
     proxy: NonEmptyStr | None = Field(None, repr=False)  # it may contain a password

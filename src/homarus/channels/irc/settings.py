@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, SecretStr
 
 from homarus.channels.irc.message import is_channel, is_nick
-from homarus.config.channels import ChannelSettings
+from homarus.config.channels import ChannelSettings, SettingPrompt
 from homarus.config.section import ConfigSection, NonEmptyStr, StrTuple
 
 TLS_PORT, PLAIN_PORT = 6697, 6667
@@ -47,6 +47,8 @@ Nick = Annotated[str, AfterValidator(_nick)]
 Password = Annotated[SecretStr, AfterValidator(_one_line_secret)]
 OneLine = Annotated[str, AfterValidator(_one_line)]
 Word = Annotated[str, AfterValidator(_word)]
+_HOST: Final = SettingPrompt("The IRC server", "For example irc.libera.chat; TLS is used.")
+_PASSWORD: Final = SettingPrompt("The server's password", is_optional=True)
 
 
 class NickServ(ConfigSection):
@@ -63,13 +65,13 @@ class NickServ(ConfigSection):
 class IrcSettings(ChannelSettings):
     """One account: a server and our nick there."""
 
-    host: NonEmptyStr
+    host: Annotated[NonEmptyStr, _HOST]
     port: int | None = Field(None, ge=1, le=65_535)
     tls: bool = True
-    nick: Nick
+    nick: Annotated[Nick, SettingPrompt("The bot's nick")]
     username: Word | None = None
     realname: OneLine | None = None
-    password: Password | None = None
+    password: Annotated[Password | None, _PASSWORD] = None
     password_file: str | None = None
     nickserv: NickServ = NickServ.model_construct()
     channels: Annotated[StrTuple, AfterValidator(_rooms)] = ()

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
-from homarus.config.channels import EVERYONE, ChannelSettings
+from homarus.config.channels import EVERYONE, ChannelSettings, SettingPrompt
 from homarus.config.section import Ids, NonEmptyStr, PositiveInt, StrTuple
 from homarus.core.errors import ConfigError
 
@@ -41,13 +41,20 @@ def _user_id(name: str) -> str:
     return name
 
 
+_Homeserver: TypeAlias = Annotated[NonEmptyStr, AfterValidator(_homeserver)]
+_UserId: TypeAlias = Annotated[NonEmptyStr, AfterValidator(_user_id)]
+_HOMESERVER: Final = SettingPrompt("The homeserver of the bot's account", "https://matrix.org")
+_USER: Final = SettingPrompt("The bot's id", "It looks like @name:server.")
+_PASSWORD: Final = SettingPrompt("The bot's password")
+
+
 class MatrixSettings(ChannelSettings):
     """One account: a homeserver, and a token or a user name and password."""
 
-    homeserver: Annotated[NonEmptyStr, AfterValidator(_homeserver)] | None = None
-    user_id: Annotated[NonEmptyStr, AfterValidator(_user_id)] | None = None
+    homeserver: Annotated[_Homeserver | None, _HOMESERVER] = None
+    user_id: Annotated[_UserId | None, _USER] = None
     access_token: SecretStr | None = None
-    password: SecretStr | None = None
+    password: Annotated[SecretStr | None, _PASSWORD] = None
     device_id: NonEmptyStr | None = None
     device_name: NonEmptyStr = "Homarus"
     initial_sync_limit: PositiveInt = Field(TIMELINE, le=1_000)

@@ -9,8 +9,7 @@ from pydantic import AfterValidator, SecretStr
 
 from homarus.channels.base import SendRetryPolicy
 from homarus.channels.slack.traits import TRAITS
-from homarus.config.account_prompts import SettingPrompt
-from homarus.config.channels import EVERYONE, ChannelSettings
+from homarus.config.channels import EVERYONE, ChannelSettings, SettingPrompt
 from homarus.config.section import ConfigSection, Ids, NonEmptyStr, NonNegativeInt, StrTuple
 from homarus.core.errors import ConfigError
 from homarus.core.fast_dataclass import dataclass
@@ -34,13 +33,11 @@ _TOKENS: Final = {
 _BOT_TOKEN: Final = SettingPrompt(
     "The bot token, xoxb-…",
     "api.slack.com/apps, your app: OAuth & Permissions, Bot User OAuth Token.",
-    "SLACK_BOT_TOKEN",
 )
 _APP_TOKEN: Final = SettingPrompt(
     "The app token, xapp-…",
     "Basic Information, App-Level Tokens: generate one with connections:write.",
-    "SLACK_APP_TOKEN",
-    ("mode", "socket"),
+    needed_if=("mode", "socket"),
 )
 _SIGNING_SECRET: Final = SettingPrompt(
     "The signing secret",

@@ -4,13 +4,13 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 
 from homarus.channels.base import SendRetryPolicy
-from homarus.config.channels import ChannelFeatures, ChannelSettings
+from homarus.config.channels import ChannelFeatures, ChannelSettings, SettingPrompt
 from homarus.config.section import ConfigSection, PositiveInt
 from homarus.core.errors import ConfigError
 from homarus.core.native_command import NativeCommand
@@ -29,6 +29,9 @@ _TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,200}")
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _MAX_COMMANDS: Final = 100
 _COMMAND: Final = re.compile(r"[a-z0-9_]{1,32}")
+_BOT_TOKEN: Final = SettingPrompt(
+    "The bot's token", "Write /newbot to @BotFather in Telegram: it gives you one."
+)
 
 
 class CommandLists(ConfigSection):
@@ -65,7 +68,7 @@ class NetworkSettings(ConfigSection):
 class TelegramSettings(ChannelSettings):
     """One bot."""
 
-    bot_token: SecretStr | None = None
+    bot_token: Annotated[SecretStr | None, _BOT_TOKEN] = None
     token_file: str | None = None
     api_root: str = API_ROOT
     webhook_url: str | None = None

@@ -7,14 +7,13 @@ from typing import Any, Final
 from homarus.channels.base import Acknowledge, Channel, ChannelContext, SupportsProbe
 from homarus.channels.registry import available_channels, channel_label, load_channel
 from homarus.config.account_edits import account_ids, add_account
-from homarus.config.account_prompts import prompted_settings
+from homarus.config.account_form import AccountField, account_fields
 from homarus.config.channels import read_account
 from homarus.config.json5_document import KeyPath
 from homarus.config.variables import substitute
 from homarus.core.channel_event import InboundEvent
 from homarus.core.clock import SystemClock
 from homarus.core.errors import HomarusError, UserError
-from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Inbound, Json, Outbound
 from homarus.core.session_keys import DEFAULT_ACCOUNT
 from homarus.core.tasks import task_group
@@ -29,61 +28,8 @@ _WAIT_S: Final = 120.0
 _PROBE_S: Final = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelField:
-    """One setting that an account needs; an optional one may be empty."""
-
-    key: str
-    title: str
-    help: str = ""
-    is_secret: bool = False
-    is_optional: bool = False
-
-
-_FIELDS: Final[Mapping[str, tuple[ChannelField, ...]]] = {
-    "telegram": (
-        ChannelField(
-            "botToken",
-            "The bot's token",
-            "Write /newbot to @BotFather in Telegram: it gives you one.",
-            is_secret=True,
-        ),
-    ),
-    "matrix": (
-        ChannelField("homeserver", "The homeserver of the bot's account", "https://matrix.org"),
-        ChannelField("userId", "The bot's id", "It looks like @name:server."),
-        ChannelField("password", "The bot's password", is_secret=True),
-    ),
-    "discord": (
-        ChannelField(
-            "token",
-            "The bot's token",
-            "discord.com/developers/applications → New Application → Bot → Reset Token.",
-            is_secret=True,
-        ),
-    ),
-    "irc": (
-        ChannelField("host", "The IRC server", "For example irc.libera.chat; TLS is used."),
-        ChannelField("nick", "The bot's nick"),
-        ChannelField("password", "The server's password", is_secret=True, is_optional=True),
-    ),
-}
 # Services whose sender ids cannot be taken over by another person.
 _STABLE_IDS: Final = frozenset({"discord", "telegram", "matrix", "slack"})
-
-
-def _fields_of(channel: str) -> tuple[ChannelField, ...]:
-    """Return the settings to ask for: ours, else those that the channel's schema marks."""
-    if channel in _FIELDS:
-        return _FIELDS[channel]
-    try:
-        marked = prompted_settings(load_channel(channel).Settings, {}, {})
-    except UserError:  # its package is broken
-        return ()
-    return tuple(
-        ChannelField(each.key, each.prompt.title, each.prompt.help, is_secret=each.is_secret)
-        for each in marked
-    )
 
 
 class ChannelSection:
@@ -115,9 +61,12 @@ class ChannelSection:
     async def _ask_account(self, channel: str) -> dict[KeyPath, Json] | None:
         """Return the settings of an account; None to choose another service."""
         values: dict[KeyPath, Json] = {}
-        for each in _fields_of(channel):
-            if value := await self._ask(channel, each):
-                values[each.key,] = value
+        given: dict[str, Json] = {}
+        for each in account_fields(load_channel(channel).Settings):
+            if not each.is_needed(given):
+                continue
+            if answer := await self._ask(channel, each):
+                values[each.key,] = given[each.key] = each.parse_answer(answer)
             elif not each.is_optional:
                 return None
         return values
@@ -126,13 +75,9 @@ class ChannelSection:
         config = self._services.load().config
         options = [StepOption(NONE, "None for now")]
         for name in available_channels():
-            if _fields_of(name):
-                has = (
-                    "is configured already"
-                    if account_ids({"channels": config.channels}, name)
-                    else ""
-                )
-                options.append(StepOption(name, channel_label(name), has))
+            is_known = account_ids({"channels": config.channels}, name)
+            hint = "is configured already" if is_known else ""
+            options.append(StepOption(name, channel_label(name), hint))
         return WizardStep(
             "channel.name",
             "select",
@@ -141,7 +86,7 @@ class ChannelSection:
             initial=NONE,
         )
 
-    async def _ask(self, channel: str, field: ChannelField) -> str:
+    async def _ask(self, channel: str, field: AccountField) -> str:
         step = WizardStep(
             f"channel.{channel}.{field.key}",
             "text",
