@@ -21,8 +21,9 @@ from homarus.testing.model_server import (
     ScriptedCall,
     WaitForTest,
 )
+from tests.contract.channel_stage import UNKNOWN_NOTICE as NOTICE
 from tests.contract.channel_stage import Harness, wait_for
-from tests.crash.test_rows_channels import NOTICE, ask_once_more, settled
+from tests.crash.test_rows_channels import ask_once_more, settled
 
 pytestmark = pytest.mark.timeout(300)
 
