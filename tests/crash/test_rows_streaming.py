@@ -8,6 +8,9 @@ may stay as it was, and the answer is sent all the same, once.
 
 import asyncio
 import json
+import time
+from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,6 +18,8 @@ import pytest
 from homarus.agent.reply.wording import ANSWER_RESTARTED
 from homarus.testing.model_server import (
     CallTools,
+    Cut,
+    Delay,
     HangUntilDisconnect,
     Say,
     ScriptedAnswer,
@@ -23,10 +28,11 @@ from homarus.testing.model_server import (
 )
 from tests.contract.channel_stage import UNKNOWN_NOTICE as NOTICE
 from tests.contract.channel_stage import Harness, wait_for
-from tests.crash.test_rows_channels import ask_once_more, settled
+from tests.crash.test_rows_channels import SEED, ask_once_more, settled
 
 pytestmark = pytest.mark.timeout(300)
 
+KILLS = 8
 BLOCK, ANSWER = "Let me look into that file.", "It is about crabs."
 BEGUN, END = "The beginning of a long answer, as it grows", "And this is its end."
 
@@ -178,6 +184,27 @@ def test_blocks_arrive_while_the_model_still_writes(stage: Harness) -> None:
 
 
 @pytest.mark.parametrize("stage", ["telegram", "scripted"], indirect=True)
+def test_broken_stream_after_blocks_is_announced_and_repeated(stage: Harness) -> None:
+    latch = Latch()
+    broken = [*write_slowly(latch)[:-1], Cut("reset")]
+    ask_for_blocks(stage, broken, [Say(AGAIN)])
+    stage.wait_shown(FIRST, SECOND)
+    latch.open()
+    check_restarted(stage, FIRST, SECOND)
+
+
+@pytest.mark.parametrize("stage", ["telegram"], indirect=True)
+def test_stop_after_blocks_leaves_them_and_drops_the_rest(stage: Harness) -> None:
+    ask_for_blocks(stage, write_slowly(Latch()))
+    stage.wait_shown(FIRST, SECOND)
+    stage.peer.write("/stop")
+    wait_for(lambda: all(row.settled_ms for row in stage.rows()), "the run is stopped")
+    ask_once_more(stage)
+    shown = [stage.times(word) for word in (FIRST, SECOND, THIRD[:4], ANSWER_RESTARTED)]
+    assert shown == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("stage", ["telegram", "scripted"], indirect=True)
 def test_row_110_enqueued_block_is_sent_before_notice_and_new_answer(stage: Harness) -> None:
     ask_for_blocks(stage, write_one_block(), [Say(AGAIN)], fault="block.saved:kill9")
     stage.died()
@@ -243,6 +270,36 @@ def test_row_114_kill_before_the_first_block_gives_no_notice(stage: Harness) -> 
     stage.died()
     stage.start()
     check_complete(stage)
+
+
+@pytest.mark.parametrize("stage", ["scripted"], indirect=True)
+def test_rows_110_to_114_random_kills_leave_one_complete_answer(stage: Harness) -> None:
+    """The last answer is complete, and a notice is there exactly if blocks of another are."""
+    chance = Random(SEED)
+    stream_blocks(stage)
+    stage.start()
+    for number in range(KILLS):
+        tries = [[f"Number {number}{word} is {end}." for end in "abcde"] for word in ("x", "y")]
+        stage.model.script(*(pausing_answer(blocks) for blocks in tries))
+        notices = stage.times(ANSWER_RESTARTED)
+        stage.peer.write(f"question {number}")
+        wait_for(lambda count=number: len(stage.rows()) > count, "it is accepted")  # type: ignore[misc]
+        time.sleep(chance.uniform(0, 0.4))
+        stage.kill()
+        stage.start()
+        wait_for(lambda: settled(stage), "all is settled")
+        stage.model._answers.clear()
+        first, second = ([stage.times(block) for block in blocks] for blocks in tries)
+        if any(second):
+            assert second == [1] * 5 and max(first) <= 1
+            assert stage.times(ANSWER_RESTARTED) - notices == any(first)
+        else:
+            assert first == [1] * 5 and stage.times(ANSWER_RESTARTED) == notices
+
+
+def pausing_answer(blocks: Sequence[str]) -> ScriptedAnswer:
+    steps = [(Say(f"{block}\n\n"), Delay(0.03)) for block in blocks]
+    return [step for pair in steps for step in pair]
 
 
 # In a live message

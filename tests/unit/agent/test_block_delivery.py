@@ -206,7 +206,7 @@ def interrupt(harness: Harness) -> InboxRecord:
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_interrupted_answer_is_announced_once_and_sent_anew(tmp_path: Path, is_on: bool) -> None:
+def test_interrupted_answer_is_announced_once_and_repeated(tmp_path: Path, is_on: bool) -> None:
     """Also when block streaming was switched off meanwhile; its ids are not used again."""
     harness = Harness(tmp_path, assistant_message("Another start."))
     record = interrupt(harness)
