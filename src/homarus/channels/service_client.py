@@ -164,8 +164,8 @@ class ServiceClient:
     ) -> "AsyncIterator[HttpResponse]":
         from homarus.net.connection import ExchangeError
 
-        sent = self._headers | dict(headers or {})
-        sent |= {"Content-Length": str(len(body)), "User-Agent": "homarus", "Accept": "*/*"}
+        sent = {"User-Agent": "homarus", "Accept": "*/*"} | self._headers | dict(headers or {})
+        sent["Content-Length"] = str(len(body))
         target = self._address.path.rstrip("/") + path
         try:
             async with (

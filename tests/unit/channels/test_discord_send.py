@@ -1,5 +1,7 @@
 """The Discord channel on our fake of Discord: what it sends, and how often."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -364,6 +366,19 @@ async def test_discord_rest_answers_parse_as_messages_of_library(tmp_path: Path)
 
 
 # Settings
+
+
+def test_discord_account_is_created_without_importing_library() -> None:
+    code = (
+        "import sys; from homarus.channels.base import ChannelContext\n"
+        "from homarus.channels.discord import Settings, create\n"
+        "from homarus.testing.clock import FakeClock\n"
+        "settings = Settings.read({'token': 'x' * 30})\n"
+        "create(ChannelContext('discord', 'default', FakeClock()), settings)\n"
+        "assert not {'discord', 'aiohttp'} & {*sys.modules}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def settings(**said: object) -> DiscordSettings:

@@ -244,6 +244,15 @@ async def test_messenger_action_disabled_by_config_is_denied(tmp_path: Path) -> 
     await play(tmp_path, Able(), act, actions={"reactions": False})
 
 
+async def test_messenger_action_is_denied_by_other_name_of_setting(tmp_path: Path) -> None:
+    async def act(stage: Harness) -> None:
+        with pytest.raises(ToolDeniedError, match="messages is off"):
+            await stage.mail.delete(HERE, "1")
+        await stage.mail.react(HERE, "1", "👍")
+
+    await play(tmp_path, Able(), act, actions={"messages": False})
+
+
 async def test_messenger_is_known_chat_follows_sessions_config_and_pairing(tmp_path: Path) -> None:
     folder = tmp_path / "credentials"
     folder.mkdir()

@@ -188,6 +188,11 @@ def test_outbox_records_first_creates_thread_that_others_join() -> None:
     assert (second.extras.thread_title, second.extras.subject) == ("", "")
 
 
+def test_outbox_records_first_names_message_for_thread() -> None:
+    first, second = packed("one two", Extras(thread_on="m1"), textChunkLimit=4)
+    assert (first.extras.thread_on, second.extras.thread_on) == ("m1", "")
+
+
 def test_outbox_records_of_forum_join_thread_of_first() -> None:
     forum = Capabilities(text_limit=4, has_new_threads=True)
     assert [one.extras.thread_from for one in packed("one two", Extras(), forum)] == ["", "r:0"]

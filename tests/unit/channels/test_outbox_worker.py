@@ -9,6 +9,7 @@ import pytest
 
 from homarus.channels import outbox_worker as module
 from homarus.channels.base import Capabilities, Channel, InboundHandler, Receipt, SendRetryPolicy
+from homarus.channels.discord import rest as discord
 from homarus.channels.matrix import api as matrix
 from homarus.channels.outbox_worker import (
     FILE_EXTRA_S,
@@ -378,7 +379,7 @@ async def test_worker_send_with_file_has_longer_timeout() -> None:
 
 
 def test_worker_timeout_of_files_exceeds_that_of_adapters() -> None:
-    upload_s = max(telegram.UPLOAD_TIMEOUT_S, matrix.UPLOAD_TIMEOUT_S)
+    upload_s = max(each.UPLOAD_TIMEOUT_S for each in (discord, matrix, telegram))
     assert upload_s + CONNECT_TIMEOUT_S < SEND_TIMEOUT_S + FILE_EXTRA_S
 
 

@@ -16,7 +16,7 @@ from homarus.channels.supervisor import (
     unknown_delivery_notice,
 )
 from homarus.core.errors import ChannelAuthError, ChannelError, DiskFullError, UserError
-from homarus.core.message import Address, Inbound, Outbound
+from homarus.core.message import DIRECT, Address, Inbound, InboundMetadata, Outbound
 from homarus.core.retry import Backoff
 from homarus.store.chat_records import ChatRecord
 from homarus.store.journal import Acceptance, Cursor, InboxRecord, OutboxRecord
@@ -173,6 +173,22 @@ async def test_supervisor_reply_to_unreachable_chat_builds_no_records() -> None:
     async with at_work([ListChannel()]) as stage:
         nobody = Inbound("1", Address("webchat", "c"), "person", "hello")
         assert stage.delivery.build_reply(nobody, "r", "reply") == []
+
+
+async def test_supervisor_reply_in_group_names_message_for_its_thread() -> None:
+    service = Carrier()
+    service.capabilities = Capabilities(has_new_threads=True)
+    group = InboundMetadata("channel")
+    async with at_work([service]) as stage:
+        for metadata, thread, expected in (
+            (group, None, "7"),
+            (group, "3", ""),
+            (DIRECT, None, ""),
+        ):
+            address = Address("svc", "chat", thread=thread)
+            inbound = Inbound("7", address, "person", "hello", metadata=metadata)
+            (record,) = stage.delivery.build_reply(inbound, "r", "reply")
+            assert record.extras.thread_on == expected
 
 
 async def test_supervisor_second_channel_with_same_account_is_refused() -> None:

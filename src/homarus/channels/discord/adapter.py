@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 TYPING_S: Final = 10.0
 _FILE_HOSTS: Final = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
 _EXPIRED: Final = frozenset({403, 404})
+_UNSIGNED: Final = (403, b"")  # what an address without its signature would be answered
 
 
 class DiscordChannel:
@@ -172,8 +173,12 @@ class DiscordChannel:
             raise MediaTooLargeError(
                 f"the file has {media.size} bytes, and {max_bytes} is the most"
             )
-        status, content = await self._download(media.ref, max_bytes)
-        if status in _EXPIRED:  # the address of a file is valid for a day
+        is_signed = "?" in media.ref or "/attachments/" not in media.ref
+        status, content = _UNSIGNED
+        if is_signed:
+            status, content = await self._download(media.ref, max_bytes)
+        if status in _EXPIRED:  # the signature of an address is valid for a day
+            self._check_address(media.ref)
             data = {"attachment_urls": [media.ref]}
             found = await self._rest.call("POST", "/attachments/refresh-urls", data)
             rows = found.get("refreshed_urls") if isinstance(found, dict) else None
@@ -185,10 +190,8 @@ class DiscordChannel:
 
     async def _download(self, url: str, max_bytes: int) -> tuple[int, bytes]:
         """Return the status and the content of a file of Discord's own servers."""
-        address, root = urlsplit(url), urlsplit(self._settings.api_root)
-        is_ours = self._settings.api_root != API_ROOT and address.netloc == root.netloc
-        if not is_ours and (address.scheme != "https" or address.netloc not in _FILE_HOSTS):
-            raise ChannelError("the file is not on a server of Discord's")
+        self._check_address(url)
+        address = urlsplit(url)
         client = ServiceClient(
             "Discord",
             f"{address.scheme}://{address.netloc}",
@@ -200,6 +203,12 @@ class DiscordChannel:
         finally:
             await client.close()
         return answer.status, answer.body
+
+    def _check_address(self, url: str) -> None:
+        address, root = urlsplit(url), urlsplit(self._settings.api_root)
+        is_ours = self._settings.api_root != API_ROOT and address.netloc == root.netloc
+        if not is_ours and (address.scheme != "https" or address.netloc not in _FILE_HOSTS):
+            raise ChannelError("the file is not on a server of Discord's")
 
     async def probe(self) -> str:
         async with self._rest.in_use():

@@ -44,17 +44,17 @@ def command_json(command: NativeCommand) -> dict[str, Json]:
     }
 
 
-async def list_commands(
-    rest: DiscordRest, application: str, commands: Sequence[NativeCommand]
-) -> None:
+async def list_commands(rest: DiscordRest, commands: Sequence[NativeCommand]) -> None:
     """Have Discord list these commands, and no others; an unchanged list is left as it is."""
-    path, wanted = f"/applications/{application}/commands", [command_json(one) for one in commands]
+    wanted = [command_json(one) for one in commands]
     try:
+        application = await rest.get("/oauth2/applications/@me")
+        path = f"/applications/{application['id']}/commands"
         known = await rest.get(path)
         rows = [row for row in known if isinstance(row, dict)] if isinstance(known, list) else []
         if sorted(map(_comparable, rows)) != sorted(map(_comparable, wanted)):
             await rest.call("PUT", path, wanted)
-    except ChannelError as exc:
+    except (ChannelError, LookupError, TypeError) as exc:
         log.warning("Discord does not list our commands: %s", exc)
 
 

@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urlencode
 
+from homarus import __version__
 from homarus.channels.base import BeforeWrite
 from homarus.channels.service_client import ServiceClient, ServiceResponse, UploadFile
 from homarus.core.errors import ChannelAuthError, ChannelError, SendError
 from homarus.core.message import Json
 from homarus.core.text import one_line
 
+# The form that Discord demands; others may be refused.
+USER_AGENT: Final = f"DiscordBot (https://github.com/homarus/homarus, {__version__})"
 TIMEOUT_S: Final = 30.0
 UPLOAD_TIMEOUT_S: Final = 240.0
 _MAX_REASON_CHARS: Final = 300
@@ -32,7 +35,7 @@ class DiscordRest:
     """The REST API with the token of one bot."""
 
     def __init__(self, api_root: str, token: str, *, proxy: str = "") -> None:
-        headers = {"Authorization": f"Bot {token}"}
+        headers = {"Authorization": f"Bot {token}", "User-Agent": USER_AGENT}
         self._api = ServiceClient("Discord", api_root, headers, proxy=proxy)
         self._users = 0
 

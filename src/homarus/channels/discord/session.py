@@ -120,8 +120,7 @@ class GatewaySession:
             log.exception("an interaction of Discord cannot be read")
 
     async def _list_commands(self) -> None:
-        application = str(self._me)  # of every bot that was made since 2016
-        await list_commands(self._parts.rest, application, self._commands)
+        await list_commands(self._parts.rest, self._commands)
 
     # Events in order
 

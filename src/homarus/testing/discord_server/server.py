@@ -132,6 +132,8 @@ class DiscordServer(StreamServer):
         route, data, status, answer = f"{method} {path}", None, 200, None
         try:
             is_callback = path.endswith("/callback")
+            if not headers.get("user-agent", "").startswith("DiscordBot ("):
+                raise FakeDiscordError(403, 40333, "internal network error")
             if headers.get("authorization") != f"Bot {self.token}" and not is_callback:
                 raise FakeDiscordError(401, 0, "401: Unauthorized")
             request = _read(headers, query, body)
