@@ -275,6 +275,42 @@ async def test_discord_channels_that_are_not_admitted_are_not_read() -> None:
         assert not [one for one in server.books.of("GET messages") if str(CHANNEL) in one.path]
 
 
+async def test_discord_messages_of_days_ago_are_not_answered() -> None:
+    async with DiscordServer() as server:
+        desk, channel = RecordingHandler(), bot(server)
+        async with running(server, channel, desk):
+            server.say("first")
+            await desk.received(1)
+        server.gateway.forget_sessions()
+        id_ = server.say("missed")
+        day_ids = (25 * 3_600_000) << 22
+        place = server.world.channels[server.dm()]
+        place.messages = type(place.messages)(
+            {id_: {**place.messages[id_], "id": str(int(id_) - day_ids)}}
+        )
+        assert desk.kept
+        desk.kept = {**desk.kept, "last": "1"}
+        async with running(server, channel, desk):
+            server.say("live")
+            await desk.received(2)
+        assert desk.texts == ["first", "live"]
+
+
+async def test_discord_flood_is_read_again_from_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homarus.channels.discord.session.MAX_QUEUED", 5)
+    async with DiscordServer() as server:
+        desk, channel, errors = RecordingHandler(), bot(server), list[HomarusError]()
+        async with running(server, channel, desk, errors) as task:
+            for number in range(20):
+                server.say(f"m{number}")
+            await until(task.done)
+        assert [type(error) for error in errors] == [ChannelError]
+        monkeypatch.undo()
+        async with running(server, channel, desk):
+            await until(lambda: "m19" in desk.texts)
+        assert {*desk.texts} == {f"m{number}" for number in range(20)}
+
+
 async def test_discord_short_break_is_resumed_without_loss() -> None:
     async with DiscordServer() as server:
         desk, channel = RecordingHandler(), bot(server)

@@ -136,7 +136,8 @@ async def test_discord_lookup_finds_nonce_or_text_and_no_other() -> None:
         assert await again.look_up(Outbound(to(ROOM), "hello", "key-1")) == receipt
         assert await again.look_up(Outbound(to(ROOM), "hallo", "key-1")) is None
         assert await channel.look_up(Outbound(to(ROOM), "hello", "key-2")) is None
-        assert await again.look_up(Outbound(to("999"), "hello", "key-1")) is None
+        for nowhere in ("999", "user:999"):
+            assert await again.look_up(Outbound(to(nowhere), "hello", "key-1")) is None
         server.say("theirs", CHANNEL)
         assert await again.look_up(Outbound(to(ROOM), "theirs", "key-1")) is None
 

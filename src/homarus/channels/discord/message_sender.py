@@ -14,7 +14,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from homarus.channels.base import BeforeWrite, Receipt
-from homarus.channels.discord.channel_directory import FORUMS, ChannelDirectory, ChannelFacts
+from homarus.channels.discord.channel_directory import (
+    FORUMS,
+    THREADS,
+    ChannelDirectory,
+    ChannelFacts,
+)
 from homarus.channels.discord.outbound import (
     MAX_TITLE_CHARS,
     USER,
@@ -71,6 +76,12 @@ class MessageSender:
 
     async def look_up(self, message: Outbound) -> Receipt | None:
         """Return the receipt of a message that arrived since its first attempt started."""
+        try:
+            return await self._find(message)
+        except DiscordRefusedError:  # nothing arrived where we may not write
+            return None
+
+    async def _find(self, message: Outbound) -> Receipt | None:
         channel = await self._channels.resolve(message.address)
         title = message.extras.thread_title
         if title and (await self._channels.facts(channel)).kind in FORUMS:
@@ -131,7 +142,9 @@ class MessageSender:
         to, answered = message.address, message.extras.thread_on
         if to.thread or to.chat.startswith(USER) or not is_id(answered):
             return ""
-        return answered if self._opens_thread(channel, await self._channels.facts(channel)) else ""
+        facts = await self._channels.facts(channel)
+        opens = facts.kind not in THREADS and self._opens_thread(channel, facts)
+        return answered if opens else ""
 
     async def _start_thread(self, channel: str, message_id: str, title: str) -> None:
         path = f"/channels/{channel}/messages/{message_id}/threads"
@@ -188,7 +201,7 @@ class MessageSender:
                     f"/channels/{channel}/messages", limit=_PAGE, **_after(after)
                 )
             except DiscordRefusedError:
-                return ""  # there is no such channel or thread
+                return ""  # there is no such thread
             found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
             for row in found:
                 if _author(row) == me and self._is_same(row, message):

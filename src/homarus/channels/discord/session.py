@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import discord
 
-from homarus.channels.base import InboundHandler
+from homarus.channels.base import TTL_MS, InboundHandler
 from homarus.channels.discord.catch_up import (
     MAX_CHANNELS,
     MissedMessages,
@@ -24,6 +24,7 @@ from homarus.channels.discord.interactions import InteractionHandler
 from homarus.channels.discord.message_sender import MessageSender
 from homarus.channels.discord.rest import DiscordRefusedError, DiscordRest
 from homarus.channels.discord.settings import DiscordSettings
+from homarus.channels.discord.snowflake import id_at
 from homarus.channels.registry import find_traits
 from homarus.core.channel_event import InboundEvent, ReactionChanged
 from homarus.core.clock import Clock
@@ -37,6 +38,7 @@ from homarus.policy.group_policy import ResolvedGroup, resolve_group
 
 log = logging.getLogger(__name__)
 
+MAX_QUEUED: Final = 10_000
 _APPROVE: Final = "/approve"
 _MAX_STARTERS: Final = 500
 
@@ -105,6 +107,8 @@ class GatewaySession:
 
     def _emit(self, name: str, args: tuple[Any, ...]) -> None:
         if name != "interaction":
+            if self._events.qsize() >= MAX_QUEUED:  # they are read again from the history
+                raise ChannelError("more events of Discord wait than are kept")
             self._events.put_nowait((name, args))
         elif self._group:  # it waits for nothing: Discord gives it three seconds
             interaction = args[0]
@@ -241,7 +245,8 @@ class GatewaySession:
         if parts.settings.common.dm_policy != "disabled":
             await self._missed.open_dms(parts.settings.common.allow_from)
         self._roles.clear()
-        last = position.last
+        # What is a day old is of no use to its sender any more.
+        last = max(position.last, id_at(parts.clock.now_ms() - TTL_MS))
         for channel in self._readable_channels(with_skew(last)):
             for row in await self._missed.fetch(channel, last):
                 await self._pass_missed(channel, row, last)
