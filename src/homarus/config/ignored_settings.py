@@ -57,8 +57,9 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-# Settings of the schema that no code reads, by their path; `<key>` is any name. The accounts of a
-# channel have its settings.
+_ACCOUNT: Final = "channels.<key>"  # of every channel; its accounts have the same settings
+
+# Settings of the schema that no code reads, by their path; `<key>` is any name.
 UNREAD_KEYS: Final[Mapping[str, str]] = {
     **{
         f"agents.{each}.memorySearch.store.vector.extensionPath": (
@@ -85,7 +86,7 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
         )
         for key in ("agentFilter", "cleanupAfterResolve", "enabled", "sessionFilter", "target")
     },
-    "channels.<key>.guilds.<key>.slug": _LOOK,
+    f"{_ACCOUNT}.guilds.<key>.slug": _LOOK,
     **{
         f"channels.discord.actions.{key}": "there is no such action"
         for key in ("emojiUploads", "events", "presence", "stickerUploads", "voiceStatus")
@@ -120,14 +121,20 @@ OBEYED_VALUES: Final[Mapping[str, Any]] = {
 
 
 def find_unread_keys(tree: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the settings of a config tree that are in `UNREAD_KEYS`."""
+    """Yield the settings of a config tree that are in `UNREAD_KEYS`, and of channels their name."""
+    channels = tree.get("channels")
+    names = list(channels) if isinstance(channels, Mapping) else []
     for path in UNREAD_KEYS:
-        paths = [path]
-        if path.startswith("channels."):
-            _, name, rest = path.split(".", 2)
-            paths.append(f"channels.{name}.accounts.<key>.{rest}")
-        if any(_is_set(tree, each, path) for each in paths):
-            yield path
+        if not path.startswith("channels."):
+            if _is_set(tree, path, path):
+                yield path
+            continue
+        for name in names:
+            own = path.replace(_ACCOUNT, f"channels.{name}", 1)
+            start, rest = f"channels.{name}.", own.removeprefix(f"channels.{name}.")
+            paths = (own, f"{start}accounts.<key>.{rest}")
+            if own.startswith(start) and any(_is_set(tree, each, path) for each in paths):
+                yield own
 
 
 def _is_set(tree: Mapping[str, Any], path: str, listed: str) -> bool:
@@ -152,8 +159,10 @@ def _values(tree: Any, steps: Sequence[str]) -> Iterator[Any]:
 def reason_without_effect(path: str) -> str:
     """Return why a setting may be ignored; "" if nothing is known of it."""
     if path.startswith("channels."):
-        _, name, *_rest = path.split(".")
-        return UNREAD_KEYS.get(path) or f"the channel {name} has no adapter, and receives nothing"
+        _, name, *rest = path.split(".")
+        common = ".".join((_ACCOUNT, *rest))
+        own = UNREAD_KEYS.get(path) or UNREAD_KEYS.get(common)
+        return own or f"the channel {name} has no adapter, and receives nothing"
     if path in UNREAD_KEYS:
         return UNREAD_KEYS[path]
     starts = (each for each in WITHOUT_EFFECT if path == each or path.startswith(f"{each}."))

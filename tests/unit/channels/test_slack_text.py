@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from homarus.channels.slack.emoji import _NAMES, emoji_name, emoji_sign
 from homarus.channels.slack.inbound import SlackIdentity
-from homarus.channels.slack.missed_messages import ReadPosition
+from homarus.channels.slack.missed_messages import SlackReadPosition
 from homarus.channels.slack.text import decode_text, escape_text
 from homarus.channels.slack.timestamps import parse_ts, require_ts, ts_from_ms, ts_to_ms
 from homarus.channels.slack.traits import TRAITS
@@ -81,7 +81,7 @@ def test_slack_ids_are_ids_and_names_are_none() -> None:
 
 def test_slack_cursor_keeps_the_places_used_last() -> None:
     me = SlackIdentity("U1", team="T1")
-    position = ReadPosition(me)
+    position = SlackReadPosition(me)
     assert not position.load(None, 1_000)
     for number in range(150):
         position = position.after(f"C{number}", None, f"{number + 10}.000001")
@@ -89,7 +89,7 @@ def test_slack_cursor_keeps_the_places_used_last() -> None:
     assert len(position.places) == 100 and position.last == "159.000001"
     assert position.places["C60"] == "70.000001"  # an older message moves nothing back
     assert [*position.places][-2:] == ["C100/5.5", "C60"] and "C50" not in position.places
-    again = ReadPosition(me)
+    again = SlackReadPosition(me)
     assert again.load(position.encode(), 1_000) and again.encode() == position.encode()
     assert not again.load({**position.encode(), "team": "T2"}, 1_000)
     odd = {**position.encode(), "places": {"C1": 5, "C2": "x", "C3": "1.5"}, "last": []}

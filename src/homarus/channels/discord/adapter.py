@@ -20,7 +20,7 @@ from homarus.channels.base import (
 )
 from homarus.channels.discord.channel_directory import ChannelDirectory, ChannelFacts
 from homarus.channels.discord.commands import listable
-from homarus.channels.discord.message_sender import NONCE_MEMORY_S, MessageSender
+from homarus.channels.discord.message_sender import NONCE_MEMORY_S, DiscordMessageSender
 from homarus.channels.discord.outbound import (
     MAX_BUTTONS,
     MAX_FILES,
@@ -71,7 +71,7 @@ class DiscordChannel:
         self._token = find_token(settings, context.account, context.env)
         self._rest = DiscordRest(settings.api_root, self._token, proxy=settings.proxy or "")
         self._directory = ChannelDirectory(self._rest)
-        self._sender = MessageSender(
+        self._sender = DiscordMessageSender(
             self._rest, self._directory, settings.media_max_bytes, self._opens_thread
         )
 

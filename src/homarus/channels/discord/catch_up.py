@@ -28,7 +28,7 @@ _SKEW_MS: Final = 30_000  # events of several channels are not quite in the orde
 _MAX_WAIT_S: Final = 60.0
 
 
-class ReadPosition:
+class DiscordReadPosition:
     """How far one bot has read, and the direct chats that it knows."""
 
     def __init__(self, directory: ChannelDirectory) -> None:
@@ -57,7 +57,7 @@ class ReadPosition:
         return {"bot": self._me, "last": str(self.last), "dms": dms}
 
 
-class MissedMessages:
+class DiscordMissedMessages:
     """Find the messages since a position."""
 
     def __init__(self, rest: DiscordRest, directory: ChannelDirectory, clock: Clock) -> None:

@@ -38,7 +38,7 @@ _NOT_SLUG: Final = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class EventTranslator:
+class DiscordEventTranslator:
     """Translate the events of one bot; `me` is its id."""
 
     channel: str

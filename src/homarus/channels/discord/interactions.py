@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import discord
 
 from homarus.channels.discord.content import mentioned_names, readable
-from homarus.channels.discord.inbound import EventTranslator
+from homarus.channels.discord.inbound import DiscordEventTranslator
 from homarus.channels.discord.rest import DiscordRest
 from homarus.channels.discord.settings import DiscordSettings
 from homarus.channels.discord.snowflake import time_of
@@ -41,7 +41,7 @@ class InteractionHandler:
     def __init__(
         self,
         rest: DiscordRest,
-        translator: EventTranslator,
+        translator: DiscordEventTranslator,
         settings: DiscordSettings,
         commands: Sequence[NativeCommand],
     ) -> None:

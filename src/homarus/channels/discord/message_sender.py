@@ -41,7 +41,7 @@ _MAX_PAGES, _PAGE = 5, 100
 _MAX_SENT: Final = 2_000
 
 
-class MessageSender:
+class DiscordMessageSender:
     """Send the messages of one bot. `opens_thread` tells channels where replies have a thread."""
 
     def __init__(

@@ -11,17 +11,17 @@ import discord
 from homarus.channels.base import TTL_MS, InboundHandler
 from homarus.channels.discord.catch_up import (
     MAX_CHANNELS,
-    MissedMessages,
-    ReadPosition,
+    DiscordMissedMessages,
+    DiscordReadPosition,
     now_id,
     with_skew,
 )
 from homarus.channels.discord.channel_directory import ChannelDirectory
 from homarus.channels.discord.commands import list_commands
 from homarus.channels.discord.gateway import MALFORMED, DiscordConnection
-from homarus.channels.discord.inbound import EventTranslator
+from homarus.channels.discord.inbound import DiscordEventTranslator
 from homarus.channels.discord.interactions import InteractionHandler
-from homarus.channels.discord.message_sender import MessageSender
+from homarus.channels.discord.message_sender import DiscordMessageSender
 from homarus.channels.discord.rest import DiscordRefusedError, DiscordRest
 from homarus.channels.discord.settings import DiscordSettings
 from homarus.channels.discord.snowflake import id_at
@@ -54,7 +54,7 @@ class BotParts:
     clock: Clock
     rest: DiscordRest
     directory: ChannelDirectory
-    sender: MessageSender
+    sender: DiscordMessageSender
 
 
 class GatewaySession:
@@ -69,14 +69,14 @@ class GatewaySession:
         self._held: deque[tuple[str, tuple[Any, ...]]] = deque()
         self._is_ready = False
         self.client = DiscordConnection(parts.rest, parts.settings, parts.clock, self._emit)
-        self._translator = EventTranslator(
+        self._translator = DiscordEventTranslator(
             parts.channel, parts.account, me, self.client, parts.directory, OrderedDict()
         )
         self._interactions = InteractionHandler(
             parts.rest, self._translator, parts.settings, commands
         )
-        self._position = ReadPosition(parts.directory)
-        self._missed = MissedMessages(parts.rest, parts.directory, parts.clock)
+        self._position = DiscordReadPosition(parts.directory)
+        self._missed = DiscordMissedMessages(parts.rest, parts.directory, parts.clock)
         self._starters: OrderedDict[str, None] = OrderedDict()  # threads whose start was read
         self._roles: dict[tuple[str, str], tuple[str, ...]] = {}  # of the senders of missed ones
         self._group: asyncio.TaskGroup | None = None

@@ -35,14 +35,14 @@ def _color(text: str) -> str:
     return text
 
 
-class SlashCommandSettings(ConfigSection):
+class DiscordSlashCommandSettings(ConfigSection):
     """Whether Discord lists our commands when a user types `/`."""
 
     native: bool | Literal["auto"] = "auto"
     native_skills: bool | Literal["auto"] = "auto"
 
 
-class GroupDmSettings(ConfigSection):
+class DiscordGroupDmSettings(ConfigSection):
     """Group chats without a server, to which Discord admits no bot."""
 
     group_enabled: bool = False
@@ -94,9 +94,9 @@ class DiscordSettings(ChannelSettings):
     gateway_url: NonEmptyStr | None = None
     proxy: NonEmptyStr | None = Field(None, repr=False)  # it may contain a password
     max_lines_per_message: PositiveInt = MAX_LINES
-    commands: SlashCommandSettings = SlashCommandSettings.model_construct()
+    commands: DiscordSlashCommandSettings = DiscordSlashCommandSettings.model_construct()
     intents: IntentSettings = IntentSettings.model_construct()
-    dm: GroupDmSettings = GroupDmSettings.model_construct()
+    dm: DiscordGroupDmSettings = DiscordGroupDmSettings.model_construct()
     exec_approvals: ExecApprovalSettings = ExecApprovalSettings.model_construct()
     status: Literal["online", "dnd", "idle", "invisible"] | None = None
     activity: NonEmptyStr | None = None

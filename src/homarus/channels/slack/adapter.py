@@ -27,12 +27,12 @@ from homarus.channels.slack.api import SlackClient, SlackRefusedError
 from homarus.channels.slack.directory import SlackDirectory
 from homarus.channels.slack.emoji import emoji_name
 from homarus.channels.slack.fields import as_object, get_int, get_object, get_objects, get_str
-from homarus.channels.slack.inbound import EventTranslator, SlackIdentity
+from homarus.channels.slack.inbound import SlackEventTranslator, SlackIdentity
 from homarus.channels.slack.interactions import InteractionTranslator, parse_form
-from homarus.channels.slack.missed_messages import MissedMessages
+from homarus.channels.slack.missed_messages import SlackMissedMessages
 from homarus.channels.slack.outbound import MAX_BUTTONS, edit_params
 from homarus.channels.slack.reader import SlackEventReader
-from homarus.channels.slack.sender import MessageSender
+from homarus.channels.slack.sender import SlackMessageSender
 from homarus.channels.slack.settings import SlackSettings, check_groups, find_tokens
 from homarus.channels.slack.thread_history import ThreadHistory
 from homarus.channels.slack.timestamps import require_ts
@@ -80,7 +80,7 @@ class SlackChannel:
         self._commands = frozenset(command.name.lower() for command in context.commands)
         self._api = SlackClient(settings.api_root, self._tokens.bot)
         self._directory = SlackDirectory(self._api, context.clock)
-        self._sender = MessageSender(
+        self._sender = SlackMessageSender(
             self._api, self._directory, context.clock, max_bytes=settings.media_max_bytes
         )
         self._me: SlackIdentity | None = None
@@ -116,7 +116,7 @@ class SlackChannel:
         return me
 
     def _make_reader(self, receive: InboundHandler, me: SlackIdentity) -> SlackEventReader:
-        events = EventTranslator(self.name, self.account, me, self._directory, self._settings)
+        events = SlackEventTranslator(self.name, self.account, me, self._directory, self._settings)
         limit = self._settings.thread.initial_history_limit
         return SlackEventReader(
             receive,
@@ -124,7 +124,7 @@ class SlackChannel:
             me,
             events=events,
             interactions=InteractionTranslator(events, self._commands),
-            missed=MissedMessages(self._api, self._directory, self._clock),
+            missed=SlackMissedMessages(self._api, self._directory, self._clock),
             threads=ThreadHistory(self._api, self._directory, limit),
         )
 

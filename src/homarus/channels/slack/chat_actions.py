@@ -9,7 +9,7 @@ from homarus.channels.slack.directory import SlackDirectory
 from homarus.channels.slack.emoji import emoji_sign
 from homarus.channels.slack.fields import get_bool, get_int, get_object, get_objects, get_str
 from homarus.channels.slack.inbound import SlackIdentity
-from homarus.channels.slack.sender import MessageSender
+from homarus.channels.slack.sender import SlackMessageSender
 from homarus.channels.slack.text import escape_text
 from homarus.channels.slack.timestamps import require_ts, ts_to_ms
 from homarus.channels.slack.traits import TRAITS
@@ -27,7 +27,7 @@ class ActionServices:
 
     api: SlackClient
     directory: SlackDirectory
-    sender: MessageSender
+    sender: SlackMessageSender
     me: SlackIdentity
     user_token: str = ""
 

@@ -66,7 +66,7 @@ class SlackIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class EventTranslator:
+class SlackEventTranslator:
     """Translate the events of one account."""
 
     channel: str

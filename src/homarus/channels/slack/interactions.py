@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from homarus.channels.slack.fields import as_object, get_object, get_objects, get_str
-from homarus.channels.slack.inbound import EventTranslator
+from homarus.channels.slack.inbound import SlackEventTranslator
 from homarus.channels.slack.text import decode_text
 from homarus.channels.slack.timestamps import is_ts, ts_to_ms
 from homarus.channels.slack.traits import TRAITS
@@ -30,7 +30,7 @@ _MAX_FIELDS: Final = 100
 class InteractionTranslator:
     """Translate the interactions of one account; `commands` are the names of our commands."""
 
-    events: EventTranslator
+    events: SlackEventTranslator
     commands: frozenset[str]
 
     async def to_press(self, payload: Mapping[str, Json], now_ms: int) -> ButtonPressed | None:

@@ -29,7 +29,7 @@ PAGE: Final = 100
 MAX_WAIT_S: Final = 30.0  # for a rate limit
 
 
-class ReadPosition:
+class SlackReadPosition:
     """How far the account has read: the cursor of the channel."""
 
     def __init__(self, me: SlackIdentity) -> None:
@@ -57,9 +57,9 @@ class ReadPosition:
             "places": dict(self.places),
         }
 
-    def after(self, chat: str, thread: str | None, ts: str) -> "ReadPosition":
+    def after(self, chat: str, thread: str | None, ts: str) -> "SlackReadPosition":
         """Return the position after a message."""
-        new = ReadPosition(self._me)
+        new = SlackReadPosition(self._me)
         place = f"{chat}/{thread}" if thread else chat
         newest = max(ts, self.places.get(place, ""), key=_order)
         places = {name: at for name, at in self.places.items() if name != place} | {place: newest}
@@ -68,14 +68,14 @@ class ReadPosition:
         return new
 
 
-class MissedMessages:
+class SlackMissedMessages:
     """Reads what is newer than the position, as events of Slack's."""
 
     def __init__(self, api: SlackClient, directory: SlackDirectory, clock: Clock) -> None:
         self._api, self._directory, self._clock = api, directory, clock
 
     async def read(
-        self, position: ReadPosition, *, is_first: bool
+        self, position: SlackReadPosition, *, is_first: bool
     ) -> AsyncIterator[Mapping[str, Json]]:
         """Yield the messages of each conversation and its threads, in order."""
         limit = MAX_READ if is_first else MAX_READ_AGAIN
@@ -97,7 +97,7 @@ class MissedMessages:
                     yield _as_event(message, await self._directory.find_conversation(chat_id))
 
     async def _conversations(
-        self, position: ReadPosition, *, is_first: bool
+        self, position: SlackReadPosition, *, is_first: bool
     ) -> list[SlackConversation]:
         """Return the conversations to read, those that were used last first."""
         known = [name for name in reversed(position.places) if "/" not in name]

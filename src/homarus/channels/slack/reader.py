@@ -10,9 +10,9 @@ from typing import Final
 
 from homarus.channels.base import InboundHandler
 from homarus.channels.slack.fields import get_object, get_objects, get_str
-from homarus.channels.slack.inbound import EventTranslator, SlackIdentity
+from homarus.channels.slack.inbound import SlackEventTranslator, SlackIdentity
 from homarus.channels.slack.interactions import InteractionTranslator
-from homarus.channels.slack.missed_messages import MissedMessages, ReadPosition
+from homarus.channels.slack.missed_messages import SlackMissedMessages, SlackReadPosition
 from homarus.channels.slack.thread_history import ThreadHistory
 from homarus.core.channel_event import InboundEvent
 from homarus.core.clock import Clock
@@ -34,15 +34,15 @@ class SlackEventReader:
         clock: Clock,
         me: SlackIdentity,
         *,
-        events: EventTranslator,
+        events: SlackEventTranslator,
         interactions: InteractionTranslator,
-        missed: MissedMessages,
+        missed: SlackMissedMessages,
         threads: ThreadHistory,
     ) -> None:
         self._receive, self._clock, self._me = receive, clock, me
         self._events, self._interactions = events, interactions
         self._missed, self._threads = missed, threads
-        self._position = ReadPosition(me)
+        self._position = SlackReadPosition(me)
         self._read_ids: set[str] = set()  # of messages that the history had before their event
 
     async def start(self) -> None:

@@ -24,7 +24,7 @@ MAX_PAGES: Final = 10  # of a conversation, when a message is looked up
 _MAX_UPLOADS: Final = 500
 
 
-class MessageSender:
+class SlackMessageSender:
     """Sends the messages of one account."""
 
     def __init__(

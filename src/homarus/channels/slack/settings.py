@@ -83,7 +83,7 @@ class ThreadSettings(ConfigSection):
     initial_history_limit: NonNegativeInt = INITIAL_HISTORY
 
 
-class SlashCommandSettings(ConfigSection):
+class SlackSlashCommandSettings(ConfigSection):
     """The main slash command. With `ephemeral`, its answer comes as a direct message."""
 
     enabled: bool = True
@@ -92,7 +92,7 @@ class SlashCommandSettings(ConfigSection):
     ephemeral: bool = True
 
 
-class GroupDmSettings(ConfigSection):
+class SlackGroupDmSettings(ConfigSection):
     """Whether the bot takes part in group chats; with `group_channels`, in these alone."""
 
     group_enabled: bool = False
@@ -112,8 +112,8 @@ class SlackSettings(ChannelSettings):
     api_root: Annotated[str, AfterValidator(_api_root)] = API_ROOT
     commands: NativeCommands = NativeCommands.model_construct()
     thread: ThreadSettings = ThreadSettings.model_construct()
-    slash_command: SlashCommandSettings = SlashCommandSettings.model_construct()
-    dm: GroupDmSettings = GroupDmSettings.model_construct()
+    slash_command: SlackSlashCommandSettings = SlackSlashCommandSettings.model_construct()
+    dm: SlackGroupDmSettings = SlackGroupDmSettings.model_construct()
     reaction_notifications: Literal["off", "own", "all", "allowlist"] = "own"
     reaction_allowlist: Ids = ()
     # Keys of OpenClaw that are accepted and not used.
