@@ -269,6 +269,16 @@ class SupportsKeyActions(Protocol):
 
 
 @runtime_checkable
+class SupportsUnreadableCount(Protocol):
+    """A service with messages that may come before what decrypts them."""
+
+    @property
+    def unreadable_count(self) -> int:
+        """How many messages are kept until they can be read."""
+        ...
+
+
+@runtime_checkable
 class SupportsMediaFetch(Protocol):
     """A service whose files are downloaded by an id."""
 

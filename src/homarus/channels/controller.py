@@ -20,6 +20,7 @@ from homarus.channels.base import (
     ServeWebhook,
     SupportsKeyActions,
     SupportsProbe,
+    SupportsUnreadableCount,
     SupportsWebhook,
     SupportsWebhookAddress,
     no_skill_commands,
@@ -69,6 +70,7 @@ class AccountStatus:
     restarts: int = 0
     problem: str = ""
     waiting: int = 0
+    unreadable: int = 0
 
 
 @dataclass(slots=True)
@@ -294,11 +296,16 @@ class ChannelController:
             restarts=running.restarts,
             problem="" if running.is_connected else running.problem,
             waiting=running.worker.pending_count,
+            unreadable=_count_unreadable(running.channel),
         )
 
 
 def _is_enabled(settings: Mapping[str, Any]) -> bool:
     return settings.get("enabled") is not False
+
+
+def _count_unreadable(channel: object) -> int:
+    return channel.unreadable_count if isinstance(channel, SupportsUnreadableCount) else 0
 
 
 def supported_features(channel: Channel) -> tuple[str, ...]:

@@ -166,6 +166,8 @@ def _state(row: Mapping[str, Json]) -> str:
         parts.append(f"{probe['identity']}" if probe["ok"] else f"probe failed: {probe['error']}")
     if row.get("waiting"):
         parts.append(f"{row['waiting']} to send")
+    if row.get("unreadable"):
+        parts.append(f"{row['unreadable']} unreadable (homarus matrix devices)")
     if row.get("reconnectAttempts"):
         parts.append(f"restarted {row['reconnectAttempts']} times")
     if row.get("lastError"):

@@ -114,6 +114,7 @@ def _account(
         "lastInboundAt": status.last_in_ms,
         "lastOutboundAt": status.last_out_ms,
         "lastError": redact(status.problem),
+        "unreadable": status.unreadable,
     }
     entry |= {
         key: value for key, value in fields.items() if value

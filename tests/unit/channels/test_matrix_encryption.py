@@ -299,6 +299,64 @@ async def test_matrix_flood_of_broken_messages_blocks_nothing(tmp_path: Path) ->
         assert desk.texts == ["hello", "again"]
 
 
+async def test_matrix_flood_of_unreadable_messages_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("homarus.channels.matrix.encryption.store.MAX_WAITING_IN_ROOM", 7)
+    monkeypatch.setattr(crypto_module, "MAX_REQUESTS", 4)
+    async with play() as (server, keys):
+        alice, matrix, desk = Person(keys), bot(server, tmp_path), RecordingHandler()
+        async with running(matrix, desk):
+            alice.share(ME)
+            good = alice.write("hello", "$good")
+            flood = [
+                {
+                    **good,
+                    "event_id": f"$flood{number}",
+                    "content": good["content"] | {"session_id": f"session{number}"},
+                }
+                for number in range(30)
+            ]
+            server.feed(keys.sync("s1", *flood, good), keys.sync("s2"))
+            await desk.received(1)
+            await server.until("GET /sync", 4)
+            listed = await matrix.run_key_action("devices", {})
+        assert listed["unreadable"] == [{"room": ROOM, "count": 7}]
+        assert len(server.seen("PUT /sendToDevice/m.room_key_request/.*")) == 4
+
+
+async def test_matrix_other_encrypted_events_are_no_messages(tmp_path: Path) -> None:
+    async with play() as (server, keys):
+        alice, desk = Person(keys), RecordingHandler()
+        async with running(bot(server, tmp_path), desk):
+            alice.share(ME)
+            odd = [
+                {**alice.write("x", f"${kind}"), "content": alice.olm.group_encrypt(ROOM, inner)}
+                for kind in ("m.room.encrypted", "m.room.member", "m.room.name")
+                for inner in [{"type": kind, "content": {"name": "x", "membership": "leave"}}]
+            ]
+            server.feed(keys.sync("s1", *odd, alice.write("hello", "$good")))
+            await desk.received(1)
+        assert desk.ids == ["$good"] and not server.seen(SENT)
+
+
+async def test_matrix_member_of_absent_server_delays_nothing(tmp_path: Path) -> None:
+    async with play() as (server, keys):
+        alice, matrix = Person(keys), bot(server, tmp_path)
+        keys.members.append("@far:away")
+        far = {
+            "device_keys": {"@alice:test": keys.devices["@alice:test"]},
+            "failures": {"away": {}},
+        }
+        async with running(matrix, RecordingHandler()):
+            server.on("POST /keys/query", (200, far))
+            for number in range(3):
+                await matrix.send(Outbound(TO, f"{number}", f"k{number}"))
+        asked = [one.data["device_keys"] for one in server.seen("POST /keys/query")]
+        assert len([one for one in asked if "@far:away" in one]) == 1
+        assert alice.read(server.seen(SENT)[2].data)["body"] == "2"
+
+
 async def test_matrix_huge_device_list_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -508,6 +566,8 @@ async def test_matrix_unreadable_message_is_reported_to_room_once(
             (sent,) = await server.until(SENT)
             await server.until("GET /sync", 5)
             listed = await matrix.run_key_action("devices", {})
+            assert matrix.unreadable_count == 3
+        assert matrix.unreadable_count == 0  # it is not known while the account is off
         assert alice.read(sent.data)["msgtype"] == "m.notice"
         assert len(server.seen(SENT)) == 1
         assert listed["unreadable"] == [{"room": ROOM, "count": 3}]

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 from homarus.channels.controller import AccountStatus
+from homarus.cli.channels import _state
 from homarus.config.load import load_config
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ChannelError, InvalidRequestError, UnavailableError
@@ -268,3 +270,11 @@ async def test_send_with_session_adds_the_text_once(tmp_path: Path) -> None:
             await desk.ask("send", **SEND, sessionKey="main")
         again = await desk.services.control.load("agent:main:main")
         assert [message.text for message in again.messages] == ["Hi", "Hello"]
+
+
+async def test_channel_status_counts_unreadable_messages(tmp_path: Path) -> None:
+    async with at_desk(tmp_path, replace(UP, unreadable=3), WORK) as desk:
+        found = await desk.ask("channels.status", "read")
+    first, second = found["channelAccounts"]["telegram"]
+    assert first["unreadable"] == 3 and "unreadable" not in second
+    assert "3 unreadable (homarus matrix devices)" in _state(first)

@@ -36,6 +36,7 @@ CLAIM_AGAIN_MS: Final = 300_000  # how soon a key is requested again of a device
 NOTICE_AFTER_MS: Final = 60_000  # how long a key may take before the room is told
 NOTICE_EVERY_MS: Final = 3_600_000  # in one room
 CHECK_EVERY_S: Final = 15.0
+MAX_REQUESTS: Final = 40  # for keys, after one response: each is a request to the homeserver
 KEEP_MS: Final = 7 * 86_400_000
 ENCRYPTED: Final = "m.room.encrypted"
 _MESSAGES: Final = frozenset({"m.room.message", "m.sticker"})
@@ -60,6 +61,7 @@ class MatrixCrypto:
         self._lock = asyncio.Lock()  # one send at a time: a key is shared before it is used
         self._audiences: dict[str, frozenset[str]] = {}
         self._queried_ms: dict[str, int] = {}
+        self._failed_ms: dict[str, int] = {}
         self._claimed_ms: dict[DeviceId, int] = {}
         self._reported: set[tuple[str, str]] = set()
         self._told_ms: dict[str, int] = {}
@@ -202,7 +204,10 @@ class MatrixCrypto:
         for user in wanted:
             self._queried_ms[user] = self._clock.now_ms()
             if user in found:
+                self._failed_ms.pop(user, None)
                 self.machine.apply_devices(user, get_object(found, user))
+            else:  # the user's homeserver is away
+                self._failed_ms[user] = self._clock.now_ms()
 
     async def _claim(self, devices: Iterable[DeviceId]) -> None:
         now_ms = self._clock.now_ms()
@@ -274,8 +279,9 @@ class MatrixCrypto:
         stale = {u for u in users if u not in machine.tracked_users} | (
             machine.users_for_key_query & set(users)
         )
-        if stale:
-            await self.query_devices(stale)
+        before_ms = self._clock.now_ms() - QUERY_AGAIN_MS
+        if due := [user for user in stale if self._failed_ms.get(user, before_ms) <= before_ms]:
+            await self.query_devices(due)
 
     # Reading
 
@@ -294,7 +300,7 @@ class MatrixCrypto:
                 guarded = is_encrypted = True
                 if event.get("sender") != self.machine.user_id:
                     read = await self.decrypt(room, event)
-                    opened += [read] if read else []
+                    opened += [read] if read and read["type"] in _MESSAGES else []
             elif kind in _MESSAGES and guarded:
                 self._report(room, event, UnreadableError("it is not encrypted, and the room is"))
             else:
@@ -339,7 +345,8 @@ class MatrixCrypto:
         if not self._store.add_unreadable(room, session, kept, self._clock.now_ms()):
             return
         self._report(room, event, why)
-        if isinstance(why, MissingKeyError):
+        queued = len(self.machine.outgoing_to_device_messages)
+        if isinstance(why, MissingKeyError) and queued < MAX_REQUESTS:
             self.machine.request_room_key(room, event)
 
     def _report(self, room: str, event: Object, why: UnreadableError) -> None:
