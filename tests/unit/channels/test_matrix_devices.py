@@ -251,6 +251,51 @@ async def test_matrix_verification_by_request_ends_with_done(tmp_path: Path) -> 
         assert done["type"] == "m.key.verification.done"
 
 
+async def test_matrix_verification_begun_by_operator_by_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person who accepts late gets the start again."""
+    monkeypatch.setattr("homarus.channels.matrix.encryption.verification.READY_WAIT_S", 0)
+    async with play() as (server, keys):
+        alice, matrix = Person(keys), bot(server, tmp_path)
+        async with running(matrix, RecordingHandler()):
+            begun = await matrix.run_key_action("verify.begin", {"userId": "@alice:test"})
+            id_ = {"id": begun["id"]}
+
+            def post(kind: str, content: Any) -> None:
+                body = {**content, "transaction_id": begun["id"]}
+                keys.deliver(alice.user, f"m.key.verification.{kind}", {ME: {DEVICE: body}})
+
+            def got(kind: str) -> dict[str, Any]:
+                *_, event = keys.inbox.pop((alice.user, "PHONE"))
+                assert event["type"] == f"m.key.verification.{kind}"
+                found: dict[str, Any] = event["content"]
+                return found
+
+            assert got("request")["methods"] == ["m.sas.v1"]
+            await matrix.run_key_action("verify.show", id_)
+            early = got("start")
+            post("ready", {"from_device": "PHONE", "methods": ["m.sas.v1"]})
+            await _sync(server, keys)
+            start = got("start")
+            theirs = Party(alice.user, "PHONE", alice.olm.account.identity_keys["ed25519"])
+            ours = Party(ME, DEVICE, keys.devices[ME][DEVICE]["keys"][f"ed25519:{DEVICE}"])
+            side = SasExchange(theirs, ours, begun["id"])
+            post("accept", side.accept(start))
+            await _sync(server, keys)
+            side.on_key(got("key"))
+            post("key", {"key": side.public_key})
+            await _sync(server, keys)
+            shown = await matrix.run_key_action("verify.show", id_)
+            assert shown["decimals"] == side.decimals() and early == start
+            await matrix.run_key_action("verify.confirm", {**id_, "match": True})
+            side.check_mac(got("mac"))
+            post("mac", side.mac())
+            await _sync(server, keys)
+            done = await matrix.run_key_action("verify.show", id_)
+            assert done["state"] == "done" and got("done")
+
+
 # Key files
 
 
