@@ -157,7 +157,7 @@ async def test_synapse_lost_store_is_named_and_new_device_goes_on(
             await each.person.say(each.room, "one")
             await desk.received(1)
             exported = await channel.run_key_action("export", {"passphrase": PASSPHRASE})
-        (each.state / "credentials" / "matrix" / "default.keys.db").unlink()
+        (each.state / "credentials" / "matrix" / "default.keys.sqlite").unlink()
         with pytest.raises(ChannelAuthError, match="are lost"):
             await each.channel().run(desk)
         local = each.bot.id.removeprefix("@").partition(":")[0]

@@ -72,6 +72,8 @@ _SECTIONS: tuple[tuple[str, KeyAccess], ...] = (
     ("channels.*.accounts.*.nickserv.service", "endpoint"),
     ("channels.*.tls", "endpoint"),  # without it, the password is readable on the way
     ("channels.*.accounts.*.tls", "endpoint"),
+    ("channels.*.encryptionTrust", "guard"),  # which devices are believed
+    ("channels.*.accounts.*.encryptionTrust", "guard"),
     ("gateway.http.endpoints.responses.files.allowUrl", "guard"),
     ("gateway.http.endpoints.responses.files.urlAllowlist", "guard"),
     ("gateway.http.endpoints.responses.files", "free"),

@@ -411,7 +411,7 @@ async def test_matrix_lost_keys_with_password_make_new_device(tmp_path: Path) ->
         first = server.syncs[0]
         async with running(_by_password(server, tmp_path), RecordingHandler()):
             pass
-        (tmp_path / "credentials" / "matrix" / "default.keys.db").unlink()
+        (tmp_path / "credentials" / "matrix" / "default.keys.sqlite").unlink()
         with pytest.raises(ChannelError, match="new device") as caught:
             await _by_password(server, tmp_path).run(RecordingHandler())
         assert not isinstance(caught.value, ChannelAuthError)  # so it is restarted
@@ -455,7 +455,7 @@ async def test_matrix_private_keys_are_stored_before_upload(tmp_path: Path) -> N
 
 
 def test_matrix_key_file_names_its_device(tmp_path: Path) -> None:
-    file = tmp_path / "default.keys.db"
+    file = tmp_path / "default.keys.sqlite"
     assert last_device(file) is None
     store = open_store(file, ME, DEVICE)
     Olm(ME, DEVICE, store)

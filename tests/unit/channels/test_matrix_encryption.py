@@ -594,6 +594,6 @@ async def test_matrix_search_of_encrypted_room_is_refused(tmp_path: Path) -> Non
 def test_matrix_key_file_is_private(tmp_path: Path) -> None:
     from homarus.channels.matrix.encryption.store import open_store
 
-    file = tmp_path / "credentials" / "matrix" / "default.keys.db"
+    file = tmp_path / "credentials" / "matrix" / "default.keys.sqlite"
     open_store(file, ME, "D").close()
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)

@@ -119,7 +119,7 @@ def test_matrix_key_export_writes_private_file(gateway: FakeGateway, tmp_path: P
 
 def _room_key(state: Path) -> str:
     """Create the file of an account with one room key; return the key's id."""
-    file = state / "credentials" / "matrix" / "default.keys.db"
+    file = state / "credentials" / "matrix" / "default.keys.sqlite"
     machine = OlmMachine("@bot:test", "D", open_store(file, "@bot:test", "D"), only_verified=False)
     made = OutboundGroupSession()
     machine.add_room_key(InboundGroupSession(made.session_key, "signing", "sender", "!r"))
@@ -135,7 +135,7 @@ def test_matrix_keys_without_gateway_use_the_file(state: Path, tmp_path: Path) -
     assert run("keys", "export", str(file), said=PASSPHRASE).exception is None
     done = run("keys", "import", str(file), said=PASSPHRASE)
     assert done.stdout == "0 room keys are new, 1 were known.\n"
-    (state / "credentials" / "matrix" / "default.keys.db").unlink()
+    (state / "credentials" / "matrix" / "default.keys.sqlite").unlink()
     _room_key(state)
     done = run("keys", "import", str(file), said=PASSPHRASE)
     assert done.stdout == "1 room keys are new, 0 were known.\n"

@@ -29,6 +29,7 @@ def check_protected_keys(old: Any, new: Any) -> None:
         {"plugins": {"load": {"paths": ["/tmp"]}}},
         {"logging": {"file": "/home/user/.bashrc"}},
         {"channels": {"telegram": {"tokenFile": "/etc/shadow"}}},
+        {"channels": {"matrix": {"encryptionTrust": "all"}}},
         {"models": {"providers": {"x": {"apiKeyFrom": {"source": "exec", "command": ["id"]}}}}},
         {"tools": {"exec": {"pathPrepend": ["/tmp"]}}},
         {"tools": {"media": {"models": [{"command": "sh"}]}}},

@@ -21,7 +21,7 @@ _PACKAGE: Final = "homarus.channels.matrix.encryption"
 def key_file(state: Path, account: str) -> Path:
     """Return the file with the keys of an account."""
     name = re.sub(r"[^a-z0-9_-]", "_", account)
-    return openclaw_files_dir(state) / "credentials" / "matrix" / f"{name}.keys.db"
+    return openclaw_files_dir(state) / "credentials" / "matrix" / f"{name}.keys.sqlite"
 
 
 def load_library() -> None:
