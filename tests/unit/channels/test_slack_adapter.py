@@ -551,3 +551,14 @@ async def test_slack_hourly_reconnect_reads_few_conversations() -> None:
             await handler.received(31)
         again = slack.books.of("conversations.history")[before:]
         assert [call.params["channel"] for call in again] == [f"C1{n}" for n in range(29, 19, -1)]
+
+
+async def test_slack_server_that_does_not_answer_delays_no_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("homarus.testing.slack_server.websocket._CLOSE", 99)  # it is not read
+    monkeypatch.setattr("homarus.channels.slack.socket_mode.STOP_TIMEOUT_S", 0.05)
+    async with SlackServer() as slack:
+        async with asyncio.timeout(5):  # the library would wait ten seconds
+            async with running(bot(slack), RecordingHandler(), slack):
+                pass

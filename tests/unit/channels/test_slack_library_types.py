@@ -1,7 +1,6 @@
 """The strict fake's frames and responses, and our blocks, checked with slack-sdk's own types."""
 
 import asyncio
-from pathlib import Path
 
 from slack_sdk.models.blocks import ActionsBlock, Block, SectionBlock
 from slack_sdk.models.metadata import Metadata
@@ -10,9 +9,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from homarus.channels.slack.outbound import make_blocks, post_params
-from homarus.core.message import Button, Extras, Media, Outbound
+from homarus.core.message import Button, Extras, Outbound
 from homarus.testing.fakes import RecordingHandler
-from homarus.testing.slack_server import GENERAL, SlackServer
+from homarus.testing.slack_server import ADA, GENERAL, SlackServer
 from homarus.testing.slack_server.methods import METHODS
 from tests.unit.channels.slack_stage import bot, running, send, to
 
@@ -39,29 +38,50 @@ async def test_slack_frames_of_fake_parse_in_library() -> None:
         assert kinds == {"events_api", "interactive", "slash_commands"} and None not in requests
 
 
-async def test_slack_responses_of_fake_parse_in_library(tmp_path: Path) -> None:
-    """The library's own helpers of the methods that read their arguments from the body."""
-    (tmp_path / "a.txt").write_bytes(b"text")
+async def test_slack_library_works_with_every_method_of_the_fake() -> None:
+    """The library's own helpers send the arguments, and parse the responses."""
     async with SlackServer() as slack:
         client = AsyncWebClient(slack.bot_token, base_url=slack.api, retry_handlers=[])
-        assert (await client.auth_test())["user"] == "lobster"
-        sent = await client.chat_postMessage(
-            channel=GENERAL,
-            text="hello",
-            blocks=Block.parse_all(make_blocks("hello", BUTTONS)),
-            metadata=Metadata("homarus_message", {"key": "k"}),
+        blocks, metadata = (
+            Block.parse_all(make_blocks("hello", BUTTONS)),
+            Metadata("x", {"key": "k"}),
         )
-        assert isinstance(sent, AsyncSlackResponse)
-        assert sent["ok"] is True
-        where = {"channel": GENERAL, "timestamp": sent["ts"]}
-        assert (await client.api_call("reactions.add", data={**where, "name": "eyes"}))["ok"]
-        found = await client.api_call("conversations.history", data={"channel": GENERAL})
-        assert [one["text"] for one in found["messages"]] == ["hello"]
-        media = (Media(name="a.txt", size=4, path=str(tmp_path / "a.txt")),)
-        await send(bot(slack), "see", GENERAL, media=media)
-        for call in slack.books.calls:
-            assert call.response["ok"] is True, call
-        assert {call.method for call in slack.books.calls} <= {*METHODS, "auth.test"}
+        sent = await client.chat_postMessage(
+            channel=GENERAL, text="hello", blocks=blocks, metadata=metadata
+        )
+        ts = str(sent["ts"])
+        where = {"channel": GENERAL, "timestamp": ts}
+        found: list[AsyncSlackResponse] = [
+            await client.auth_test(),
+            await client.conversations_history(channel=GENERAL, include_all_metadata=True),
+            await client.conversations_replies(channel=GENERAL, ts=ts, limit=10),
+            await client.conversations_info(channel=GENERAL, include_num_members=True),
+            await client.conversations_list(types="public_channel", exclude_archived=True),
+            await client.conversations_open(users=ADA),
+            await client.users_conversations(types="im,public_channel"),
+            await client.users_info(user=ADA),
+            await client.users_list(limit=10),
+            await client.reactions_add(name="eyes", **where),
+            await client.reactions_get(full=True, **where),
+            await client.reactions_remove(name="eyes", **where),
+            await client.pins_add(**where),
+            await client.pins_list(channel=GENERAL),
+            await client.pins_remove(**where),
+            await client.files_upload_v2(
+                channel=GENERAL, content="text", filename="a.txt", initial_comment="see"
+            ),
+            await client.files_info(file=next(iter(slack.world.files))),
+            await client.chat_update(channel=GENERAL, ts=ts, text="changed", blocks=[]),
+            await client.chat_delete(channel=GENERAL, ts=ts),
+            await client.conversations_kick(channel=GENERAL, user=ADA),
+            await client.apps_connections_open(app_token=slack.app_token),
+        ]
+        person = AsyncWebClient(slack.user_token, base_url=slack.api, retry_handlers=[])
+        found.append(await person.search_messages(query="hello", count=5))
+        assert all(response["ok"] is True for response in found)
+        assert found[1]["messages"][0]["metadata"]["event_payload"] == {"key": "k"}
+        assert found[3]["channel"]["num_members"] == 2
+        assert {call.method for call in slack.books.calls} == {*METHODS, "apps.connections.open"}
 
 
 async def test_slack_library_retries_no_send() -> None:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S: Final = 20.0
 PING_INTERVAL_S: Final = 3.0
+STOP_TIMEOUT_S: Final = 2.0
 # The library would log messages and the address, which has a secret.
 _SILENT: Final = logging.Logger("slack-sdk", logging.CRITICAL + 1)
 
@@ -64,9 +65,19 @@ class _ReportingClient(SocketModeClient):
         self.requests.put_nowait(None)
 
     async def stop(self) -> None:
-        """Close the connection, and wait until the library's tasks have ended."""
-        await self.close()  # type: ignore[no-untyped-call]  # the library has no types there
+        """Close the connection, and wait until the library's tasks have ended.
+
+        A server that does not answer is not waited for long.
+        """
         tasks = (self.message_processor, self.current_session_monitor, self.message_receiver)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self.close()  # type: ignore[no-untyped-call]  # the library has no types there
+        except TimeoutError:
+            for task in tasks:
+                if task is not None:
+                    task.cancel()
+            await self.aiohttp_client_session.close()
         if pending := [task for task in tasks if task is not None]:
             await asyncio.wait(pending)
 

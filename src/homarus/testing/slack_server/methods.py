@@ -148,6 +148,10 @@ def _is_button(element: Mapping[str, Json]) -> bool:
     )
 
 
+def _is_true(params: Params, name: str) -> bool:
+    return params.get(name) in {"true", "1"}
+
+
 def _parse(text: str, error: str) -> Json:
     try:
         return json.loads(text)
@@ -187,7 +191,7 @@ def _page(rows: Sequence[Object], params: Params, always: Sequence[Object] = ())
     if not 1 <= limit <= 999:
         raise SlackCallError("invalid_limit")
     end = start + limit
-    metadata = params.get("include_all_metadata") == "true"
+    metadata = _is_true(params, "include_all_metadata")
     shown = [_shown(one, metadata=metadata) for one in rows[start:end]]
     return {"messages": shown, **_cursor(end, len(rows)), "has_more": end < len(rows)}
 
@@ -212,7 +216,7 @@ def _conversations(state: SlackWorkspace, params: Params, *, is_member: bool) ->
         for chat in state.conversations.values()
         if names.get(chat.kind, chat.kind) in kinds
         and (BOT_USER in chat.members or (chat.kind == "channel" and not is_member))
-        and not (chat.is_archived and params.get("exclude_archived") == "true")
+        and not (chat.is_archived and _is_true(params, "exclude_archived"))
     ]
     start, limit = int(params.get("cursor") or 0), int(params.get("limit", 100))
     end = start + limit
@@ -222,7 +226,7 @@ def _conversations(state: SlackWorkspace, params: Params, *, is_member: bool) ->
 def _info(state: SlackWorkspace, params: Params) -> Object:
     chat = state.find(params["channel"])
     row = chat.shown()
-    if params.get("include_num_members") == "true":
+    if _is_true(params, "include_num_members"):
         row["num_members"] = len(chat.members)
     return {"channel": row}
 

@@ -145,7 +145,7 @@ class SlackServer(StreamServer):
         with suppress(ConnectionError, asyncio.IncompleteReadError, ConnectionEnded):
             while (request := await read_request(reader)) is not None:
                 method, target, headers, body = request
-                path = urlsplit(target).path
+                path, query = urlsplit(target).path, urlsplit(target).query
                 if path == "/link":
                     await self._serve_socket(WebSocket(reader, writer), headers)
                     break
@@ -153,8 +153,9 @@ class SlackServer(StreamServer):
                     await self._take_upload(writer, path, body)
                 elif path.startswith("/files/"):
                     await self._give_file(writer, path, headers)
-                elif method == "POST" and path.startswith("/api/"):
-                    await self._serve(writer, path.removeprefix("/api/"), headers, body)
+                elif method in {"GET", "POST"} and path.startswith("/api/"):
+                    params = _read_params(headers, query, body)
+                    await self._serve(writer, path.removeprefix("/api/"), headers, params)
                 else:
                     await write_whole(writer, 404, b"{}")
             writer.close()
@@ -182,9 +183,12 @@ class SlackServer(StreamServer):
             self._changed.set()
 
     async def _serve(
-        self, writer: asyncio.StreamWriter, method: str, headers: Mapping[str, str], body: bytes
+        self,
+        writer: asyncio.StreamWriter,
+        method: str,
+        headers: Mapping[str, str],
+        params: dict[str, str],
     ) -> None:
-        params = _read_params(headers, body)
         fault = self._next_fault(method)
         if fault is None:
             response = self._perform(method, headers, params)
@@ -271,12 +275,14 @@ class SlackServer(StreamServer):
         return None
 
 
-def _read_params(headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-    """Return the arguments of a form or of JSON, as a form has them."""
-    if not headers.get("content-type", "").startswith("application/json"):
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
-    told = json.loads(body).items()
-    return {name: text if isinstance(text, str) else json.dumps(text) for name, text in told}
+def _read_params(headers: Mapping[str, str], query: str, body: bytes) -> dict[str, str]:
+    """Return the arguments of the address, of a form or of JSON, as a form has them."""
+    params = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=100))
+    if headers.get("content-type", "").startswith("application/json"):
+        told = json.loads(body).items()
+        own = {name: text if isinstance(text, str) else json.dumps(text) for name, text in told}
+        return params | own
+    return params | dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
 
 
 def main() -> None:
