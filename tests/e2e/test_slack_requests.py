@@ -1,15 +1,17 @@
-"""Slack's signed requests at the port of a real gateway, answered through its Web API."""
+"""Slack at a real gateway: signed requests at its port, and channels that the config names."""
 
 import http.client
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from homarus.core.clock import SystemClock
 from homarus.testing.model_server import ModelServer, Say
-from homarus.testing.slack_server import ADA, SlackServer
+from homarus.testing.slack_server import ADA, GENERAL, SlackServer
 from homarus.testing.slack_server.events import encode_form, make_callback, sign_request
 from tests.contract.channel_peers import Hosted
 from tests.contract.channel_peers_slack import SlackPeer
@@ -24,7 +26,7 @@ SECRET = "signing-secret-0123456789"
 class RequestPeer(SlackPeer):
     """Slack with signed requests instead of a socket."""
 
-    def section(self) -> Mapping[str, object]:
+    def section(self) -> Mapping[str, Any]:
         slack = dict(super().section()["slack"])
         del slack["appToken"]
         return {"slack": {**slack, "mode": "http", "signingSecret": SECRET}}
@@ -38,10 +40,18 @@ class RequestPeer(SlackPeer):
         return self._server
 
 
-@pytest.fixture
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+class NamingPeer(SlackPeer):
+    """Slack with a config that names a channel by its name."""
+
+    def section(self) -> Mapping[str, Any]:
+        slack = dict(super().section()["slack"])
+        return {"slack": {**slack, "channels": {"#general": {"requireMention": False}}}}
+
+
+@pytest.fixture(params=[RequestPeer])
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     model, forks = Hosted(ModelServer), ForkServer()
-    made = Harness(tmp_path_factory.mktemp("home"), RequestPeer(), model.server, forks.fork)
+    made = Harness(tmp_path / "home", request.param(), model.server, forks.fork)
     yield made
     made.close()
     model.close()
@@ -78,3 +88,14 @@ def test_slack_signed_requests_are_answered_once_and_forged_ones_never(stage: Ha
     stage.model.script([Say("at seven")])
     assert post(stage, encode_form(command), "application/x-www-form-urlencoded") == 200
     stage.wait_shown("at seven")
+
+
+@pytest.mark.parametrize("stage", [NamingPeer], indirect=True)
+def test_slack_channel_name_in_config_becomes_its_id_and_is_answered(stage: Harness) -> None:
+    stage.start()
+    file = stage.home.state / "openclaw.json"
+    section = json.loads(file.read_text(encoding="utf-8"))["channels"]["slack"]
+    assert section["channels"] == {GENERAL: {"requireMention": False}}
+    stage.model.script([Say("high at six")])
+    stage.peer.write("how is the tide?", room=True)
+    stage.wait_shown("high at six", room=True)

@@ -1,5 +1,7 @@
 """Change the config when a chat service gives a group another id, if `configWrites` allows it.
 
+A name of a group, where a service has names, is replaced by its id in the same way.
+
 This is the only change of the config that a chat service causes; its owner can cause others by
 `/config` and `/allowlist`. Everything that writes the config on behalf of a chat must call
 `check_config_writes` first.
@@ -25,6 +27,7 @@ from homarus.core.tasks import run_contained
 log = logging.getLogger(__name__)
 
 _WRITES: Final = "configWrites"
+_GROUP_KEYS: Final = ("groups", "channels")  # Slack's groups are channels
 
 
 def check_config_writes(config: Config, channel: str, account: str) -> None:
@@ -61,8 +64,8 @@ def move_group_settings(
     `account` is a channel and an account of it, `ids` the old id and the new one. Raises UserError
     where the config may not be changed, and the errors of `write_config`.
     """
-    groups = merged_section(loaded.config.channels, *account).get("groups")
-    if not isinstance(groups, Mapping) or ids[0] not in groups:
+    section = merged_section(loaded.config.channels, *account)
+    if not any(ids[0] in _object(section.get(key)) for key in _GROUP_KEYS):
         return
     check_config_writes(loaded.config, *account)
     written = write_config(
@@ -92,10 +95,11 @@ def move_group(tree: Mapping[str, Any], account: tuple[str, str], ids: tuple[str
         if normalize_account_id(each) == name
     }
     for path, one in sections.items():
-        groups = _object(one.get("groups"))
-        if ids[0] in groups and ids[1] not in groups:
-            moved = {ids[1] if key == ids[0] else key: value for key, value in groups.items()}
-            new = set_path(new, (*path, "groups"), moved)
+        for name in _GROUP_KEYS:
+            groups = _object(one.get(name))
+            if ids[0] in groups and ids[1] not in groups:
+                moved = {ids[1] if key == ids[0] else key: value for key, value in groups.items()}
+                new = set_path(new, (*path, name), moved)
     return new
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from homarus.channels.base import (
     Channel,
+    ChannelContext,
     SupportsChatActions,
     SupportsDelete,
     SupportsEdit,
@@ -18,6 +19,7 @@ from homarus.channels.base import (
     SupportsReactions,
     SupportsWebhook,
 )
+from homarus.channels.slack import Settings, create
 from homarus.channels.slack.adapter import SlackChannel
 from homarus.core.channel_event import (
     MemberJoined,
@@ -25,6 +27,7 @@ from homarus.core.channel_event import (
     MessageEdited,
     ReactionChanged,
 )
+from homarus.core.clock import SystemClock
 from homarus.core.errors import ChannelAuthError, ChannelError, MediaTooLargeError, StoreError
 from homarus.core.message import Button, Extras, Media, Outbound
 from homarus.core.tasks import task_group
@@ -562,3 +565,29 @@ async def test_slack_server_that_does_not_answer_delays_no_stop(
         async with asyncio.timeout(5):  # the library would wait ten seconds
             async with running(bot(slack), RecordingHandler(), slack):
                 pass
+
+
+async def test_slack_channel_names_of_the_config_are_replaced_by_ids() -> None:
+    async with SlackServer() as slack:
+        slack.world.add_channel("C0SEA", "sea", "group")
+        moved = list[tuple[str, str]]()
+        rules = {"#general": {"allow": True}, "sea": {"allow": False}, "C1": {}, "*": {}}
+        section = {"botToken": slack.bot_token, "appToken": slack.app_token, "apiRoot": slack.api}
+        context = ChannelContext(
+            "slack",
+            "default",
+            SystemClock(),
+            on_chat_moved=lambda old, new: moved.append((old, new)),
+        )
+        channel = create(context, Settings.read({**section, "channels": rules}))
+        with pytest.raises(ChannelError, match="'#general' is C0GENERAL, 'sea' is C0SEA"):
+            await channel.run(RecordingHandler())
+        assert moved == [("#general", GENERAL), ("sea", "C0SEA")] and not slack.feed.sockets
+
+
+async def test_slack_channel_name_of_the_config_that_is_none_is_refused() -> None:
+    async with SlackServer() as slack:
+        channel = bot(slack, channels={"#general": {}, "nowhere": {"allow": False}})
+        with pytest.raises(ChannelError, match="no channel 'nowhere'") as caught:
+            await channel.run(RecordingHandler())
+        assert "write its id" in caught.value.fix

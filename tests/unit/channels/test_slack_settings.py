@@ -49,8 +49,6 @@ def test_slack_tokens_of_config_win_over_environment() -> None:
         ({**TOKENS, "userToken": "xoxb-1"}, "default", {}, "userToken"),
         ({"botToken": "xoxb-1\r\nX: y"}, "default", {}, "botToken"),
         ({"botToken": "xoxb-1", "mode": "http"}, "default", {}, "signingSecret"),
-        ({**TOKENS, "channels": {"#general": {"allow": True}}}, "default", {}, "channels"),
-        ({**TOKENS, "channels": {"general": {"allow": False}}}, "default", {}, "channels"),
     ],
     ids=str,
 )

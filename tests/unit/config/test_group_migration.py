@@ -98,3 +98,12 @@ def test_config_is_written_for_chats_through_ports_alone() -> None:
         if "homarus.config.write" in file.read_text()
     ]
     assert found == []
+
+
+def test_channel_of_slack_has_its_settings_under_its_id() -> None:
+    section = {"channels": {OLD: RULES, "*": {}}, "accounts": {"default": {"channels": {OLD: {}}}}}
+    tree = {"channels": {"slack": section}}
+    found: Any = move_group(tree, ("slack", "default"), (OLD, NEW))
+    slack = found["channels"]["slack"]
+    assert slack["channels"] == {NEW: RULES, "*": {}}
+    assert slack["accounts"]["default"]["channels"] == {NEW: {}}

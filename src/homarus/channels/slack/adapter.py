@@ -33,7 +33,7 @@ from homarus.channels.slack.missed_messages import SlackMissedMessages
 from homarus.channels.slack.outbound import MAX_BUTTONS, edit_params
 from homarus.channels.slack.reader import SlackEventReader
 from homarus.channels.slack.sender import SlackMessageSender
-from homarus.channels.slack.settings import SlackSettings, check_groups, find_tokens
+from homarus.channels.slack.settings import SlackSettings, find_tokens, named_groups
 from homarus.channels.slack.thread_history import ThreadHistory
 from homarus.channels.slack.timestamps import require_ts
 from homarus.channels.slack.traits import TRAITS
@@ -47,6 +47,7 @@ from homarus.core.errors import (
 )
 from homarus.core.message import Address, Json, Media, Outbound
 from homarus.core.tasks import task_group
+from homarus.core.text import one_line
 
 if TYPE_CHECKING:  # slack-sdk is imported when an account connects
     from slack_sdk.socket_mode.request import SocketModeRequest
@@ -74,7 +75,7 @@ class SlackChannel:
             max_buttons=MAX_BUTTONS,
             retry=settings.retries,
         )
-        check_groups(settings)
+        self._on_chat_moved = context.on_chat_moved
         self._settings, self._clock = settings, context.clock
         self._tokens = find_tokens(settings, context.account, context.env)
         self._commands = frozenset(command.name.lower() for command in context.commands)
@@ -94,6 +95,7 @@ class SlackChannel:
     async def run(self, receive: InboundHandler) -> None:
         async with self._api.in_use():
             me = await self._load_identity()
+            await self._replace_names()
             reader = self._make_reader(receive, me)
             await reader.start()
             if self.path:
@@ -114,6 +116,32 @@ class SlackChannel:
             raise ChannelError("Slack did not say who we are")
         self._me = me
         return me
+
+    async def _replace_names(self) -> None:
+        """Have the config's names of channels replaced by their ids.
+
+        Raises ChannelError when there are any: names can change, and the rules of a channel would
+        be lost by that. The account starts with the changed config.
+        """
+        found = dict[str, str]()
+        for name in named_groups(self._settings):
+            try:
+                found[name] = await self._directory.resolve_chat(f"#{name.removeprefix('#')}")
+            except SendError as exc:
+                if exc.retryable:
+                    raise
+                raise ChannelError(
+                    f"channels.slack.channels: there is no channel {one_line(name, 80)!r}",
+                    fix="write its id (C…): Slack shows it at the bottom of the channel's details",
+                ) from exc
+        for name, chat in found.items():
+            self._on_chat_moved(name, chat)
+        if found:
+            ids = ", ".join(f"{one_line(name, 80)!r} is {chat}" for name, chat in found.items())
+            raise ChannelError(
+                f"channels.slack.channels has names, which can change: {ids}",
+                fix="its ids replace them; where configWrites is false, write them yourself",
+            )
 
     def _make_reader(self, receive: InboundHandler, me: SlackIdentity) -> SlackEventReader:
         events = SlackEventTranslator(self.name, self.account, me, self._directory, self._settings)

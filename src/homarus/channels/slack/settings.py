@@ -199,13 +199,9 @@ def _find_token(key: str, secret: SecretStr | None, env: Mapping[str, str]) -> s
     return token
 
 
-def check_groups(settings: SlackSettings) -> None:
-    """Raise ConfigError for a channel that is named by its name: its rules would not be found."""
-    for name in settings.common.groups:
-        if name != EVERYONE and not TRAITS.normalize_id(name.strip().removeprefix("slack:")):
-            raise ConfigError(
-                f"{name!r} is no id of a Slack channel: names can change, and its rules would not"
-                " be found",
-                key="channels.slack.channels",
-                fix="write its id (C…): in Slack, open the channel's details, at the bottom",
-            )
+def named_groups(settings: SlackSettings) -> tuple[str, ...]:
+    """Return the channels that the config names by their names, not by their ids."""
+    names = (name for name in settings.common.groups if name != EVERYONE)
+    return tuple(
+        name for name in names if not TRAITS.normalize_id(name.strip().removeprefix("slack:"))
+    )
