@@ -100,7 +100,7 @@ def _button(button: Button, action: str) -> Json:
 
 
 def _sections(text: str) -> Iterator[str]:
-    """Cut a text into sections, at lines or words; a part of the markup is never cut."""
+    """Cut a text into sections, at lines or words where it has any; markup may span two of them."""
     while len(text) > MAX_SECTION_CHARS:
         head = text[:MAX_SECTION_CHARS]
         cut = max(head.rfind("\n"), 0) or max(head.rfind(" "), 0) or MAX_SECTION_CHARS
