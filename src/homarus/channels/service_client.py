@@ -65,6 +65,7 @@ class ServiceClient:
         self._proxy = proxy  # else the one of the environment
         self._tries_in_parallel = tries_in_parallel
         self._peer: HttpClient | None = None
+        self._users = 0
 
     async def get(
         self, path: str, *, timeout_s: float = RESPONSE_TIMEOUT_S, **query: str | int
@@ -144,6 +145,17 @@ class ServiceClient:
             return ServiceResponse(
                 reply.status, reply.headers, body, _json(body) if reply.status >= 300 else None
             )
+
+    @asynccontextmanager
+    async def in_use(self) -> AsyncIterator[None]:
+        """Keep connections open while the block lasts; the end of the last block closes them."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                await self.close()
 
     async def close(self) -> None:
         """Close all connections."""

@@ -7,9 +7,18 @@ only for configs with channels.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 from homarus.config.heartbeat_schema import HeartbeatVisibilityConfig
 from homarus.config.known_keys import KeyProblem
@@ -29,6 +38,16 @@ _LEGACY_KEYS: Final = {"allow": "enabled", "users": "allowFrom"}  # of a group
 _MESSAGE_ACTIONS: Final = ("sendMessage", "editMessage", "deleteMessage")
 
 S = TypeVar("S", bound="ChannelSettings")
+
+
+def _check_proxy(address: str) -> str:
+    if address and urlsplit(address).scheme not in {"http", "https"}:
+        raise ValueError("only http:// and https:// proxies can be used")
+    return address
+
+
+# The HTTP proxy of an account; "" is none.
+ProxyAddress: TypeAlias = Annotated[str, AfterValidator(_check_proxy)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 A refusal (SendError) had no effect; after any other error the outcome is unknown.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 from urllib.parse import urlencode
 
@@ -37,18 +37,10 @@ class DiscordRest:
     def __init__(self, api_root: str, token: str, *, proxy: str = "") -> None:
         headers = {"Authorization": f"Bot {token}", "User-Agent": USER_AGENT}
         self._api = ServiceClient("Discord", api_root, headers, proxy=proxy)
-        self._users = 0
 
-    @asynccontextmanager
-    async def in_use(self) -> AsyncIterator[None]:
+    def in_use(self) -> AbstractAsyncContextManager[None]:
         """Keep connections open while the block lasts."""
-        self._users += 1
-        try:
-            yield
-        finally:
-            self._users -= 1
-            if not self._users:
-                await self._api.close()
+        return self._api.in_use()
 
     async def get(self, path: str, **query: str | int) -> Json:
         """Return what a GET request answers."""

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr
 
 from homarus.channels.base import SendRetryPolicy
-from homarus.config.channels import ChannelSettings, SettingPrompt
+from homarus.config.channels import ChannelSettings, ProxyAddress, SettingPrompt
 from homarus.config.section import ConfigSection, Ids, NonEmptyStr, PositiveInt, StrTuple
 from homarus.core.errors import ConfigError
 from homarus.core.session_keys import DEFAULT_ACCOUNT
@@ -92,7 +91,7 @@ class DiscordSettings(ChannelSettings):
     token: Annotated[SecretStr | None, _BOT_TOKEN] = None
     api_root: NonEmptyStr = API_ROOT
     gateway_url: NonEmptyStr | None = None
-    proxy: NonEmptyStr | None = Field(None, repr=False)  # it may contain a password
+    proxy: ProxyAddress | None = Field(None, repr=False)  # it may contain a password
     max_lines_per_message: PositiveInt = MAX_LINES
     commands: DiscordSlashCommandSettings = DiscordSlashCommandSettings.model_construct()
     intents: IntentSettings = IntentSettings.model_construct()
@@ -106,13 +105,6 @@ class DiscordSettings(ChannelSettings):
     capabilities: StrTuple = ()
     pluralkit: PluralKitSettings = PluralKitSettings.model_construct()
     ui: UiSettings = UiSettings.model_construct()
-
-    @field_validator("proxy")
-    @classmethod
-    def _is_usable(cls, proxy: str | None) -> str | None:
-        if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
-            raise ValueError("only http:// and https:// proxies can be used")
-        return proxy
 
     @property
     def text_limit(self) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
-from homarus.config.channels import EVERYONE, ChannelSettings, SettingPrompt
+from homarus.config.channels import EVERYONE, ChannelSettings, ProxyAddress, SettingPrompt
 from homarus.config.section import Ids, NonEmptyStr, PositiveInt, StrTuple
 from homarus.core.errors import ConfigError
 
@@ -64,7 +64,7 @@ class MatrixSettings(ChannelSettings):
     reaction_notifications: ReactionNotifications = "off"
     auto_join: Literal["always", "allowlist", "off"] | None = None
     auto_join_allowlist: Ids = ()
-    proxy: NonEmptyStr | None = Field(None, repr=False)  # it may contain a password
+    proxy: ProxyAddress | None = Field(None, repr=False)  # it may contain a password
     # Keys of OpenClaw that are accepted and not used.
     capabilities: StrTuple = ()
 

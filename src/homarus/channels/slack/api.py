@@ -6,8 +6,8 @@ API's own address and, for files, to hosts of Slack alone.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
@@ -71,19 +71,11 @@ class SlackClient:
         self._root = urlsplit(root)
         self._api = ServiceClient("Slack", root, {"Authorization": f"Bearer {token}"})
         self._token = token
-        self._users = 0
         self.scopes = ""  # of the token, by Slack's last response
 
-    @asynccontextmanager
-    async def in_use(self) -> AsyncIterator[None]:
+    def in_use(self) -> AbstractAsyncContextManager[None]:
         """Keep connections open while the block lasts."""
-        self._users += 1
-        try:
-            yield
-        finally:
-            self._users -= 1
-            if not self._users:
-                await self._api.close()
+        return self._api.in_use()
 
     async def call(
         self,

@@ -5,8 +5,8 @@ error class says whether a retry is useful.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from homarus.channels.base import BeforeWrite
@@ -72,18 +72,10 @@ class BotApiClient:
         )
         self._calls, self._files = f"/bot{token}/", f"/file/bot{token}"
         self._timeout_s = max(timeout_s, MIN_RESPONSE_S)
-        self._users = 0
 
-    @asynccontextmanager
-    async def in_use(self) -> AsyncIterator[None]:
+    def in_use(self) -> AbstractAsyncContextManager[None]:
         """Keep connections open while the block lasts."""
-        self._users += 1
-        try:
-            yield
-        finally:
-            self._users -= 1
-            if not self._users:
-                await self._api.close()
+        return self._api.in_use()
 
     async def call(
         self,

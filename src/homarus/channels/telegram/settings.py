@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator
 
 from homarus.channels.base import SendRetryPolicy
-from homarus.config.channels import ChannelFeatures, ChannelSettings, SettingPrompt
+from homarus.config.channels import ChannelFeatures, ChannelSettings, ProxyAddress, SettingPrompt
 from homarus.config.section import ConfigSection, PositiveInt
 from homarus.core.errors import ConfigError
 from homarus.core.native_command import NativeCommand
@@ -83,16 +83,9 @@ class TelegramSettings(ChannelSettings):
     link_preview: bool | None = None
     timeout_seconds: PositiveInt = 30
     network: NetworkSettings = NetworkSettings.model_construct()
-    proxy: str | None = Field(None, repr=False)  # it may contain a password
+    proxy: ProxyAddress | None = Field(None, repr=False)  # it may contain a password
     reaction_level: Literal["off", "ack", "minimal", "extensive"] | None = None
     reaction_notifications: Literal["off", "own", "all"] = "off"
-
-    @field_validator("proxy")
-    @classmethod
-    def _is_usable(cls, proxy: str | None) -> str | None:
-        if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
-            raise ValueError("only http:// and https:// proxies can be used")
-        return proxy
 
     @field_validator("webhook_host")
     @classmethod
