@@ -28,6 +28,7 @@ with warnings.catch_warnings():
     from discord.http import HTTPClient, Route
 
 log = logging.getLogger(__name__)
+logging.getLogger("discord").setLevel(logging.INFO)  # below, it writes every message
 
 CONNECT_TIMEOUT_S: Final = 60.0
 READY_S: Final = 1.0  # after the last server of those that are announced at the start
