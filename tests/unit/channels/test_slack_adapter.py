@@ -1,12 +1,13 @@
 """Slack's socket mode and the messages that were missed, against the strict fake."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 
 from homarus.channels.base import (
+    Acknowledge,
     Channel,
     ChannelContext,
     SupportsChatActions,
@@ -22,6 +23,7 @@ from homarus.channels.base import (
 from homarus.channels.slack import Settings, create
 from homarus.channels.slack.adapter import SlackChannel
 from homarus.core.channel_event import (
+    InboundEvent,
     MemberJoined,
     MessageDeleted,
     MessageEdited,
@@ -29,7 +31,7 @@ from homarus.core.channel_event import (
 )
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ChannelAuthError, ChannelError, MediaTooLargeError, StoreError
-from homarus.core.message import Button, Extras, Media, Outbound
+from homarus.core.message import Button, Extras, Json, Media, Outbound
 from homarus.core.tasks import task_group
 from homarus.testing.fakes import RecordingHandler
 from homarus.testing.slack_server import ADA, GENERAL, SlackServer
@@ -91,6 +93,47 @@ async def test_slack_message_while_disconnected_is_read_from_history() -> None:
         assert len(set(handler.ids)) == 9
         threads = {one.text: one.address.thread for one in handler.got}
         assert threads["missed in the thread"] == root["ts"] and threads["its reply"] == new["ts"]
+
+
+class FullStoreHandler(RecordingHandler):
+    """A handler whose store is full after a number of messages."""
+
+    room = 0
+
+    async def __call__(
+        self,
+        event: InboundEvent,
+        cursor: Mapping[str, Json] | None = None,
+        acknowledge: Acknowledge | None = None,
+    ) -> None:
+        if len(self.got) >= self.room:
+            raise StoreError("no room")
+        await super().__call__(event, cursor, acknowledge)
+
+
+@pytest.mark.parametrize("stored", range(5))
+async def test_slack_interrupted_reading_of_history_loses_nothing(stored: int) -> None:
+    async with SlackServer() as slack:
+        first = RecordingHandler()
+        async with running(bot(slack), first, slack):
+            await slack.say("before")
+            await first.received(1)
+            await slack.until_acknowledged()
+        await slack.say("from a new person", user="U0BOB")
+        root = await slack.say("a thread", GENERAL)
+        await slack.say("its reply", GENERAL, thread=root["ts"])
+        await slack.say("from Ada")
+        await slack.say("the newest", GENERAL)
+        interrupted = FullStoreHandler(kept=first.kept)
+        interrupted.room = stored
+        with pytest.raises(StoreError):
+            await bot(slack).run(interrupted)
+        last = RecordingHandler(kept=interrupted.kept)
+        async with running(bot(slack), last, slack):
+            await last.received(5)
+        assert {*interrupted.texts, *last.texts} == {
+            "from a new person", "a thread", "its reply", "from Ada", "the newest",
+        }  # fmt: skip
 
 
 async def test_slack_first_start_reads_no_history() -> None:

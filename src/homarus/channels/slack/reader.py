@@ -54,12 +54,17 @@ class SlackEventReader:
     async def read_missed(self, *, is_first: bool) -> None:
         """Pass on the messages since the last stored one.
 
-        When a connection follows another, only the conversations that were used last are read.
+        When a connection follows another, only the conversations that were used last are read. The
+        cursor moves after all of them: conversations are read one after another, and after a crash
+        the older messages of the next one, and the replies of a new thread, must be found again.
         """
         self._read_ids.clear()
-        async for event in self._missed.read(self._position, is_first=is_first):
-            if message_id := await self._pass_on(event):
+        before = self._position
+        async for event in self._missed.read(before, is_first=is_first):
+            if message_id := await self._pass_on(event, moves_cursor=False):
                 self._read_ids.add(message_id)
+        if self._position is not before:
+            await self._receive.save_cursor(self._position.encode())
 
     async def handle_callback(self, payload: Mapping[str, Json]) -> None:
         """Handle an event as Slack sends it."""
@@ -81,7 +86,7 @@ class SlackEventReader:
         if event := await _contained(translate(payload, now_ms)):
             await self._receive(event)
 
-    async def _pass_on(self, event: Mapping[str, Json]) -> str:
+    async def _pass_on(self, event: Mapping[str, Json], *, moves_cursor: bool = True) -> str:
         """Pass on what an event is; return the id of a message that was passed on."""
         found = await _contained(self._events.to_event(event, self._clock.now_ms()))
         if found is None:
@@ -92,7 +97,7 @@ class SlackEventReader:
         found = await _contained(self._threads.add_to(found)) or found
         address, ts = found.address, found.id.rpartition(":")[2]
         position = self._position.after(address.chat, address.thread, ts)
-        await self._receive(found, position.encode())
+        await self._receive(found, position.encode() if moves_cursor else None)
         self._position = position
         return found.id
 
