@@ -51,8 +51,6 @@ CHAT_ACTION_SETTINGS: Final[Mapping[ChatActionName, str]] = {
 }  # fmt: skip
 # Other names of a setting, by which OpenClaw has it for some services.
 _SETTING_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
-    "deleteMessage": ("messages",),
-    "editMessage": ("messages",),
     "poll": ("polls",),
     "sticker": ("stickers",),
 }

@@ -246,7 +246,7 @@ async def test_messenger_action_disabled_by_config_is_denied(tmp_path: Path) -> 
 
 async def test_messenger_action_is_denied_by_other_name_of_setting(tmp_path: Path) -> None:
     async def act(stage: Harness) -> None:
-        with pytest.raises(ToolDeniedError, match="messages is off"):
+        with pytest.raises(ToolDeniedError, match="deleteMessage is off"):
             await stage.mail.delete(HERE, "1")
         await stage.mail.react(HERE, "1", "👍")
 
