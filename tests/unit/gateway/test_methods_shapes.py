@@ -128,7 +128,8 @@ def test_every_method_of_the_original_is_built_or_its_absence_is_explained() -> 
              "sessions.branch", "exec.approval.history", "audit.list", "audit.verify",
              "config.validate", "cron.preview", "memory.notes", "skills.search",
              "skills.detail", "skills.add", "policy.explain", "policy.list",
-             "agents.files.preview", "usage.totals", "runs.trace"}  # fmt: skip
+             "agents.files.preview", "usage.totals", "runs.trace", "matrix.devices", "matrix.trust",
+             "matrix.verify", "matrix.keys.export", "matrix.keys.import"}  # fmt: skip
     newest = {"cron.get", "commands.list", "device.pair.remove", "exec.approval.list",
                   "message.action", "channels.start",
               "sessions.create",
