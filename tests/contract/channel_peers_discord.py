@@ -76,6 +76,25 @@ class DiscordPeer:
     def redeliver(self, stage: Harness, times: int) -> None:
         self._host.do(lambda: self._server.acts.redeliver(times))
 
+    def redeliver_reversed(self, count: int) -> None:
+        again = self._server.acts.sent[-count:][::-1]
+        for event in again:
+            self._deliver(event)
+
+    def contradict(self, text: str) -> None:
+        changed = {**self._server.acts.sent[-1], "content": text}
+        self._deliver(changed)
+
+    def edit_last(self, text: str) -> None:
+        number = str(self._server.acts.sent[-1]["id"])
+        self._host.do(lambda: self._server.acts.edit(number, text))
+
+    def revoke(self) -> None:
+        """Change the token; the connection ends, and the next login is refused."""
+        self.go_down()
+        self._server.token = "another"
+        self.come_up()
+
     def attach(self, text: str, size_bytes: int) -> None:
         self._host.do(lambda: self._server.acts.attach(b"x" * size_bytes, text))
 
@@ -86,3 +105,6 @@ class DiscordPeer:
 
     def close(self) -> None:
         self._host.close()
+
+    def _deliver(self, event: dict[str, Any]) -> None:
+        self._host.do(lambda: self._server.gateway.notify("MESSAGE_CREATE", event))

@@ -84,6 +84,26 @@ class SlackPeer:
         again = [self._server.events[-1]] * times
         self._host.wait(lambda: self._server.publish(*again))
 
+    def redeliver_reversed(self, count: int) -> None:
+        again = self._server.events[-count:][::-1]
+        self._host.wait(lambda: self._server.publish(*again))
+
+    def contradict(self, text: str) -> None:
+        kind, event = self._server.events[-1]
+        self._host.wait(lambda: self._server.publish((kind, {**event, "text": text})))
+
+    def edit_last(self, text: str) -> None:
+        _, event = self._server.events[-1]
+        chat, ts = str(event["channel"]), str(event["ts"])
+        self._host.wait(lambda: self._server.publish(*self._server.acts.edit(chat, ts, text)))
+
+    def revoke(self) -> None:
+        """Refuse all calls, and end the connection: the next one is refused."""
+        server = self._server
+        self._host.do(lambda: server.trouble("*", times=1_000, error="token_revoked"))
+        self.go_down()
+        self.come_up()
+
     def attach(self, text: str, size_bytes: int) -> None:
         files = (("large.bin", b"x" * size_bytes),)
         self._host.wait(lambda: self._server.say(text, files=files))
