@@ -27,6 +27,6 @@ def test_operator_commands_reach_the_gateway(home: Home, start: Start) -> None:
     wait_for(lambda: home.run(*dry).json.get("dryRun"))
     assert home.run(*dry).json["chatId"] == "ann"
     lacking = home.run("message", "pins", "--target", "irc:ann")
-    assert lacking.status == 2 and "matrix, telegram can" in lacking.err
+    assert lacking.status == 2 and "discord, matrix, slack, telegram can" in lacking.err
     reset = home.run("reset", "--scope", "config", "--yes")
     assert reset.status != 0 and "gateway stop" in reset.err
