@@ -30,7 +30,7 @@ PACKAGE_LINES = {
     "plugins": 720,
     "policy": 2_450,
     "providers": 11_700,
-    "schedule": 6_300,
+    "schedule": 6_400,
     "sessions": 6_400,
     "skills": 6_850,
     "store": 10_450,

@@ -41,6 +41,7 @@ from homarus.store.journal import InboxRecord
 
 DUPLICATE_MS: Final = 86_400_000
 _MAX_PREVIEW_CHARS: Final = 200
+STOPPED: Final = "aborted"  # by a person, who does not want it again
 LAST_TEXT: Final = "lastHeartbeatText"
 LAST_SENT_AT: Final = "lastHeartbeatSentAt"
 
@@ -50,21 +51,27 @@ class _Heartbeat:
     """A heartbeat under way."""
 
     id: str
+    session: str  # that it is about
     started_s: float
     target: HeartbeatTarget
     visibility: HeartbeatVisibility
 
 
 class HeartbeatRunner:
-    """Runs heartbeats. `is_busy` says whether a session works on something else."""
+    """Runs heartbeats. `is_busy` says whether a session works on something else.
+
+    `on_end` is called with the session of each heartbeat that ended, and whether it failed.
+    """
 
     def __init__(
         self,
         services: HeartbeatServices,
         publish: Callable[[Mapping[str, Json]], None],
         is_busy: Callable[[HeartbeatSettings, str], bool],
+        on_end: Callable[[str, bool], None],
     ) -> None:
         self._services, self._publish, self._is_busy = services, publish, is_busy
+        self._on_end = on_end
 
     async def start(self, settings: HeartbeatSettings, key: str, *, is_interval: bool) -> str:
         """Start a heartbeat about a session; return the reason why there is none, else ""."""
@@ -86,7 +93,8 @@ class HeartbeatRunner:
         agent = settings.agent if is_interval else ""
         record = await self._accept(run_session(settings, key), inbound, agent)
         outcome = services.control.submit(record.session, record)
-        self._follow(_Heartbeat(record.id, services.clock.monotonic(), target, visibility), outcome)
+        now_s = services.clock.monotonic()
+        self._follow(_Heartbeat(record.id, key, now_s, target, visibility), outcome)
         return ""
 
     def follow(self, record: InboxRecord, outcome: "asyncio.Future[Any]") -> None:
@@ -101,7 +109,8 @@ class HeartbeatRunner:
         visibility = HeartbeatVisibility(own.shows_ok, own.shows_alerts, visibility.uses_indicator)
         now_s = self._services.clock.monotonic()
         target = HeartbeatTarget(address, "" if address else "no-target")
-        self._follow(_Heartbeat(record.id, now_s, target, visibility), outcome)
+        key = own.session or record.session
+        self._follow(_Heartbeat(record.id, key, now_s, target, visibility), outcome)
 
     async def _make_inbound(
         self,
@@ -184,6 +193,7 @@ class HeartbeatRunner:
             return  # the program ends: the next start continues
         done = not outcome.cancelled() and outcome.exception() is None
         self._publish(self._payload(beat, record, outcome.result() if done else None))
+        self._on_end(beat.session, record.state == "reported" and record.why != STOPPED)
 
     def _payload(self, beat: _Heartbeat, record: InboxRecord, outcome: Any) -> dict[str, Json]:
         """Return the payload of the `heartbeat` event."""

@@ -7,6 +7,9 @@ of that file each time its heartbeat is due.
 The next heartbeat is due an interval after the last one by the wall clock, also across a restart or
 a suspend: then one is run, not all that were missed. One that is due outside of the active hours
 runs when they begin. The timer sleeps a minute at most, so that a clock that was set is noticed.
+
+A heartbeat that fails gives its notices back. While they wait, it is run again after a minute and
+then after increasing times, five times at most; after that they wait for the next interval.
 """
 
 import asyncio
@@ -53,8 +56,11 @@ MAX_SLEEP_S: Final = 60.0
 _ERROR_RETRY_S: Final = 5.0
 # After how long a request is tried again that waits for a run, or for the active hours.
 _WAITS_S: Final = {"requests-in-flight": RETRY_S, "quiet-hours": MAX_SLEEP_S}
+# After how long the notices of a heartbeat that failed are tried again.
+_FAILED_RETRIES_S: Final = (60.0, 120.0, 240.0, 480.0, 960.0)
 _MAX_CHECKLIST_BYTES: Final = 1 << 20
-_PRIORITIES: Final = {"retry": 0, "interval": 1, "manual": 3, "exec-event": 3}
+_RETRY: Final = "retry"
+_PRIORITIES: Final = {_RETRY: 0, "interval": 1, "manual": 3, "exec-event": 3}
 _WRONG_SESSION: Final = (
     "agent %s has no heartbeat: heartbeat.session names %s; name a session of agent %s, or none"
 )
@@ -97,6 +103,7 @@ class HeartbeatScheduler:
         self._services, self._clock = services, services.clock
         self._pending: dict[tuple[str, str], _PendingRequest] = {}  # by agent and session
         self._last_ms: dict[str, int] = {}
+        self._failures: dict[str, int] = {}  # in a row, by session
         self._checklists: dict[Path, tuple[FileStamp | None, bool]] = {}
         self._settings: dict[str, HeartbeatSettings] = {}
         self._config: Config | None = None  # whose settings those are
@@ -227,6 +234,9 @@ class HeartbeatScheduler:
         now_s = self._clock.monotonic()
         due = [(key, each) for key, each in self._pending.items() if each.due_s <= now_s]
         for key, pending in due:
+            if pending.request.reason == _RETRY and not self._services.notices.may_wake(key[1]):
+                del self._pending[key]  # a message or another heartbeat has taken its notices
+                continue
             try:
                 reason = await self._start(key[0], pending)
             except HomarusError as exc:  # of the store: the request must not be lost
@@ -265,6 +275,17 @@ class HeartbeatScheduler:
             return "empty-heartbeat-file"
         return await self._get_runner().start(settings, key, is_interval=pending.is_interval)
 
+    def _end(self, key: str, has_failed: bool) -> None:  # noqa: FBT001 - a callback
+        """Count the failures of a session in a row; request a retry if it has notices."""
+        if not has_failed:
+            self._failures.pop(key, None)
+            return
+        count = self._failures[key] = self._failures.get(key, 0) + 1
+        if count <= len(_FAILED_RETRIES_S) and self._services.notices.may_wake(key):
+            agent = agent_id_of(key)
+            due_s = self._clock.monotonic() + _FAILED_RETRIES_S[count - 1]
+            self._add((agent, key), HeartbeatRequest(_RETRY, agent, key), due_s)
+
     def _due_ms(self, settings: HeartbeatSettings) -> int:
         return self._last_ms.get(settings.agent, 0) + settings.every_ms
 
@@ -297,7 +318,7 @@ class HeartbeatScheduler:
         if self._runner is None:
             from homarus.schedule.heartbeat_runner import HeartbeatRunner
 
-            self._runner = HeartbeatRunner(self._services, self.publish, self.is_busy)
+            self._runner = HeartbeatRunner(self._services, self.publish, self.is_busy, self._end)
         return self._runner
 
     def _skipped(self, reason: str) -> dict[str, Json]:

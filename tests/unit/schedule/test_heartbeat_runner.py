@@ -275,8 +275,59 @@ async def test_failed_heartbeat_keeps_its_notices_and_sends_nothing(tmp_path: Pa
         assert event["indicatorType"] == "error"
         assert [notice.text for notice in it.app.notices.pending(KEY)] == ["Milk is out"]
         assert await state_of(it) == before
-        assert (await it.beat())["status"] == "sent"
+        assert (await it.beat(61))["status"] == "sent"
         assert await it.sent(2) == ["hi", "Milk!"]
+
+
+async def test_notices_of_failed_heartbeat_are_retried_with_backoff(tmp_path: Path) -> None:
+    failure = ProviderTimeoutError("the model is away")
+    script = [answer("hi"), failure, failure, answer("Milk!")]
+    async with heartbeat_world(tmp_path, script, {"every": "2h"}, tasks="") as it:
+        await it.write("hello", "m1")
+        await it.it.ask("wake", mode="now", text="Milk is out")
+        assert (await it.beat(0.3))["status"] == "failed"
+        await it.it.clock.advance(55)
+        assert len(it.events) == 1
+        assert (await it.beat(10))["status"] == "failed"
+        await it.it.clock.advance(115)
+        assert len(it.events) == 2
+        assert (await it.beat(10))["status"] == "sent"
+        assert await it.sent(2) == ["hi", "Milk!"]
+        await it.it.clock.advance(3600)
+        assert len(it.events) == 3
+
+
+async def test_notices_of_failing_heartbeats_wait_after_five_retries(tmp_path: Path) -> None:
+    failure = ProviderTimeoutError("the model is away")
+    async with heartbeat_world(tmp_path, [failure] * 7, {"every": "4h"}, tasks="") as it:
+        await it.it.ask("wake", mode="now", text="Milk is out")
+        for wait_s in (0.3, 61, 121, 241, 481, 961):
+            assert (await it.beat(wait_s))["status"] == "failed"
+        await it.it.clock.advance(3 * 3600)
+        assert len(it.events) == 6
+        assert (await it.beat(3600))["status"] == "failed"  # by the interval
+
+
+async def test_retry_is_dropped_when_a_message_takes_the_notices(tmp_path: Path) -> None:
+    failure = ProviderTimeoutError("the model is away")
+    async with heartbeat_world(tmp_path, [failure, answer("hi")], {"every": "2h"}) as it:
+        await it.it.ask("wake", mode="now", text="Milk is out")
+        assert (await it.beat(0.3))["status"] == "failed"
+        await it.write("hello", "m1")
+        assert "Milk is out" in it.it.model.requests[1].messages[-1].text
+        await it.it.clock.advance(3600)
+        assert len(it.events) == 1 and len(it.it.model.requests) == 2
+
+
+async def test_heartbeat_that_a_person_stopped_is_not_retried(tmp_path: Path) -> None:
+    async with heartbeat_world(tmp_path, [Hang()], {"every": "2h"}, tasks="") as it:
+        await it.it.ask("wake", mode="now", text="Milk is out")
+        await it.it.clock.advance(0.3)
+        await it.it.asked(1)
+        await it.app.control.stop(KEY)
+        assert (await it.until(1))["reason"] == "aborted"
+        await it.it.clock.advance(3600)
+        assert len(it.it.model.requests) == 1
 
 
 async def test_stored_notices_are_relayed_after_a_restart(tmp_path: Path) -> None:
