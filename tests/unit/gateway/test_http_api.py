@@ -293,6 +293,12 @@ def test_request_key_of_another_request_is_a_conflict() -> None:
     assert caught.value.status == 409
 
 
+def test_json_body_with_many_names_and_a_repeated_one_is_refused() -> None:
+    names = [f'"n{number}":1' for number in range(MAX_VALUES - 10)]
+    with pytest.raises(ApiError, match="a name occurs twice"):
+        decode_json(f'{{{",".join(names)},"n199000":2}}'.encode())
+
+
 def test_json_body_depth_and_size_are_limited() -> None:
     assert decode_json(b"[" * (MAX_DEPTH - 1) + b"1" + b"]" * (MAX_DEPTH - 1))
     for body in (

@@ -48,10 +48,11 @@ class _DuplicateNameError(Exception):
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise _DuplicateNameError(next(name for name in names if names.count(name) > 1))
+    found = dict[str, Json]()
+    for name, value in pairs:
+        if name in found:
+            raise _DuplicateNameError(name)
+        found[name] = value
     return found
 
 
