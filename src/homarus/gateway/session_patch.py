@@ -9,7 +9,7 @@ from homarus.core.text import one_line
 from homarus.gateway.method import MethodCall
 from homarus.gateway.session_rows import resolve_session_defaults
 from homarus.policy.sandbox_settings import is_sandboxed
-from homarus.sessions.session import Session, parse_session_label
+from homarus.sessions.session import Session, choice_fields, parse_session_label
 from homarus.sessions.session_settings import check_exec_setting, check_thinking, to_stored_value
 
 
@@ -67,14 +67,14 @@ def origin_fields(session: Session, name: str, value: Json) -> dict[str, Json]:
 
 async def _model(call: MethodCall, session: Session, value: str | None) -> dict[str, Json]:
     """Return the model choice; the default model is stored as no choice."""
-    cleared: dict[str, Json] = {"providerOverride": None, "modelOverride": None}
+    cleared = choice_fields(None, None)
     if value is None:
         return cleared
     model = call.services.models.check_typed(value)
     defaults = await resolve_session_defaults(call.services, session.record.agent)
     if (defaults.provider, defaults.model) == (model.provider, model.id):
         return cleared
-    return {"providerOverride": model.provider, "modelOverride": model.id}
+    return choice_fields(model.provider, model.id)
 
 
 async def _model_after(call: MethodCall, session: Session, fields: Mapping[str, Json]) -> str:

@@ -76,6 +76,15 @@ def parse_session_label(raw: object) -> str:
     return label
 
 
+def choice_fields(provider: str | None, model: str | None) -> dict[str, Json]:
+    """Return the fields of the entry for a chosen model; without one it is the agent's.
+
+    Which model answered last is removed: the choice is shown until the next one answers.
+    """
+    chosen: dict[str, Json] = {"providerOverride": provider, "modelOverride": model}
+    return chosen | {"modelProvider": None, "model": None}
+
+
 class Session:
     """One conversation. Made by `Session.load`, or by `SessionRepository.load`, which caches it.
 
@@ -368,7 +377,7 @@ class Session:
 
     async def set_model(self, provider: str | None, model: str | None) -> None:
         """Set the model of the session; None means the agent's."""
-        await self.update(providerOverride=provider, modelOverride=model, modelFallbacks=None)
+        await self.update(**choice_fields(provider, model), modelFallbacks=None)
 
     async def set_label(self, label: str) -> None:
         await self.update(label=parse_session_label(label))

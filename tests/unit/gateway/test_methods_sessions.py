@@ -243,6 +243,19 @@ async def test_sessions_patch_default_model_clears_choice(tmp_path: Path) -> Non
             assert "modelOverride" not in back["entry"]
 
 
+@pytest.mark.parametrize("usual", ["mock/mock-1", None])
+async def test_session_row_shows_the_model_after_a_choice_is_undone(
+    tmp_path: Path, usual: str | None
+) -> None:
+    async with run(tmp_path) as it:
+        await it.ask("sessions.patch", key="x", model="openai/gpt-5.2")
+        session = await it.app.control.load("agent:main:x")
+        await session.update(modelProvider="openai", model="gpt-5.2")  # it has answered
+        await it.ask("sessions.patch", key="x", model=usual)
+        (row,) = (await it.ask("sessions.list"))["sessions"]
+        assert (row["modelProvider"], row["model"]) == ("mock", "mock-1")
+
+
 async def test_sessions_patch_spawned_by_is_immutable(tmp_path: Path) -> None:
     async with run(tmp_path) as it:
         key = "agent:main:subagent:1"

@@ -10,7 +10,7 @@ from homarus.core.text import closest_names, one_line
 from homarus.plugins.commands import CommandReply, command
 from homarus.providers.catalog import ModelInfo
 from homarus.providers.resolution import provider_names
-from homarus.sessions.session import FALLBACKS_FIELD, Session
+from homarus.sessions.session import FALLBACKS_FIELD, Session, choice_fields
 
 MAX_LISTED = 60
 _RESET_WORDS = frozenset({"default", "reset", "clear"})
@@ -87,7 +87,7 @@ async def choose_model(
     default = await context.default_model()
     fields = _cleared_fields()
     if default is None or default.ref != chosen.ref:
-        fields |= {"providerOverride": chosen.provider, "modelOverride": chosen.id}
+        fields |= choice_fields(chosen.provider, chosen.id)
     if not profile:
         return f"Model: {chosen.ref}.", fields
     stored = context.models.credentials(context.agent.id).entries(chosen.provider)
@@ -99,8 +99,8 @@ async def choose_model(
 
 
 def _cleared_fields() -> dict[str, Json]:
-    names = "providerOverride", "modelOverride", "authProfileOverride", "authProfileOverrideSource"
-    return dict.fromkeys((*names, FALLBACKS_FIELD))
+    names = "authProfileOverride", "authProfileOverrideSource", FALLBACKS_FIELD
+    return choice_fields(None, None) | dict.fromkeys(names)
 
 
 async def _status(context: AgentCommandContext) -> str:
