@@ -48,6 +48,7 @@ class SessionMonitor:
             case MessageQueued(session_key, _, _, depth) if depth and session_key in self._busy:
                 self._queued[session_key] = depth
             case WebhookReceived():
+                self._has_news = True
                 self._webhooks["received"] += 1
             case WebhookProcessed():
                 self._webhooks["processed"] += 1

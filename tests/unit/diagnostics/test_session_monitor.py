@@ -52,3 +52,13 @@ async def test_session_that_waits_for_a_person_is_not_stuck() -> None:
     monitor.check()
     webhooks = {"received": 1, "processed": 0, "errors": 1}
     assert seen == [DiagnosticsSummarized(webhooks, 0, 1, 0)]
+
+
+async def test_webhook_that_starts_no_run_is_summarised() -> None:
+    monitor, _clock, seen = make()
+    monitor.on_event(WebhookReceived("hooks"), 0)
+    monitor.on_event(WebhookFailed("hooks", "no"), 0)
+    monitor.check()
+    monitor.check()
+    webhooks = {"received": 1, "processed": 0, "errors": 1}
+    assert seen == [DiagnosticsSummarized(webhooks, 0, 0, 0)]
