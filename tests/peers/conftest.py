@@ -45,7 +45,11 @@ def model() -> Iterator[ModelServer]:
 @pytest.fixture(scope="module")
 def gateway(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Run one gateway for a module, in its own home."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "LANG", "TZ", "PYTHONPATH")
+        if name in os.environ
+    }
     home = new_home(tmp_path_factory.mktemp("gateway"), kept, model)
     with running_gateway(home) as gateway:
         yield gateway
@@ -116,7 +120,11 @@ def ui_gateway(
     ui_tools: None, model: ModelServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     """Run one gateway that serves the control UI for a module."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "LANG", "TZ", "PYTHONPATH")
+        if name in os.environ
+    }
     home = new_home(tmp_path_factory.mktemp("ui"), kept, model)
     with running_gateway(home, ui=True) as gateway:
         yield gateway
