@@ -195,7 +195,8 @@ class SessionView:
             self.spent_tokens = read_count(usage.get("totalTokens"))
             cost = max(0.0, read_amount(usage.get("totalCost")))
             # A model without a known price costs an unknown amount, not nothing.
-            self.spent_usd = cost if cost or not usage.get("missingCostEntries") else None
+            is_known = self.spent_tokens > 0 and not usage.get("missingCostEntries")
+            self.spent_usd = cost if cost or is_known else None
             self._on_change()
 
     # Events

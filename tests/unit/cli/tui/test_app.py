@@ -357,3 +357,15 @@ async def test_screen_survives_every_size(tmp_path: Path) -> None:
             await pilot.pause()
         await until_shown(app, "Message", "日本語")
         assert app.query_one(Composer).display
+
+
+@pytest.mark.parametrize(("tokens", "cost_usd"), [(0, None), (10, 0.0)])
+async def test_cost_is_shown_once_a_model_was_called(
+    tmp_path: Path, tokens: int, cost_usd: float | None
+) -> None:
+    gateway = FakeGateway()
+    async with shown(gateway, tmp_path) as (app, _pilot):
+        usage = {"totalTokens": tokens, "totalCost": 0, "missingCostEntries": 0}
+        gateway.more["sessions.usage"] = lambda _: {"sessions": [{"usage": usage}]}
+        await app.view.load_spent()
+        assert app.view.spent_usd == cost_usd
