@@ -20,6 +20,7 @@ from homarus.channels.matrix.encryption.store import RoomKeys, last_device, open
 from homarus.channels.matrix.settings import MatrixSettings
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ChannelAuthError, ChannelError, MissingExtraError, UserError
+from homarus.testing.clock import FakeClock
 from homarus.testing.fakes import RecordingHandler
 from tests.unit.channels.matrix_keys import DEVICE, ROOM, Keys, Person, bot, play
 from tests.unit.channels.matrix_server import ME, TOKEN, Server, running
@@ -84,6 +85,37 @@ def test_sas_wrong_proof_is_refused(change: dict[str, Any]) -> None:
     ann, bob = exchange()
     with pytest.raises(SasError):
         ann.check_mac({**bob.mac(), **change})
+
+
+def test_sas_second_commitment_is_refused() -> None:
+    """After our key is known, another key could be chosen so that the strings match."""
+    ann, bob = SasExchange(ANN, BOB, "t"), SasExchange(BOB, ANN, "t")
+    start = ann.start()
+    ann.on_accepted(bob.accept(start))
+    with pytest.raises(SasError, match="wrong time"):
+        ann.on_accepted(SasExchange(BOB, ANN, "t").accept(start))
+
+
+def test_sas_start_after_agreement_is_refused() -> None:
+    """The side that accepts a start sends its key last, so it needs no commitment."""
+    ann, bob = SasExchange(ANN, BOB, "t"), SasExchange(BOB, ANN, "t")
+    ann.on_accepted(bob.accept(ann.start()))
+    for side in (ann, bob):
+        with pytest.raises(SasError, match="wrong time"):
+            side.accept(SasExchange(BOB, ANN, "t").start())
+
+
+def test_sas_commitment_to_own_start_only_is_awaited() -> None:
+    ann, bob = SasExchange(ANN, BOB, "t"), SasExchange(BOB, ANN, "t")
+    accept = bob.accept(ann.start())
+    with pytest.raises(SasError, match="wrong time"):
+        bob.on_accepted(accept)
+
+
+def test_sas_start_that_cannot_be_encoded_is_refused() -> None:
+    start = SasExchange(ANN, BOB, "t").start()
+    with pytest.raises(SasError, match="malformed"):
+        SasExchange(BOB, ANN, "t").accept({**start, "from_device": "\ud800"})
 
 
 def test_sas_unknown_method_is_refused() -> None:
@@ -294,6 +326,72 @@ async def test_matrix_verification_begun_by_operator_by_request(
             await _sync(server, keys)
             done = await matrix.run_key_action("verify.show", id_)
             assert done["state"] == "done" and got("done")
+
+
+async def test_matrix_second_commitment_cancels_verification(tmp_path: Path) -> None:
+    async with play() as (server, keys):
+        alice, matrix = Person(keys), bot(server, tmp_path)
+        async with running(matrix, RecordingHandler()):
+            begun = await matrix.run_key_action("verify.begin", {"userId": "@alice:test"})
+            theirs = Party(alice.user, "PHONE", alice.olm.account.identity_keys["ed25519"])
+            ours = Party(ME, DEVICE, keys.devices[ME][DEVICE]["keys"][f"ed25519:{DEVICE}"])
+
+            async def post(kind: str, content: Any) -> dict[str, Any]:
+                body = {**content, "transaction_id": begun["id"]}
+                keys.deliver(alice.user, f"m.key.verification.{kind}", {ME: {DEVICE: body}})
+                await _sync(server, keys)
+                *_, event = keys.inbox.pop((alice.user, "PHONE"))
+                return {**event["content"], "kind": event["type"].rpartition(".")[2]}
+
+            start = await post("ready", {"from_device": "PHONE", "methods": ["m.sas.v1"]})
+            content = {key: value for key, value in start.items() if key != "kind"}
+            sides = [SasExchange(theirs, ours, begun["id"]) for _ in range(2)]
+            first, second = (side.accept(content) for side in sides)
+            assert (await post("accept", first))["kind"] == "key"
+            ended = await post("accept", second)
+            shown = await matrix.run_key_action("verify.show", {"id": begun["id"]})
+        assert (ended["kind"], ended["code"]) == ("cancel", "m.unexpected_message")
+        assert shown["state"] == "cancelled"
+
+
+async def test_matrix_offers_of_strangers_end_no_verification(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("homarus.channels.matrix.encryption.verification.MAX_PENDING", 3)
+    async with play() as (server, keys):
+        Person(keys)
+        Person(keys, "@eve:test", "EVE")
+        matrix = bot(server, tmp_path)
+        async with running(matrix, RecordingHandler()):
+            begun = await matrix.run_key_action("verify.begin", {"userId": "@alice:test"})
+            for number in range(5):
+                content = {
+                    "from_device": "EVE",
+                    "transaction_id": f"t{number}",
+                    "timestamp": SystemClock().now_ms(),
+                }
+                keys.deliver("@eve:test", "m.key.verification.request", {ME: {DEVICE: content}})
+            await _sync(server, keys)
+            shown = await matrix.run_key_action("verify.show", {"id": begun["id"]})
+            pending = (await matrix.run_key_action("verify.pending", {}))["verifications"]
+        assert shown["state"] == "requested"
+        assert [one["id"] for one in pending] == [begun["id"], "t4"]
+
+
+async def test_matrix_expired_verification_takes_no_answer(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with play() as (server, keys):
+        alice, matrix = Person(keys), bot(server, tmp_path, clock)
+        async with running(matrix, RecordingHandler()):
+            begun = await matrix.run_key_action("verify.begin", {"userId": "@alice:test"})
+            keys.inbox.clear()
+            await clock.advance(601)
+            body = {"transaction_id": begun["id"], "methods": ["m.sas.v1"]}
+            keys.deliver(alice.user, "m.key.verification.ready", {ME: {DEVICE: body}})
+            await _sync(server, keys)
+            with pytest.raises(ChannelError, match="no such verification"):
+                await matrix.run_key_action("verify.show", {"id": begun["id"]})
+        assert (alice.user, "PHONE") not in keys.inbox
 
 
 # Key files

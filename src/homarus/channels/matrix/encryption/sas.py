@@ -78,18 +78,23 @@ class SasExchange:
 
     def accept(self, start: Object) -> Object:
         """Return the answer to a start message. Raises SasError."""
+        if self._mac:  # by now they may have our key, and could choose theirs to match
+            raise SasError("m.unexpected_message", "a start came at the wrong time")
         macs = _strings(start, "message_authentication_codes")
-        self._mac = next((one for one in (_MAC, _OLD_MAC) if one in macs), "")
+        mac = next((one for one in (_MAC, _OLD_MAC) if one in macs), "")
         strings = [one for one in _STRINGS if one in _strings(start, "short_authentication_string")]
         is_known = (
             start.get("method") == METHOD
             and _AGREEMENT in _strings(start, "key_agreement_protocols")
             and _HASH in _strings(start, "hashes")
         )
-        if not (is_known and self._mac and strings):
+        if not (is_known and mac and strings):
             raise SasError("m.unknown_method", "the other device verifies in an unknown way")
-        self.started_by_us, self._start = False, start
-        standard, old = self._commitments(self.public_key)
+        try:
+            standard, old = _commitments(self.public_key, start)
+        except (ValueError, RecursionError) as exc:
+            raise SasError("m.invalid_message", "the start is malformed") from exc
+        self.started_by_us, self._start, self._mac = False, start, mac
         return {
             "transaction_id": self._transaction,
             "method": METHOD,
@@ -102,15 +107,19 @@ class SasExchange:
 
     def on_accepted(self, accept: Object) -> None:
         """Apply the answer to our start message. Raises SasError."""
-        self._mac = get_str(accept, "message_authentication_code")
-        self._commitment = get_str(accept, "commitment")
+        if self._mac or not self.started_by_us:  # a commitment counts before our key is sent
+            raise SasError("m.unexpected_message", "an answer came at the wrong time")
+        mac, commitment = (
+            get_str(accept, key) for key in ("message_authentication_code", "commitment")
+        )
         if (
-            not self._commitment
-            or self._mac not in {_MAC, _OLD_MAC}
+            not commitment
+            or mac not in {_MAC, _OLD_MAC}
             or accept.get("key_agreement_protocol") != _AGREEMENT
             or accept.get("hash") != _HASH
         ):
             raise SasError("m.unknown_method", "the other device verifies in an unknown way")
+        self._mac, self._commitment = mac, commitment
 
     def on_key(self, content: Object) -> None:
         """Apply the other device's key. Raises SasError."""
@@ -119,7 +128,7 @@ class SasExchange:
             raise SasError("m.unexpected_message", "a key came at the wrong time")
         if self.started_by_us and not any(
             hmac.compare_digest(self._commitment.encode(), one.encode())
-            for one in self._commitments(key)
+            for one in _commitments(key, self._start)
         ):
             raise SasError("m.mismatched_commitment", "the other device changed its key")
         try:
@@ -181,10 +190,11 @@ class SasExchange:
             raise SasError("m.unexpected_message", "a proof came at the wrong time")
         return self._shared.calculate_mac(text, info)
 
-    def _commitments(self, key: str) -> tuple[str, str]:
-        """Return the commitment to a key: the specification's form and matrix-nio's."""
-        digest = hashlib.sha256(key.encode() + Api.to_canonical_json(self._start).encode())
-        return encode_base64(digest.digest()), digest.hexdigest()
+
+def _commitments(key: str, start: Object) -> tuple[str, str]:
+    """Return the commitment to a key: the specification's form and matrix-nio's."""
+    digest = hashlib.sha256(key.encode() + Api.to_canonical_json(start).encode())
+    return encode_base64(digest.digest()), digest.hexdigest()
 
 
 def _strings(content: Object, key: str) -> list[str]:

@@ -29,6 +29,7 @@ State: TypeAlias = Literal[
 ]
 _KIND: Final = "m.key.verification."
 _ENDED: Final = frozenset({"done", "cancelled"})
+_IDLE: Final = _ENDED | {"offered"}
 
 
 class Verification:
@@ -123,6 +124,7 @@ class Verifications:
             await self._start(found)
 
     def find(self, id_: str) -> Verification:
+        self._expire()
         found = self._all.get(id_)
         if found is None:
             raise SendError(
@@ -144,6 +146,7 @@ class Verifications:
         sender, kind = get_str(event, "sender"), get_str(event, "type").removeprefix(_KIND)
         if not isinstance(content, dict):
             return
+        self._expire()
         id_ = get_str(content, "transaction_id")
         found = self._all.get(id_)
         try:
@@ -154,9 +157,6 @@ class Verifications:
                 return
             else:
                 await self._advance(found, kind, content)
-        except SasError as exc:
-            if found:
-                await self._cancel(found, exc.reason, exc.message)
         except ChannelError as exc:
             log.warning("a verification with %s cannot go on: %s", sender, exc)
 
@@ -164,17 +164,25 @@ class Verifications:
         device = self._machine.device(sender, get_str(content, "from_device"))
         if device is None or device.deleted:
             log.warning("a device of %s that is not known wants to verify", sender)
-            self._machine.users_for_key_query.add(sender)
             return
         age_ms = self._clock.now_ms() - get_int(content, "timestamp")
         if kind == "request" and age_ms > LIFETIME_MS:
             return
+        for one in [*self._all.values()]:  # a user has one offer, so that others keep theirs
+            if one.state == "offered" and one.device.user_id == sender:
+                del self._all[one.id]
         found = self._new(id_, device)
         found.state, found.has_request = "offered", kind == "request"
         found.start = content if kind == "start" else {}
         log.info("device %s of %s wants to verify: homarus matrix verify", device.id, sender)
 
     async def _advance(self, found: Verification, kind: str, content: Object) -> None:
+        try:
+            await self._apply(found, kind, content)
+        except SasError as exc:
+            await self._cancel(found, exc.reason, exc.message)
+
+    async def _apply(self, found: Verification, kind: str, content: Object) -> None:
         match kind:
             case "ready" if found.has_request and not found.exchange.is_agreed:
                 await self._start(found)  # also again: before it was ready, it took no start
@@ -242,8 +250,8 @@ class Verifications:
 
     def _new(self, id_: str, device: OlmDevice) -> Verification:
         self._expire()
-        while len(self._all) >= MAX_PENDING:
-            del self._all[next(iter(self._all))]
+        while len(self._all) >= MAX_PENDING:  # what the operator has begun is the last to go
+            del self._all[min(self._all, key=lambda one: self._all[one].state not in _IDLE)]
         machine = self._machine
         mine = Party(machine.user_id, machine.device_id, machine.ed25519)
         theirs = Party(device.user_id, device.id, device.ed25519)
