@@ -61,6 +61,7 @@ class Server:
         self.syncs: list[Said] = [(200, {"next_batch": "s0"})]
         self.asked: list[Asked] = []
         self.port = 0
+        self._held: list[tuple[str, Callable[[], bool]]] = []
         self._lines: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
         self._more, self._is_closing, self._run = asyncio.Event(), False, 0
 
@@ -70,6 +71,10 @@ class Server:
 
     def on(self, what: str, answer: Answer) -> None:
         self.answers.append((what, answer))
+
+    def hold(self, what: str, until: Callable[[], bool]) -> None:
+        """Answer such requests only when `until` is true; the answer is made before."""
+        self._held.append((what, until))
 
     def feed(self, *responses: Said) -> None:
         """Serve further responses, also to a request that waits for one."""
@@ -105,6 +110,7 @@ class Server:
                     said = await self._answer(asked)
                     if said is None:
                         return
+                    await self._wait_if_held(asked)
                     writer.write(_written(*said))
                     await writer.drain()
         finally:
@@ -112,6 +118,16 @@ class Server:
             with suppress(ConnectionError):
                 await writer.wait_closed()
             del self._lines[task]
+
+    async def _wait_if_held(self, asked: Asked) -> None:
+        while True:
+            if all(
+                until()
+                for what, until in self._held
+                if re.fullmatch(what, f"{asked.method} {asked.path}")
+            ):
+                return
+            await asyncio.sleep(0.005)
 
     async def close(self) -> None:
         """Disconnect all clients."""

@@ -12,8 +12,16 @@ from uuid import uuid4
 
 from nio.event_builders import ToDeviceMessage
 
-from homarus.channels.matrix.api import HomeserverClient, Object, get_int, get_object, get_objects
+from homarus.channels.matrix.api import (
+    HomeserverClient,
+    MatrixRefusedError,
+    Object,
+    get_int,
+    get_object,
+    get_objects,
+)
 from homarus.channels.matrix.api import get_str as text_of
+from homarus.channels.matrix.chat_events import REDACTION, redacted_id
 from homarus.channels.matrix.content import fit_content
 from homarus.channels.matrix.encryption.machine import (
     DeviceId,
@@ -60,6 +68,7 @@ class MatrixCrypto:
         self._server, self.machine, self._store, self._clock = server, machine, store, clock
         self._lock = asyncio.Lock()  # one send at a time: a key is shared before it is used
         self._audiences: dict[str, frozenset[str]] = {}
+        self._fetching: set[str] = set()  # rooms whose members did not change since the request
         self._queried_ms: dict[str, int] = {}
         self._failed_ms: dict[str, int] = {}
         self._claimed_ms: dict[DeviceId, int] = {}
@@ -97,18 +106,18 @@ class MatrixCrypto:
 
     async def handle_sync(self, response: Object) -> None:
         """Handle what came to our device, and send what that requires."""
-        machine = self.machine
+        machine, verifications = self.machine, list[Object]()
         for event in get_objects(get_object(response, "to_device"), "events"):
             kind = text_of(event, "type")
             if kind in {ENCRYPTED, "m.room_key_request"}:
                 machine.receive(event)
             elif kind.startswith("m.key.verification."):
-                await self._learn_device(event)
-                await self.verifications.receive(event)
+                verifications.append(event)
         counts = response.get("device_one_time_keys_count")
         if isinstance(counts, dict):
             machine.uploaded_key_count = get_int(counts, "signed_curve25519")
-        self._apply_device_lists(get_object(response, "device_lists"))
+        await self._apply_device_lists(get_object(response, "device_lists"))
+        await self._receive_verifications(verifications)
         for room, data in get_object(response, "rooms", "join").items():
             if isinstance(data, dict):
                 self._apply_members(room, data)
@@ -124,35 +133,56 @@ class MatrixCrypto:
         except ChannelError as exc:
             log.warning("keys could not be exchanged, which is tried again: %s", exc)
 
-    async def _learn_device(self, event: Object) -> None:
-        """Fetch the devices of a user whose unknown device wants to be verified."""
-        sender, content = text_of(event, "sender"), get_object(event, "content")
-        device = text_of(content, "from_device")
-        if device and not self.machine.device(sender, device):
-            try:
-                await self._query_again(sender)
-            except ChannelAuthError:
-                raise
-            except ChannelError as exc:
-                log.warning("the devices of %s could not be fetched: %s", sender, exc)
+    async def _receive_verifications(self, events: list[Object]) -> None:
+        """Handle messages of verifications; unknown devices that begin one are fetched first."""
+        unknown = [
+            sender
+            for event in events
+            if text_of(event, "type").endswith((".request", ".start"))
+            and (device := text_of(get_object(event, "content"), "from_device"))
+            and not self.machine.device(sender := text_of(event, "sender"), device)
+        ]
+        await self._try_query(unknown)
+        for event in events:
+            await self.verifications.receive(event)
 
-    async def _query_again(self, user: str) -> bool:
-        """Fetch the devices of a user; False if that was done a moment ago."""
-        before_ms = self._queried_ms.get(user, -QUERY_AGAIN_MS)
-        is_stale = user in self.machine.users_for_key_query
-        if not is_stale and self._clock.now_ms() - before_ms < QUERY_AGAIN_MS:
+    async def _try_query(self, users: Iterable[str]) -> bool:
+        """Fetch the devices of users in one request; False if that failed or is not due."""
+        due = {user for user in users if self._may_query(user)}
+        if not due:
             return False
-        await self.query_devices([user])
+        try:
+            await self.query_devices(due)
+        except ChannelAuthError:
+            raise
+        except ChannelError as exc:
+            log.warning("devices of %s could not be fetched: %s", ", ".join(sorted(due)), exc)
+            return False
         return True
 
-    def _apply_device_lists(self, lists: Object) -> None:
+    def _may_query(self, user: str) -> bool:
+        """Return whether a user's devices may be fetched again, for one that is not known."""
+        before_ms = self._clock.now_ms() - QUERY_AGAIN_MS
+        if self._failed_ms.get(user, before_ms) > before_ms:
+            return False  # each try would wait for the user's homeserver
+        is_stale = user in self.machine.users_for_key_query
+        return is_stale or self._queried_ms.get(user, before_ms) <= before_ms
+
+    async def _apply_device_lists(self, lists: Object) -> None:
         changed, left = lists.get("changed"), lists.get("left")
-        for user in changed if isinstance(changed, list) else ():
-            if isinstance(user, str) and user in self.machine.tracked_users:
-                self.machine.add_changed_users({user})
+        stale = {
+            user
+            for user in (changed if isinstance(changed, list) else ())
+            if isinstance(user, str) and user in self.machine.tracked_users
+        }
+        self.machine.add_changed_users(stale)
         for user in left if isinstance(left, list) else ():
             if isinstance(user, str):
                 self.machine.tracked_users.discard(user)
+        if stale:  # a message that waits may be of a device that was not published before
+            waiting = {text_of(one.event, "sender") for one in self._store.unreadable()}
+            if await self._try_query(stale & waiting):
+                self.read_again()
 
     def _apply_members(self, room: str, data: Object) -> None:
         timeline = get_object(data, "timeline")  # the state repeats the members who wrote
@@ -164,6 +194,7 @@ class MatrixCrypto:
     def forget_audience(self, room: str) -> None:
         """Fetch the members of a room before the next send there."""
         self._audiences.pop(room, None)
+        self._fetching.discard(room)
 
     async def _send_queued(self) -> None:
         machine = self.machine
@@ -190,7 +221,12 @@ class MatrixCrypto:
         await self._server.put("sendToDevice", kind, uuid4().hex, data={"messages": messages})
 
     async def _upload_keys(self) -> None:
-        answer = await self._server.post("keys", "upload", data=self.machine.keys_to_upload())
+        body = self.machine.keys_to_upload()
+        try:
+            answer = await self._server.post("keys", "upload", data=body)
+        except MatrixRefusedError:
+            self.machine.replace_one_time_keys()
+            raise
         self.machine.mark_uploaded(get_object(answer, "one_time_key_counts"))
 
     async def _query(self, users: Iterable[str]) -> Object:
@@ -199,15 +235,24 @@ class MatrixCrypto:
 
     async def query_devices(self, users: Iterable[str]) -> None:
         """Fetch the devices of users."""
-        wanted = sorted(users)
-        found = await self._query(wanted)
+        wanted, machine = sorted(users), self.machine
+        machine.tracked_users.update(wanted)  # what changes during the request is noted
+        machine.users_for_key_query.difference_update(wanted)
+        try:
+            found = await self._query(wanted)
+        except BaseException:
+            machine.add_changed_users({*wanted})
+            raise
+        changed = machine.users_for_key_query & {*wanted}
         for user in wanted:
             self._queried_ms[user] = self._clock.now_ms()
             if user in found:
                 self._failed_ms.pop(user, None)
-                self.machine.apply_devices(user, get_object(found, user))
+                machine.apply_devices(user, get_object(found, user))
             else:  # the user's homeserver is away
                 self._failed_ms[user] = self._clock.now_ms()
+                changed.add(user)
+        machine.add_changed_users(changed)
 
     async def _claim(self, devices: Iterable[DeviceId]) -> None:
         now_ms = self._clock.now_ms()
@@ -215,10 +260,11 @@ class MatrixCrypto:
         wanted = [one for one in devices if self._claimed_ms.get(one, before_ms) <= before_ms]
         for start in range(0, len(wanted), DEVICES_PER_REQUEST):
             asked: dict[str, dict[str, str]] = {}
-            for user, device in wanted[start : start + DEVICES_PER_REQUEST]:
-                self._claimed_ms[user, device] = now_ms
+            part = wanted[start : start + DEVICES_PER_REQUEST]
+            for user, device in part:
                 asked.setdefault(user, {})[device] = "signed_curve25519"
             answer = await self._server.post("keys", "claim", data={"one_time_keys": asked})
+            self._claimed_ms |= dict.fromkeys(part, now_ms)
             self.machine.apply_claimed(get_object(answer, "one_time_keys"))
 
     # Sending
@@ -260,6 +306,7 @@ class MatrixCrypto:
         """Return who may read a room: members, and invited people where they see what was said."""
         if room in self._audiences:
             return self._audiences[room]
+        self._fetching.add(room)
         query = {"not_membership": "leave"}
         answer = await self._server.get("rooms", room, "members", query=query)
         people: dict[str, set[str]] = {"join": set(), "invite": set()}
@@ -267,12 +314,21 @@ class MatrixCrypto:
             membership = text_of(get_object(event, "content"), "membership")
             people.get(membership, set()).add(text_of(event, "state_key"))
         users = people["join"]
-        if people["invite"]:
+        if people["invite"] and await self._history_visibility(room) != "joined":
+            users |= people["invite"]
+        audience = frozenset(users - {""})
+        if room in self._fetching:  # no member came or went meanwhile
+            self._audiences[room] = audience
+        return audience
+
+    async def _history_visibility(self, room: str) -> str:
+        try:
             state = await self._server.get("rooms", room, "state", "m.room.history_visibility")
-            if text_of(state, "history_visibility") != "joined":
-                users |= people["invite"]
-        self._audiences[room] = frozenset(users - {""})
-        return self._audiences[room]
+        except MatrixRefusedError as exc:
+            if exc.errcode != "M_NOT_FOUND":
+                raise
+            return "shared"  # the specification's default
+        return text_of(state, "history_visibility")
 
     async def _update_devices(self, users: Iterable[str]) -> None:
         machine = self.machine
@@ -304,6 +360,8 @@ class MatrixCrypto:
             elif kind in _MESSAGES and guarded:
                 self._report(room, event, UnreadableError("it is not encrypted, and the room is"))
             else:
+                if kind == REDACTION and (redacted := redacted_id(event)):
+                    self._store.remove_unreadable([redacted], room)
                 guarded = guarded or kind == "m.room.encryption"
                 opened.append(event)
         if is_encrypted:
@@ -325,15 +383,8 @@ class MatrixCrypto:
         try:
             return self.machine.decrypt_room_event(room, event)
         except UnknownDeviceError:
-            sender = text_of(event, "sender")
-            try:
-                if not await self._query_again(sender):
-                    raise
-            except (ChannelAuthError, UnreadableError):
+            if not await self._try_query([text_of(event, "sender")]):
                 raise
-            except ChannelError as exc:
-                log.warning("the devices of %s could not be fetched: %s", sender, exc)
-                raise UnknownDeviceError("the devices of its sender are not known") from exc
             return self.machine.decrypt_room_event(room, event)
 
     def _keep(self, room: str, event: Object, why: UnreadableError) -> None:

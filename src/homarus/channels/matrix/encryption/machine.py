@@ -90,10 +90,22 @@ class OlmMachine(Olm):  # type: ignore[misc]  # the library has no types
     def mark_uploaded(self, counts: Object) -> None:
         self.handle_response(KeysUploadResponse(0, get_int(counts, "signed_curve25519")))
 
+    def replace_one_time_keys(self) -> None:
+        """Upload other keys next time: the homeserver refuses names that it knows for others."""
+        self.mark_keys_as_published()
+        self.save_account()
+
     # Events to our device
 
     def receive(self, event: Object) -> None:
-        """Handle an encrypted message or a key request that another device sent to ours."""
+        """Handle an encrypted message or a key request that another device sent to ours.
+
+        A message is opened once, so it is on disk as opened only together with what it holds.
+        """
+        with self.store.database.atomic():
+            self._receive(event)
+
+    def _receive(self, event: Object) -> None:
         sender, kind = get_str(event, "sender"), event.get("type")
         if kind == "m.room_key_request" and sender != self.user_id:
             return  # we give keys to our own verified devices alone

@@ -166,9 +166,13 @@ class KeyStore(SqliteStore):  # type: ignore[misc]  # the library has no types
     def mark_told(self, room: str) -> None:
         self.database.execute_sql("UPDATE unreadable SET is_told = 1 WHERE room = ?", (room,))
 
-    def remove_unreadable(self, event_ids: Iterable[str]) -> None:
+    def remove_unreadable(self, event_ids: Iterable[str], room: str | None = None) -> None:
+        """Forget events; with a room, only those of it."""
         for each in event_ids:
-            self.database.execute_sql("DELETE FROM unreadable WHERE event_id = ?", (each,))
+            self.database.execute_sql(
+                "DELETE FROM unreadable WHERE event_id = ? AND room = IFNULL(?, room)",
+                (each, room),
+            )
 
 
 def open_store(file: Path, user: str, device: str) -> KeyStore:
