@@ -49,6 +49,7 @@ USUAL: tuple[tuple[str, Answer], ...] = (
     ("GET /_matrix/client/v1/media/config", (200, {"m.upload.size": 1000})),
     ("PUT /rooms/.*/send/.*", (200, {"event_id": "$sent"})),
     ("POST /rooms/.*/receipt/.*", (200, {})),
+    ("GET /rooms/.*/state/m.room.encryption", (404, {"errcode": "M_NOT_FOUND"})),
     ("GET /rooms/.*/joined_members", (200, {"joined": {ME: {}, "@alice:test": {}}})),
 )
 

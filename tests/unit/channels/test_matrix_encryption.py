@@ -14,7 +14,7 @@ from homarus.core.chat_action import ChatAction
 from homarus.core.errors import SendError
 from homarus.core.message import Address, Extras, Media, Outbound
 from homarus.testing.fakes import RecordingHandler
-from tests.unit.channels.matrix_keys import ROOM, Keys, Person, bot, play
+from tests.unit.channels.matrix_keys import ENCRYPTION, ROOM, Keys, Person, bot, play
 from tests.unit.channels.matrix_server import ME, Server, event, running
 
 TO = Address("matrix", ROOM)
@@ -464,9 +464,10 @@ async def test_matrix_unencrypted_message_in_encrypted_room_is_ignored(
 ) -> None:
     async with play() as (server, keys):
         alice, desk = Person(keys), RecordingHandler()
+        server.syncs = [(200, {"next_batch": "s0", "rooms": {"join": {ROOM: {}}}})]
         async with running(bot(server, tmp_path), desk):
             alice.share(ME)
-            server.feed(keys.sync("s1", event("before", "$b"), alice.write("one")))
+            server.feed(keys.sync("s1", event("before", "$b"), ENCRYPTION, alice.write("one")))
             await desk.received(2)
             server.feed(keys.sync("s2", event("by the server", "$c"), alice.write("two")))
             await desk.received(3)

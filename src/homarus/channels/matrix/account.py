@@ -114,14 +114,29 @@ class MatrixAccount:
         self.cache_event(event_id, found)
         return found
 
+    def is_known_encrypted(self, room: str) -> bool:
+        """Return whether a room is encrypted as far as we know; also one that replaced such a room.
+
+        An account without encryption may go on in a replacement that is not encrypted.
+        """
+        rooms = (room, *self.rooms.predecessors(room)) if self.crypto else (room,)
+        return any(map(self._has_encrypted, rooms))
+
+    def _has_encrypted(self, room: str) -> bool:
+        known = self.rooms.get(room)
+        is_kept = self.crypto is not None and self.crypto.is_encrypted(room)
+        return is_kept or bool(known and known.is_encrypted)
+
     async def is_encrypted(self, room: str) -> bool:
         """Return whether what is sent to a room must be encrypted."""
-        known = self.rooms.get(room)
-        if self.crypto is None:
-            return bool(known and known.is_encrypted)
-        if known or self.crypto.is_encrypted(room):
-            return self.crypto.is_encrypted(room) or bool(known and known.is_encrypted)
-        try:  # before the first response of the sync
+        if self.is_known_encrypted(room):
+            return True
+        # Before the first response of the sync, nothing is known of any room.
+        return self.rooms.get(room) is None and await self.fetch_is_encrypted(room)
+
+    async def fetch_is_encrypted(self, room: str) -> bool:
+        """Request from the homeserver whether a room is encrypted."""
+        try:
             await self.server.get("rooms", room, "state", "m.room.encryption")
         except MatrixRefusedError as exc:
             if exc.errcode != "M_NOT_FOUND":
@@ -181,7 +196,9 @@ class MatrixAccount:
         room = get_str(await self.server.post("createRoom", data=request), "room_id")
         if not room:
             raise ChannelError(f"Matrix did not say where we can talk with {user}")
-        self.rooms[room].is_encrypted = self.crypto is not None
+        if self.crypto:
+            self.rooms[room].is_encrypted = True
+            self.crypto.remember_encrypted(room)
         self.rooms[room].people = 2  # both of us; already known when the sync reports it
         await self.save_direct(room, user)
         return room

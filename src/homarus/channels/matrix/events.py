@@ -158,6 +158,11 @@ def joins(event: Object, user: str) -> bool:
     )
 
 
+def switches_encryption_on(event: Object) -> bool:
+    """Return whether the event is the state that makes a room encrypted."""
+    return event.get("type") == "m.room.encryption" and "state_key" in event
+
+
 def since_invited(events: list[Object], user: str) -> list[Object] | None:
     """Return the events after a user's last invite; None when there is no invite."""
     for number in range(len(events) - 1, -1, -1):

@@ -27,6 +27,7 @@ from homarus.channels.matrix.events import (
     joins,
     quoted_message,
     since_invited,
+    switches_encryption_on,
     to_message,
     with_quote,
 )
@@ -93,20 +94,8 @@ class SyncLoop:
 
     async def run(self, receive: InboundHandler) -> None:
         """Sync until cancelled, from the cursor, or from now if there is none."""
-        first = await self._sync("", 1, timeout_s=FIRST_SYNC_TIMEOUT_S)
-        now, crypto = _position(first), self._account.crypto
-        self._apply_account_data(first)
-        for room, data in get_object(first, "rooms", "join").items():
-            if isinstance(data, dict):
-                self._account.rooms[room].apply_sync(data)
-        for joined in self._account.rooms:
-            self._follow_upgrade(joined)
-        stored = get_str(await receive.load_cursor() or {}, "since")
+        stored, now = await self._read_state(receive)
         self._group.create_task(self._send_receipts(), name="read receipts of Matrix")
-        if not stored:  # messages from here on are not lost in a crash
-            if crypto:  # what came to our device before is not offered again
-                await crypto.handle_sync(first)
-            await receive.save_cursor({"since": now})
         since = stored or now
         while True:
             try:
@@ -118,6 +107,27 @@ class SyncLoop:
                 since = now
                 continue
             since = await self._handle_response(response, since, receive)
+
+    async def _read_state(self, receive: InboundHandler) -> tuple[str, str]:
+        """Read the state of all rooms; return the cursor, "" if there was none, and the position.
+
+        Without a cursor, the position is stored: messages from there on are not lost in a crash.
+        """
+        first = await self._sync("", 1, timeout_s=FIRST_SYNC_TIMEOUT_S)
+        now, crypto, rooms = _position(first), self._account.crypto, self._account.rooms
+        self._apply_account_data(first)
+        for id_, data in get_object(first, "rooms", "join").items():
+            if isinstance(data, dict):
+                rooms[id_].apply_sync(data)
+        for room in rooms:
+            self._follow_upgrade(room)
+        stored = get_str(await receive.load_cursor() or {}, "since")
+        if not stored:
+            if crypto:  # what came to our device before is not offered again
+                await crypto.handle_sync(first)
+                crypto.remember_encrypted(*(room.id for room in rooms if room.is_encrypted))
+            await receive.save_cursor({"since": now})
+        return stored, now
 
     async def _sync(
         self, since: str, limit: int, *, timeout_s: float = POLL_TIMEOUT_S + RESPONSE_MARGIN_S
@@ -195,11 +205,18 @@ class SyncLoop:
         is_new = is_new and room.chat == id_  # all of a replacement is later than what was read
         found = list[Inbound | ChatEvent]()
         events = await self._events(room, timeline, since, is_new=is_new)
+        if any(event.get("type") == ENCRYPTED for event in events):
+            await self._check_encryption(room)
         if crypto := self._account.crypto:
-            events = await crypto.open_events(room.id, events, is_encrypted=room.is_encrypted)
+            if timeline.get("limited") is not True:  # then the state is from before the events
+                state = get_objects(get_object(data, "state"), "events")
+                events = [*(one for one in state if switches_encryption_on(one)), *events]
+            is_encrypted = self._account.is_known_encrypted(room.id)
+            events = await crypto.open_events(room.id, events, is_encrypted=is_encrypted)
         for event in events:
             if event.get("type") == ENCRYPTED and event.get("sender") != self._account.me:
-                self._on_encrypted(room)
+                if room.is_encrypted:
+                    self._on_encrypted(room)
             elif (kind := event.get("type")) in {MESSAGE, STICKER} or (
                 kind in CHAT_EVENTS and not (is_first and kind == MEMBER)
             ):
@@ -386,8 +403,19 @@ class SyncLoop:
             self._joining.discard(room)
         return True
 
+    async def _check_encryption(self, room: MatrixRoom) -> None:
+        """Request whether a room with an encrypted event is encrypted, if its state did not say so.
+
+        Any member can send such an event to any room; and the sync leaves out a state that was set
+        with this account elsewhere.
+        """
+        if not self._account.is_known_encrypted(room.id):
+            try:
+                room.is_encrypted = await self._account.fetch_is_encrypted(room.id)
+            except MatrixRefusedError as exc:  # as after we were removed
+                log.info("it is not known whether %s is encrypted: %s", room.id, exc)
+
     def _on_encrypted(self, room: MatrixRoom) -> None:
-        room.is_encrypted = True
         if room.id not in self._notified:
             self._notified.add(room.id)
             log.warning("%s is encrypted: what is said there cannot be read", room.id)

@@ -32,6 +32,7 @@ from homarus.channels.matrix.encryption.machine import (
 )
 from homarus.channels.matrix.encryption.store import KeyStore, UnreadableEvent
 from homarus.channels.matrix.encryption.verification import Verifications
+from homarus.channels.matrix.events import switches_encryption_on
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelAuthError, ChannelError
 
@@ -75,6 +76,7 @@ class MatrixCrypto:
         self._reported: set[tuple[str, str]] = set()
         self._told_ms: dict[str, int] = {}
         self._rooms: set[str] = set(store.load_encrypted_rooms())
+        self._confidential: set[str] = set()  # where somebody wrote encrypted to us
         self._has_read_all = False  # the kept events are tried once after the start
         self._read: list[str] = []
         self.verifications = Verifications(machine, clock, self.send_to_device)
@@ -270,13 +272,17 @@ class MatrixCrypto:
     # Sending
 
     def is_encrypted(self, room: str) -> bool:
-        """Return whether a room was ever seen encrypted: nobody can turn that off."""
-        return room in self._rooms
+        """Return whether a room was ever seen encrypted, which cannot be turned off.
 
-    def remember_encrypted(self, room: str) -> None:
-        if room not in self._rooms:
-            self._rooms.add(room)
-            self._store.save_encrypted_rooms([room])
+        What was written encrypted is answered so, even if the homeserver hides the room's state.
+        """
+        return room in self._rooms or room in self._confidential
+
+    def remember_encrypted(self, *rooms: str) -> None:
+        """Keep that rooms are encrypted; from here on, unencrypted messages are ignored there."""
+        if added := [room for room in rooms if room not in self._rooms]:
+            self._rooms.update(added)
+            self._store.save_encrypted_rooms(added)
 
     async def encrypt(self, room: str, kind: str, content: Object) -> Object:
         """Return the encrypted content, after its key is with everyone who may read it."""
@@ -353,16 +359,18 @@ class MatrixCrypto:
         for event in events:
             kind = event.get("type")
             if kind == ENCRYPTED:
-                guarded = is_encrypted = True
+                guarded = guarded or is_encrypted
                 if event.get("sender") != self.machine.user_id:
                     read = await self.decrypt(room, event)
+                    if read:
+                        self._confidential.add(room)
                     opened += [read] if read and read["type"] in _MESSAGES else []
             elif kind in _MESSAGES and guarded:
                 self._report(room, event, UnreadableError("it is not encrypted, and the room is"))
             else:
                 if kind == REDACTION and (redacted := redacted_id(event)):
                     self._store.remove_unreadable([redacted], room)
-                guarded = guarded or kind == "m.room.encryption"
+                guarded = guarded or switches_encryption_on(event)
                 opened.append(event)
         if is_encrypted:
             self.remember_encrypted(room)
