@@ -365,7 +365,7 @@ def _import(account: str | None, text: str, passphrase: str) -> dict[str, Any]:
 
     try:
         found, failed = read_keys(text, passphrase)
-        added = sum(machine.add_room_key(key) for key in found)
+        added = machine.add_room_keys(found)
     finally:
         machine.store.close()
     return {"added": added, "known": len(found) - added, "failed": failed}

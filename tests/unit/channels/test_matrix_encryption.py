@@ -181,7 +181,16 @@ async def test_matrix_replayed_message_is_refused_after_restart(tmp_path: Path) 
         assert desk.texts == ["pay 5", "done"]
 
 
-async def test_matrix_stranger_cannot_hide_key_of_session(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_named", [True, False], ids=["sender key", "no sender key"])
+async def test_matrix_stranger_cannot_hide_key_of_session(tmp_path: Path, is_named: bool) -> None:
+    """Newer clients leave the sender's key out."""
+
+    def write(text: str) -> dict[str, Any]:
+        message = alice.write(text)
+        if not is_named:
+            del message["content"]["sender_key"]
+        return message
+
     async with play() as (server, keys):
         alice, eve, desk = Person(keys), Person(keys, "@eve:test", "EVE"), RecordingHandler()
         first = server.syncs[0]
@@ -196,11 +205,11 @@ async def test_matrix_stranger_cannot_hide_key_of_session(tmp_path: Path) -> Non
             server.feed(keys.sync("s1"), keys.sync("s2"))
             await server.until("GET /sync", 4)
             keys.inbox[ME, "D"] = held
-            server.feed(keys.sync("s3", alice.write("one")))
+            server.feed(keys.sync("s3", write("one")))
             await desk.received(1)
         server.restart(first)
         async with running(bot(server, tmp_path), desk):
-            server.feed(keys.sync("s4", alice.write("two")))
+            server.feed(keys.sync("s4", write("two")))
             await desk.received(2)
         assert desk.texts == ["one", "two"]
 

@@ -200,3 +200,37 @@ async def test_matrix_refused_one_time_keys_are_replaced(tmp_path: Path) -> None
         *_, first, second = (asked.data for asked in server.seen("POST /keys/upload"))
         assert list(first["one_time_keys"]) == refused
         assert not second["one_time_keys"].keys() & set(refused)
+
+
+async def test_matrix_key_is_given_to_own_verified_device_only(tmp_path: Path) -> None:
+    async with play() as (server, keys):
+        alice, desk, matrix = Person(keys), RecordingHandler(), bot(server, tmp_path)
+        async with running(matrix, desk):
+            await server.until("GET /sync", 2)
+            tablet = Person(keys, ME, "TABLET")
+            alice.share(ME)
+            message = alice.write("hello")
+            await _sync(server, keys, message)
+            named = {"userId": ME, "deviceId": "TABLET"}
+            await matrix.run_key_action("devices", {"userId": ME})
+
+            async def request(id_: str) -> list[Any]:
+                before = len(server.seen("PUT /sendToDevice/m.room.encrypted/.*"))
+                body = {key: message["content"][key] for key in ("sender_key", "session_id")}
+                body |= {"algorithm": "m.megolm.v1.aes-sha2", "room_id": ROOM}
+                content = {"action": "request", "request_id": id_, "body": body}
+                content["requesting_device_id"] = "TABLET"
+                keys.deliver(ME, "m.room_key_request", {ME: {DEVICE: content}})
+                await _sync(server, keys)
+                return server.seen("PUT /sendToDevice/m.room.encrypted/.*")[before:]
+
+            claims = len(server.seen("POST /keys/claim"))
+            assert await request("unverified") == []
+            assert len(server.seen("POST /keys/claim")) == claims
+            fingerprint = tablet.olm.account.identity_keys["ed25519"]
+            trust = {**named, "trust": "verified", "fingerprint": fingerprint}
+            await matrix.run_key_action("trust", trust)
+            assert len(await request("verified")) == 1
+            del keys.devices[ME]["TABLET"]
+            await matrix.run_key_action("devices", {"userId": ME})
+            assert await request("logged out") == []

@@ -109,6 +109,8 @@ class OlmMachine(Olm):  # type: ignore[misc]  # the library has no types
         sender, kind = get_str(event, "sender"), event.get("type")
         if kind == "m.room_key_request" and sender != self.user_id:
             return  # we give keys to our own verified devices alone
+        if kind == "m.room_key_request" and not self._may_request(get_object(event, "content")):
+            return
         try:
             parsed = ToDeviceEvent.parse_event(deepcopy(dict(event)))
             if parsed is not None:
@@ -116,6 +118,11 @@ class OlmMachine(Olm):  # type: ignore[misc]  # the library has no types
         except LIBRARY_ERRORS as exc:
             log.warning("%s sent our device a malformed %s: %s", sender, kind, type(exc).__name__)
         self._prune_sessions(get_str(get_object(event, "content"), "sender_key"))
+
+    def _may_request(self, content: Object) -> bool:
+        """Return whether a device of ours is verified and not logged out."""
+        device = self.device(self.user_id, get_str(content, "requesting_device_id"))
+        return device is not None and bool(device.verified) and not device.deleted
 
     def answer_key_requests(self) -> None:
         """Queue keys for our own verified devices that requested them."""
@@ -146,6 +153,11 @@ class OlmMachine(Olm):  # type: ignore[misc]  # the library has no types
             return False
         self.save_inbound_group_session(session)
         return True
+
+    def add_room_keys(self, sessions: Iterable[InboundGroupSession]) -> int:
+        """Keep many room keys in one transaction; return how many are new."""
+        with self.store.database.atomic():
+            return sum(self.add_room_key(one) for one in sessions)
 
     def _prune_sessions(self, sender_key: str) -> None:
         sessions = self.session_store[sender_key]
@@ -266,10 +278,9 @@ class OlmMachine(Olm):  # type: ignore[misc]  # the library has no types
         if content.get("algorithm") != MEGOLM:
             raise UnreadableError("it is encrypted in a way that is not known")
         sender_key, session_id = get_str(content, "sender_key"), get_str(content, "session_id")
-        session = self.inbound_group_store.find(room, sender_key, session_id)
-        if session is None:
-            raise MissingKeyError("its key has not arrived")
-        self._check_sender(sender, session)
+        session = self._find_session(
+            sender, self.inbound_group_store.find(room, sender_key, session_id)
+        )
         plaintext, index = _open(session, get_str(content, "ciphertext"))
         payload = _parse(plaintext)
         if payload.get("room_id") != room:
@@ -282,6 +293,20 @@ class OlmMachine(Olm):  # type: ignore[misc]  # the library has no types
             inner["m.relates_to"] = content["m.relates_to"]
         kept = {key: value for key, value in event.items() if key != "unsigned"}
         return {**kept, "type": get_str(payload, "type"), "content": inner}
+
+    def _find_session(
+        self, sender: str, sessions: Iterable[InboundGroupSession]
+    ) -> InboundGroupSession:
+        """Return the session that came from a device of the sender."""
+        problem: UnreadableError = MissingKeyError("its key has not arrived")
+        for session in sessions:
+            try:
+                self._check_sender(sender, session)
+            except UnreadableError as exc:
+                problem = exc
+            else:
+                return session
+        raise problem
 
     def _check_sender(self, sender: str, session: InboundGroupSession) -> None:
         """Check that the key came from a device of the sender: homeservers could name anyone."""

@@ -150,7 +150,7 @@ async def _import(crypto: MatrixCrypto, params: Object) -> dict[str, Json]:
     keys, failed = await asyncio.to_thread(
         read_keys, get_str(params, "text"), get_str(params, "passphrase")
     )
-    added = sum(crypto.machine.add_room_key(key) for key in keys)
+    added = crypto.machine.add_room_keys(keys)
     return {"added": added, "known": len(keys) - added, "failed": failed}
 
 

@@ -59,12 +59,15 @@ class RoomKeys(GroupSessionStore):  # type: ignore[misc]  # the library has no t
         self[session.room_id][session.sender_key][session.id] = session
         return True
 
-    def find(self, room: str, sender_key: str, session_id: str) -> InboundGroupSession | None:
-        """Return a room key; newer clients may leave the sender's key out."""
+    def find(self, room: str, sender_key: str, session_id: str) -> list[InboundGroupSession]:
+        """Return the room keys of a session; newer clients may leave the sender's key out.
+
+        Then there may be several: a reader of a session can send its key as one of its own.
+        """
         if sender_key:
-            return self.get(room, sender_key, session_id)
-        found = [one[session_id] for one in self[room].values() if session_id in one]
-        return found[0] if len(found) == 1 else None
+            found = self.get(room, sender_key, session_id)
+            return [found] if found else []
+        return [one[session_id] for one in self[room].values() if session_id in one]
 
 
 class KeyStore(SqliteStore):  # type: ignore[misc]  # the library has no types
