@@ -294,6 +294,8 @@ class OutboxWorker:
         """Send one record if it can be sent now; return whether the chat's next may follow."""
         if outcome := self._unwritten.get(record.id):
             return await self._record_outcome(record, lease, outcome, needs_mark=True)
+        if record.extras.thread_from:  # also where an earlier attempt may have arrived
+            record = await self._join_thread(record)
         if _first_uncertain_ms(record):
             try:
                 outcome = await self._resolve(record)
@@ -309,8 +311,6 @@ class OutboxWorker:
             )
         if self._retry_wait_s(record) > 0:
             return False
-        if record.extras.thread_from:
-            record = await self._join_thread(record)
         return await self._send(record, lease)
 
     async def _join_thread(self, record: OutboxRecord) -> OutboxRecord:

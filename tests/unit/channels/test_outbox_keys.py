@@ -85,3 +85,27 @@ async def test_worker_old_record_of_killed_process_is_looked_up() -> None:
         stage.clock._elapsed_s += 60
         assert (await stage.until("1", "sent")).receipt == "id-seen"
         assert service.asked == [] and service.starts == [START_MS]
+
+
+async def test_worker_later_part_of_killed_process_is_looked_up_in_thread() -> None:
+    class Threaded(Forgetful):
+        def __init__(self) -> None:
+            super().__init__()
+            self.threads: list[str | None] = []
+
+        async def send(self, message: Outbound) -> Receipt:
+            return replace(await super().send(message), thread_id="post-1")
+
+        async def look_up(self, message: Outbound) -> Receipt | None:
+            self.threads.append(message.address.thread)
+            return await super().look_up(message)
+
+    service = Threaded()
+    async with run_worker(service) as stage:
+        await stage.post("r:0")
+        await stage.until("r:0", "sent")
+        service.there = {"r:1": "id-seen"}
+        await leave_sending(stage, "r:1", extras=Extras(thread_from="r:0"))
+        stage.clock._elapsed_s += 60
+        assert (await stage.until("r:1", "sent")).receipt == "id-seen"
+    assert service.threads == ["post-1"] and service.asked == ["r:0"]
