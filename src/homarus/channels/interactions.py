@@ -6,10 +6,14 @@ does not learn from it whether the bot knows them.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from homarus.core.errors import ChannelError
 from homarus.core.tasks import task_group
+
+log = logging.getLogger(__name__)
 
 ACKNOWLEDGE_S: Final = 2.0
 
@@ -22,15 +26,21 @@ async def acknowledge_within(
     """Await the work, and acknowledge when it is done or after the timeout, whichever is first.
 
     It is acknowledged too when the work fails: the interaction cannot be offered again. The error
-    of the work is raised.
+    of the work is raised. A failed acknowledgement is logged: it must not end the work.
     """
     is_late = False
+
+    async def try_acknowledge() -> None:
+        try:
+            await acknowledge()
+        except (ChannelError, TimeoutError, OSError) as exc:
+            log.warning("an interaction was not acknowledged: %s", str(exc) or "too slow")
 
     async def acknowledge_late() -> None:
         nonlocal is_late
         await asyncio.sleep(timeout_s)
         is_late = True
-        await acknowledge()
+        await try_acknowledge()
 
     async with task_group() as group:
         timer = group.create_task(acknowledge_late(), name="late acknowledgement")
@@ -39,4 +49,4 @@ async def acknowledge_within(
         finally:
             if not is_late:
                 timer.cancel()
-                await acknowledge()
+                await try_acknowledge()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from homarus.channels.interactions import acknowledge_within
-from homarus.core.errors import StoreError
+from homarus.core.errors import ChannelError, StoreError
 
 
 async def test_interaction_is_acknowledged_once_after_the_work() -> None:
@@ -49,3 +49,20 @@ async def test_interaction_with_failed_work_is_acknowledged_and_raises() -> None
     with pytest.raises(StoreError):
         await acknowledge_within(work(), acknowledge)
     assert events == ["ack"]
+
+
+async def test_interaction_with_failed_acknowledgement_is_stored() -> None:
+    events: list[str] = []
+    failed = asyncio.Event()
+
+    async def work() -> None:
+        await failed.wait()
+        await asyncio.sleep(0)
+        events.append("work")
+
+    async def acknowledge() -> None:
+        failed.set()
+        raise ChannelError("it is gone")
+
+    await acknowledge_within(work(), acknowledge, timeout_s=0.01)
+    assert events == ["work"]
