@@ -121,9 +121,16 @@ class WebhookEndpoint:
 
 
 def _parse_request(scope: "Scope", path: str) -> WebhookRequest:
-    """Return a request without its body; of a repeated parameter the first value counts."""
+    """Return a request without its body; of a repeated parameter the first value counts.
+
+    Raises RequestBlockedError for a query with more parameters than any service sends.
+    """
     query: dict[str, str] = {}
-    for name, value in parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=_FIELDS):
+    try:
+        fields = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=_FIELDS)
+    except ValueError as exc:
+        raise RequestBlockedError(400, "too many parameters") from exc
+    for name, value in fields:
         query.setdefault(name, value)
     method: Literal["GET", "POST"] = "GET" if scope["method"] == "GET" else "POST"
     return WebhookRequest(method, path, query, joined_headers(scope))

@@ -163,6 +163,13 @@ async def test_webhook_by_get_without_secret_is_refused(tmp_path: Path) -> None:
         assert line.ear.requests == []
 
 
+async def test_webhook_with_too_many_parameters_is_refused(tmp_path: Path) -> None:
+    async with serve(tmp_path) as line, line.call() as phone:
+        phone.say(KNOWN, verb="GET", path=f"{PATH}?{'&'.join(['a=1'] * 101)}")
+        assert await phone.status() == 400
+        assert line.ear.requests == []
+
+
 async def test_webhook_accepts_only_get_and_post(tmp_path: Path) -> None:
     async with serve(tmp_path) as line:
         for verb in ("PUT", "DELETE", "OPTIONS"):
