@@ -108,8 +108,10 @@ class Capabilities:
     `caption_limit` is for text that goes with a file; 0 when files and text go separately.
     `media_max_bytes` is 0 where no files can be sent; one message has at most `max_files` files.
     It has at most `max_buttons` buttons, in chats of the kind `button_chats`: choices beyond that
-    are a numbered list in its text. `has_new_threads`: a send may create a thread, and the rest of
-    a reply goes there. `typing_s` is how long the typing indicator lasts. A retry policy of one
+    are a numbered list in its text. Without `has_file_buttons`, a message with a file has none, and
+    they go with the text before it. `has_subject`: a message has a subject, which is else the first
+    line of its text. `has_new_threads`: a send may create a thread, and the rest of a reply goes
+    there. `typing_s` is how long the typing indicator lasts. A retry policy of one
     attempt means that the adapter's library retries.
     """
 
@@ -125,6 +127,8 @@ class Capabilities:
     max_files: int = 1
     max_buttons: int = 0
     button_chats: Literal["all", "direct", "group"] = "all"
+    has_file_buttons: bool = True
+    has_subject: bool = False
     has_new_threads: bool = False
     typing_s: float = 5.0
     retry: SendRetryPolicy = SendRetryPolicy()

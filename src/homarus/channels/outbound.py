@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # not imported without channels
 
 _MB: Final = 1_000_000
 _MAX_NAME_CHARS: Final = 80
+_MAX_SUBJECT_CHARS: Final = 1_000
 _NO_TEXT: Final = RenderedPart("")
 
 
@@ -41,15 +42,22 @@ def build_outbox_records(
 ) -> list[OutboxRecord]:
     """Return the records of a text and its extras; their numbers start at `first`.
 
-    The first record has `reply_to`, `replaces`, `thread_on` and `subject`, the last the buttons.
-    Where a send creates a thread, the first one does, and the others go there.
+    The first record has `reply_to`, `replaces`, `thread_on` and `subject`, the last that can have
+    buttons has them. Where a send creates a thread, the first one does, and the others go there.
     """
     files, notes = _split_sendable(extras.media, capabilities, settings)
-    if extras.buttons and not shows_buttons(extras.buttons, to, capabilities):
+    if extras.subject and not capabilities.has_subject:
+        text = f"**{one_line(extras.subject, _MAX_SUBJECT_CHARS)}**\n\n{text}"
+        extras = replace(extras, subject="")
+    can_go_with_file = capabilities.has_file_buttons
+    has_place = can_go_with_file or not files or bool(text.strip() or notes)
+    if extras.buttons and not (has_place and shows_buttons(extras.buttons, to, capabilities)):
         notes += _numbered_choices(extras.buttons)
         extras = replace(extras, buttons=())
     body = "\n\n".join([text, *notes]) if text.strip() else "\n\n".join(notes)
-    bodies = _bodies(body, files, capabilities, settings, caption=not extras.replaces)
+    has_caption = not extras.replaces and (can_go_with_file or not extras.buttons)
+    bodies = _bodies(body, files, capabilities, settings, caption=has_caption)
+    with_buttons = [index for index, (_, one) in enumerate(bodies) if can_go_with_file or not one]
     may_open_thread = extras.thread_title or (capabilities.has_new_threads and not to.thread)
     thread_from = f"{run}:{first}" if may_open_thread else ""
     ids = (f"{run}:{number}" for number in range(first, first + len(bodies)))
@@ -62,7 +70,7 @@ def build_outbox_records(
                 replaces=extras.replaces if not index and not attached else "",
                 media=attached,
                 as_voice=extras.as_voice and bool(attached),
-                buttons=extras.buttons if index == len(bodies) - 1 else (),
+                buttons=extras.buttons if index in with_buttons[-1:] else (),
                 silent=extras.silent,
                 recipient=extras.recipient,
                 styles=part.styles,

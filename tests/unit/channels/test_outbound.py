@@ -1,5 +1,6 @@
 """A text as outbox records of one service: split, with captions and notes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -180,9 +181,28 @@ def test_outbox_records_several_files_go_with_one_message() -> None:
     assert seen(packed(long, files, several))[:2] == [(long, ""), ("", "photo.pngpaper.pdf")]
 
 
+def test_outbox_records_buttons_go_with_text_where_files_have_none() -> None:
+    slack = Capabilities(
+        caption_limit=99, media_max_bytes=1_000_000, max_buttons=9, has_file_buttons=False
+    )
+    extras = Extras(media=(PHOTO,), buttons=YES_NO)
+    records = packed("Shall I?", extras, slack)
+    assert seen(records) == [("Shall I?", ""), ("", "photo.png")]
+    assert [one.extras.buttons for one in records] == [YES_NO, ()]
+    records = packed("", extras, slack)
+    assert seen(records) == [("1. Yes\n2. No", "photo.png")]
+    (record,) = packed("Shall I?", extras, replace(slack, has_file_buttons=True))
+    assert record.extras.buttons == YES_NO
+
+
+def test_outbox_records_subject_is_first_line_where_service_has_none() -> None:
+    (record,) = packed("at noon", Extras(subject="Lunch\ntime"), Capabilities(dialect="plain"))
+    assert (record.text, record.extras.subject) == ("Lunch time\n\nat noon", "")
+
+
 def test_outbox_records_first_creates_thread_that_others_join() -> None:
-    extras = Extras(thread_title="Plans", subject="Lunch")
-    first, second = packed("one two", extras, textChunkLimit=4)
+    extras, letters = Extras(thread_title="Plans", subject="Lunch"), Capabilities(has_subject=True)
+    first, second = packed("one two", extras, letters, textChunkLimit=4)
     assert (first.extras.thread_title, first.extras.subject) == ("Plans", "Lunch")
     assert (first.extras.thread_from, second.extras.thread_from) == ("", "r:0")
     assert (second.extras.thread_title, second.extras.subject) == ("", "")
