@@ -96,7 +96,9 @@ class GroupHistory:
         group, text = self._group(inbound.address, agent), _format_line(inbound)
         if inbound.id not in group.ids:
             group.append(inbound.id, text)
-        elif all(line.id != inbound.id for line in group.lines):
+        elif not any(
+            line.id == inbound.id and line.number > group.collected_to for line in group.lines
+        ):
             return
         # Also when it is offered again: it may not have been stored.
         self._change(inbound.address, agent, f"{_LINE}{inbound.id}", {"text": text})
@@ -111,7 +113,8 @@ class GroupHistory:
         """
         if (address, agent) not in self._groups:
             return
-        lines = self._groups[address, agent].lines
+        group = self._groups[address, agent]
+        lines = group.lines
         for index, line in enumerate(lines):
             if line.id != message_id and not line.id.endswith(f":{message_id}"):
                 continue
@@ -120,7 +123,10 @@ class GroupHistory:
                 self._change(address, agent, f"{_LINE}{line.id}", None)
             elif line.text.startswith(f"{sender_label(edited)}: "):
                 lines[index] = replace(line, text=_format_line(edited))
-                self._change(address, agent, f"{_LINE}{line.id}", {"text": lines[index].text})
+                # A record that is written becomes the newest: those after it are written too. One
+                # before the last collection stays, as it would count as not collected.
+                for one in [*lines][index:] if line.number > group.collected_to else ():
+                    self._change(address, agent, f"{_LINE}{one.id}", {"text": one.text})
             return
 
     def collect_for(self, agent: str, inbound: Inbound, limit: int) -> str:
