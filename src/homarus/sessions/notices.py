@@ -11,7 +11,7 @@ that a person's message preempts, or that fails, gives them back.
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias, cast, get_args
 from uuid import uuid4
@@ -177,12 +177,14 @@ class Notices:
     def enqueue(self, session_key: str, notice: Notice) -> None:
         """Add a notice to the queue; one that is not stored and repeats the last is ignored.
 
-        The oldest one is dropped if there is no room: several may have been stored at once.
+        One is dropped if there is no room: several may have been stored at once.
         """
         waiting = self._waiting.setdefault(session_key, deque(maxlen=MAX_NOTICES))
         if notice.id or not waiting or waiting[-1].text != notice.text:
             if len(waiting) == MAX_NOTICES:
-                self._drop(waiting[0], f"{session_key} has {MAX_NOTICES} notices")
+                (oldest,) = _least_important(waiting, 1)
+                waiting.remove(oldest)
+                self._drop(oldest, f"{session_key} has {MAX_NOTICES} notices")
             waiting.append(notice)
         self._waiting.move_to_end(session_key)
         while len(self._waiting) > MAX_SESSIONS:
@@ -204,7 +206,7 @@ class Notices:
     def find_surplus(self, session_key: str) -> tuple[Notice, ...]:
         """Return the stored notices that the next one pushes out of the queue."""
         waiting = self.pending(session_key)
-        surplus = waiting[: max(0, len(waiting) - MAX_NOTICES + 1)]
+        surplus = _least_important(waiting, max(0, len(waiting) - MAX_NOTICES + 1))
         return tuple(old for old in surplus if old.id)
 
     def sessions(self) -> tuple[str, ...]:
@@ -255,6 +257,11 @@ class Notices:
     def drop_held(self, run: str) -> None:
         """Forget the notices that the run of a heartbeat has had: it has ended."""
         self._held.pop(run, None)
+
+
+def _least_important(waiting: Iterable[Notice], count: int) -> list[Notice]:
+    """Return those to drop first: the oldest of a chat, whose reactions are many, then others."""
+    return sorted(waiting, key=lambda notice: notice.wake_mode != "next-message")[:count]
 
 
 def is_external(notice: Notice) -> bool:

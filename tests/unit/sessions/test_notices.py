@@ -55,6 +55,24 @@ async def test_notice_over_the_limit_deletes_the_record_of_the_oldest(
     assert caplog.text.count("has 20 notices: that of a client is dropped") == 3
 
 
+async def test_notices_of_a_chat_are_dropped_before_those_of_a_job() -> None:
+    store, notices = MemoryStore(), Notices()
+    planned = notices.plan(KEY, "water the plants", 0, source="cron:j1")
+    for one in (
+        planned,
+        *(
+            notices.plan(KEY, f"reaction {at_ms}", at_ms, source="chat", wake_mode="next-message")
+            for at_ms in range(MAX_NOTICES + 5)
+        ),
+    ):
+        async with store.transaction() as transaction:
+            one.write(transaction)
+        one.publish()
+    kept = [notice.text for notice in notices.pending(KEY)]
+    assert len(kept) == MAX_NOTICES and kept[0] == "water the plants"
+    assert kept[-1] == f"reaction {MAX_NOTICES + 4}" and await texts(store) == {*kept}
+
+
 async def texts(store: MemoryStore) -> set[str]:
     return {str(data["text"]) for data in (await store.records(RECORD_KIND)).values()}
 
