@@ -383,7 +383,8 @@ def _make_builder(
     app: "App", session: Session, inbound: Inbound, thinking: str, new_session_id: str
 ) -> "ReplyBuilder | None":
     """Return the reply builder for the sender's chat; None where a run has events only."""
-    if app.supervisor.capabilities(inbound.address) is None:
+    capabilities = app.supervisor.capabilities(inbound.address)
+    if capabilities is None:
         return None
     from homarus.agent.reply.builder import make_reply_builder  # only to answer a chat
 
@@ -394,6 +395,7 @@ def _make_builder(
         thinking=thinking,
         new_session_id=new_session_id,
         find_traits=find_traits,
+        text_limit=capabilities.text_limit,
     )
 
 

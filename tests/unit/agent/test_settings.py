@@ -46,6 +46,18 @@ def test_block_limits_default_to_chunk_and_traits() -> None:
     assert irc and irc.coalesce.min_chars == 300
 
 
+def test_block_limits_are_within_the_message_of_the_service() -> None:
+    on = {"agents": {"defaults": {"blockStreamingDefault": "on"}}}
+    discord = made(on, traits=find_traits("discord"), text_limit=2_000).blocks
+    assert discord and discord.chunk.max_chars == 1_200
+    assert discord.coalesce == CoalesceLimits(1_500, 2_000, 1.0)
+    irc = made(on, traits=find_traits("irc"), text_limit=350).blocks
+    assert irc and irc.chunk == ChunkLimits(350, 350)
+    assert irc.coalesce == CoalesceLimits(300, 350, 1.0)
+    long = made(on, channel={"textChunkLimit": 9_000}, text_limit=2_000).blocks
+    assert long and long.coalesce.max_chars == 2_000
+
+
 def test_block_limits_account_overrides_channel_and_defaults() -> None:
     defaults = {
         "blockStreamingDefault": "on",

@@ -13,17 +13,22 @@ from homarus.core.channel_traits import ChannelTraits
 from homarus.core.message import Json
 
 _IDLE_MS: Final = 1_000
-_MAX_CHARS: Final = 4_000
 
 
 def resolve_block_limits(
-    defaults: AgentDefaults, get_setting: Callable[[str], Json], traits: ChannelTraits
+    defaults: AgentDefaults,
+    get_setting: Callable[[str], Json],
+    traits: ChannelTraits,
+    text_limit: int,
 ) -> BlockLimits:
-    """Return the limits for one chat; `get_setting` returns a setting of its channel by its key."""
+    """Return the limits for one chat; `get_setting` returns a setting of its channel by its key.
+
+    No block is longer than a message of the service, `text_limit`: it would be cut once more.
+    """
     own = BlockCoalesceConfig.model_validate(get_setting("blockStreamingCoalesce") or {})
     chunk, common = defaults.block_streaming_chunk, defaults.block_streaming_coalesce
-    text_limit = get_setting("textChunkLimit")
-    limit = text_limit if isinstance(text_limit, int) else _MAX_CHARS
+    own_limit = get_setting("textChunkLimit")
+    limit = min(own_limit, text_limit) if isinstance(own_limit, int) else text_limit
     by_paragraph = get_setting("chunkMode") == "newline"
     max_chars = min(chunk.max_chars, limit)
     chunk_limits = ChunkLimits(

@@ -50,10 +50,6 @@ class BlockStream:
         self._has_taken = False
 
     @property
-    def has_ready(self) -> bool:
-        return bool(self._ready)
-
-    @property
     def due_s(self) -> float | None:
         """When a block that waits for more text is ready without it."""
         return self._coalescer.due_s

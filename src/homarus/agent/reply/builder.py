@@ -23,7 +23,12 @@ from homarus.agent.reply.blocks import Block
 from homarus.agent.reply.duplicate_filter import SentTexts
 from homarus.agent.reply.reply_cleaner import clean_message
 from homarus.agent.reply.reply_parser import ParsedReply
-from homarus.agent.reply.settings import ReplySettings, ReplyTarget, resolve_reply_settings
+from homarus.agent.reply.settings import (
+    DEFAULT_TEXT_LIMIT,
+    ReplySettings,
+    ReplyTarget,
+    resolve_reply_settings,
+)
 from homarus.agent.reply.typing_policy import is_activity
 from homarus.agent.reply.wording import (
     COMPACTED,
@@ -350,10 +355,12 @@ def make_reply_builder(
     thinking: str,
     new_session_id: str = "",
     find_traits: FindTraits = no_traits,
+    text_limit: int = DEFAULT_TEXT_LIMIT,
 ) -> ReplyBuilder:
     """Return the builder for the chat that a message came from.
 
-    `new_session_id` is set when the session starts with this run.
+    `new_session_id` is set when the session starts with this run; `text_limit` is the longest
+    message of the service.
     """
     to, metadata, heartbeat = inbound.address, inbound.metadata, inbound.options.heartbeat
     target = ReplyTarget(
@@ -370,6 +377,7 @@ def make_reply_builder(
         heartbeat_chars=heartbeat.ack_max_chars if heartbeat else None,
         hides_tool_errors=heartbeat is not None and heartbeat.suppresses_tool_errors,
         traits=find_traits(to.channel),
+        text_limit=text_limit,
     )
     settings = resolve_reply_settings(config, agent_id_of(session.key), target)
     return ReplyBuilder(settings, sends_on_save=settings.streams)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 from homarus.agent.reply.blocks import NATURAL_MS, BlockLimits
 from homarus.agent.reply.typing_policy import INTERVAL_S, TypingMode, typing_mode
@@ -18,6 +19,8 @@ from homarus.sessions.levels import (
     usage_display,
     verbose_level,
 )
+
+DEFAULT_TEXT_LIMIT: Final = 4_000  # characters of a message, where the service is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,8 @@ class ReplyTarget:
     """The chat that a reply goes to.
 
     `channel` is the channel's section of the config, `entry` the session's entry; `verbose` and
-    `reasoning` are options of the message itself.
+    `reasoning` are options of the message itself. `text_limit` is the longest message of the
+    service.
     """
 
     address: Address | None = None
@@ -73,6 +77,7 @@ class ReplyTarget:
     unasked: bool = False
     hides_tool_errors: bool = False
     traits: ChannelTraits = UNKNOWN_CHANNEL
+    text_limit: int = DEFAULT_TEXT_LIMIT
 
 
 def resolve_reply_settings(config: Config, agent_id: str, at: ReplyTarget) -> ReplySettings:
@@ -120,7 +125,9 @@ def resolve_reply_settings(config: Config, agent_id: str, at: ReplyTarget) -> Re
 def _block_limits(config: Config, at: ReplyTarget, reasoning: ReasoningLevel | None) -> BlockLimits:
     from homarus.agent.reply.block_settings import resolve_block_limits  # only for streamed blocks
 
-    limits = resolve_block_limits(config.agents.defaults, partial(_setting, at), at.traits)
+    limits = resolve_block_limits(
+        config.agents.defaults, partial(_setting, at), at.traits, at.text_limit
+    )
     # The reasoning comes before the text of its message, and is complete with the message.
     return replace(limits, waits_for_end=True) if reasoning == "on" else limits
 
