@@ -433,6 +433,9 @@ async def test_slack_interaction_of_unknown_sender_is_acknowledged_the_same() ->
         ("/openclaw", "hi", {"slashCommand": {"enabled": False}}, None),
         ("/status", "", {}, "/status"),
         ("/status", "all", {"commands": {"native": False}}, None),
+        ("/openclaw", "1 &lt; 2 &amp; 3", {}, "1 < 2 & 3"),
+        ("/openclaw", f"<@{ADA}|ada>: see <https://x.io>", {}, "@Ada Byron: see https://x.io"),
+        ("/openclaw", f"allowlist <#{GENERAL}|general>", {}, "allowlist #general"),
     ],
 )
 async def test_slack_slash_command_is_a_message_of_its_user(
@@ -448,6 +451,19 @@ async def test_slack_slash_command_is_a_message_of_its_user(
         got = [one for one in handler.got if one.text != "the end"]
         assert [one.text for one in got] == ([] if expected is None else [expected])
         assert all(one.address == to(DM) and one.sender == ADA for one in got)
+
+
+@pytest.mark.parametrize("ephemeral", [True, False])
+async def test_slack_slash_command_between_people_is_answered_by_bot(ephemeral: bool) -> None:
+    async with SlackServer() as slack:
+        slack.world.add_channel("D0PEOPLE", "", "im", members=(ADA, "U0BOB"))
+        handler, channel = RecordingHandler(), bot(slack, slashCommand={"ephemeral": ephemeral})
+        async with running(channel, handler, slack):
+            await slack.publish(*slack.acts.slash("/openclaw", "hi", "D0PEOPLE"))
+            (got,) = await handler.received(1)
+            assert got.address == to(DM) and got.metadata.kind == "direct"
+            await send(channel, "an answer", got.address.chat)
+        assert [message["text"] for message in slack.sent(DM)] == ["an answer"]
 
 
 async def test_slack_public_slash_command_is_answered_in_its_channel() -> None:

@@ -246,12 +246,19 @@ class SlackEventTranslator:
         if not markup.strip() and foreign:
             markup, foreign = foreign, ""
             forwarded = (get_str(shared, "author_name") if shared else "") or "another app"
-        people = {*mentioned_people(markup), *mentioned_people(foreign)}
-        names = {each: await self._name(each) for each in sorted(people)[:_MAX_NAMES]}
+        names = await self._names(markup, foreign)
         decoded = decode_text(markup, names)
         if get_str(event, "subtype") == "me_message":
             decoded = replace(decoded, text=f"* {decoded.text}")
         return decoded, forwarded, decode_text(foreign, names).text
+
+    async def to_plain_text(self, markup: str) -> str:
+        """Return a text with the names of the people in it."""
+        return decode_text(markup, await self._names(markup)).text
+
+    async def _names(self, *texts: str) -> dict[str, str]:
+        people = {each for text in texts for each in mentioned_people(text)}
+        return {each: await self._name(each) for each in sorted(people)[:_MAX_NAMES]}
 
     async def _name(self, id_: str) -> str:
         if id_ == self.me.user:

@@ -71,11 +71,13 @@ class InteractionTranslator:
         """Return the message of a slash command; None for one that is not ours."""
         user = TRAITS.normalize_id(get_str(payload, "user_id"))
         id_ = get_str(payload, "trigger_id")
-        text = self._command_text(get_str(payload, "command"), get_str(payload, "text").strip())
+        written = await self.events.to_plain_text(get_str(payload, "text"))
+        text = self._command_text(get_str(payload, "command"), written.strip())
         if not (user and id_ and text):
             return None
         chat_id = get_str(payload, "channel_id")
-        if self.events.settings.slash_command.ephemeral and not chat_id.startswith("D"):
+        # A direct chat may be one of two people: the bot can write to its own alone.
+        if self.events.settings.slash_command.ephemeral or chat_id.startswith("D"):
             chat_id = await self.events.directory.resolve_chat(user)
         chat = await self.events.find_chat(chat_id) if TRAITS.normalize_id(chat_id) else None
         if chat is None:
