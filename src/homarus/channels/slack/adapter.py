@@ -164,8 +164,8 @@ class SlackChannel:
             url, opened_s = await self._socket_url(), self._clock.monotonic()
             async with open_socket(url, self._tokens.app) as socket:
                 receive.mark_connected()
-                await self._read_socket(socket, reader, is_first=is_first)
-                reason, is_first = socket.reason, False
+                has_read = await self._read_socket(socket, reader, is_first=is_first)
+                reason, is_first = socket.reason, is_first and not has_read
             if reason == "link_disabled":
                 raise ChannelError("Socket Mode is switched off for this app", fix=_NO_SOCKET)
             if self._clock.monotonic() - opened_s < MIN_CONNECTION_S:
@@ -185,16 +185,19 @@ class SlackChannel:
 
     async def _read_socket(
         self, socket: "SocketConnection", reader: SlackEventReader, *, is_first: bool
-    ) -> None:
+    ) -> bool:
         """Handle events in order, and interactions beside them, as a person waits for those.
 
-        Events wait until what was missed was read. Those that still wait when the connection is
-        lost were not acknowledged, and come again.
+        Return whether what was missed was read to its end. Events wait until then. Those that still
+        wait when the connection is lost were not acknowledged, and come again.
         """
         events: asyncio.Queue[SocketModeRequest] = asyncio.Queue()
+        has_read = False
 
         async def handle_events() -> None:
+            nonlocal has_read
             await reader.read_missed(is_first=is_first)
+            has_read = True
             while True:
                 request = await events.get()
                 await reader.handle_callback(as_object(request.payload))
@@ -208,6 +211,7 @@ class SlackChannel:
                 else:
                     group.create_task(_interact(socket, reader, request), name="Slack interaction")
             handling.cancel()
+        return has_read
 
     # Webhooks
 

@@ -6,8 +6,8 @@ is newer is read from the history, at most of a day. Duplicates are dropped by t
 """
 
 import logging
-from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, TypeVar
 
 from homarus.channels.base import TTL_MS
 from homarus.channels.slack.api import SlackClient
@@ -16,17 +16,19 @@ from homarus.channels.slack.fields import get_bool, get_int, get_object, get_obj
 from homarus.channels.slack.inbound import SlackIdentity
 from homarus.channels.slack.timestamps import is_ts, ts_from_ms
 from homarus.core.clock import Clock
-from homarus.core.errors import ChannelAuthError, ChannelError, SendError
+from homarus.core.errors import SendError
 from homarus.core.message import Json
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 MAX_PLACES: Final = 100  # conversations and threads in the cursor
 MAX_READ: Final = 100  # conversations, and threads, that are read after a start
 MAX_READ_AGAIN: Final = 10  # the same after Slack asked for another connection, as every hour
 MAX_MISSED: Final = 200  # messages of each
 PAGE: Final = 100
-MAX_WAIT_S: Final = 30.0  # for a rate limit
+MAX_WAIT_S: Final = 300.0  # for one rate limit: Slack says how long
+MAX_ATTEMPTS: Final = 5
 
 
 class SlackReadPosition:
@@ -105,13 +107,15 @@ class SlackMissedMessages:
         if not is_first:
             return [*rows.values()]
         try:
-            async for chat in self._directory.list_conversations():
-                rows[chat.id] = chat
-        except ChannelAuthError:
-            raise
-        except ChannelError as exc:
+            rows |= await self._with_waits(self._list)
+        except SendError as exc:
+            if exc.retryable:  # the cursor would pass what is in those that are not listed
+                raise
             log.warning("Slack does not list the conversations of the bot: %s", exc)
         return [*rows.values()]
+
+    async def _list(self) -> dict[str, SlackConversation]:
+        return {chat.id: chat async for chat in self._directory.list_conversations()}
 
     async def _messages(
         self, method: str, params: Mapping[str, Json], oldest: str
@@ -132,18 +136,24 @@ class SlackMissedMessages:
 
     async def _page(self, method: str, params: Mapping[str, Json]) -> Mapping[str, Json]:
         """Return one page; an empty one of a conversation that Slack does not show."""
-        for attempt in (1, 2):
+        try:
+            return await self._with_waits(lambda: self._api.call(method, params))
+        except SendError as exc:
+            if exc.retryable:
+                raise
+            log.info("missed messages of %s cannot be read: %s", params["channel"], exc)
+            return {}
+
+    async def _with_waits(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return a result, after the waits that Slack demands: many calls exceed its rate limit."""
+        for _ in range(MAX_ATTEMPTS - 1):
             try:
-                return await self._api.call(method, params)
+                return await work()
             except SendError as exc:
-                if exc.retryable and attempt == 1:
-                    await self._clock.sleep(min(exc.after_s or 1.0, MAX_WAIT_S))
-                    continue
-                if exc.retryable:
+                if not exc.retryable:
                     raise
-                log.info("missed messages of %s cannot be read: %s", params["channel"], exc)
-                return {}
-        return {}
+                await self._clock.sleep(min(exc.after_s or 1.0, MAX_WAIT_S))
+        return await work()
 
 
 def _as_event(message: Mapping[str, Json], chat: SlackConversation) -> Mapping[str, Json]:

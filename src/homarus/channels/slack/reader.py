@@ -57,12 +57,17 @@ class SlackEventReader:
         When a connection follows another, only the conversations that were used last are read. The
         cursor moves after all of them: conversations are read one after another, and after a crash
         the older messages of the next one, and the replies of a new thread, must be found again.
+        When the reading is interrupted, the position stays where it was, for the same reason.
         """
         self._read_ids.clear()
         before = self._position
-        async for event in self._missed.read(before, is_first=is_first):
-            if message_id := await self._pass_on(event, moves_cursor=False):
-                self._read_ids.add(message_id)
+        try:
+            async for event in self._missed.read(before, is_first=is_first):
+                if message_id := await self._pass_on(event, moves_cursor=False):
+                    self._read_ids.add(message_id)
+        except BaseException:
+            self._position = before
+            raise
         if self._position is not before:
             await self._receive.save_cursor(self._position.encode())
 
