@@ -121,3 +121,21 @@ async def test_slack_lost_connection_during_reading_loses_no_channel() -> None:
             await slack.until(lambda: slack.feed.sockets and first not in slack.feed.sockets)
             await handler.received(CHANNELS + 1)
         assert set(handler.texts) == texts
+
+
+async def test_slack_connection_that_broke_is_followed_by_complete_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("homarus.channels.slack.socket_mode.PING_INTERVAL_S", 0.02)
+    async with SlackServer() as slack:
+        cursor, texts = await missed_in_channels(slack)
+        handler = RecordingHandler(kept=cursor)
+        async with running(bot(slack, clock=WaitlessClock()), handler, slack):
+            await handler.received(CHANNELS)
+            slack.break_sockets()  # as when the machine was asleep
+            for number in range(CHANNELS):
+                await slack.say(f"later {number}", f"C1{number}")
+            await slack.say("of a new person", user="U0BOB")
+            await handler.received(2 * CHANNELS + 1)
+        later = {f"later {number}" for number in range(CHANNELS)}
+        assert set(handler.texts) == texts | later | {"of a new person"}

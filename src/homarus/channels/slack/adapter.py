@@ -159,13 +159,15 @@ class SlackChannel:
     async def _serve_socket(self, reader: SlackEventReader, receive: InboundHandler) -> None:
         from homarus.channels.slack.socket_mode import open_socket
 
-        is_first = True
+        needs_all = True
         while True:
             url, opened_s = await self._socket_url(), self._clock.monotonic()
             async with open_socket(url, self._tokens.app) as socket:
                 receive.mark_connected()
-                has_read = await self._read_socket(socket, reader, is_first=is_first)
-                reason, is_first = socket.reason, is_first and not has_read
+                has_read = await self._read_socket(socket, reader, needs_all=needs_all)
+                reason = socket.reason
+                # Without a reason, the network failed or the machine was asleep, for any time.
+                needs_all = not reason or (needs_all and not has_read)
             if reason == "link_disabled":
                 raise ChannelError("Socket Mode is switched off for this app", fix=_NO_SOCKET)
             if self._clock.monotonic() - opened_s < MIN_CONNECTION_S:
@@ -184,7 +186,7 @@ class SlackChannel:
         return url
 
     async def _read_socket(
-        self, socket: "SocketConnection", reader: SlackEventReader, *, is_first: bool
+        self, socket: "SocketConnection", reader: SlackEventReader, *, needs_all: bool
     ) -> bool:
         """Handle events in order, and interactions beside them, as a person waits for those.
 
@@ -196,7 +198,7 @@ class SlackChannel:
 
         async def handle_events() -> None:
             nonlocal has_read
-            await reader.read_missed(is_first=is_first)
+            await reader.read_missed(needs_all=needs_all)
             has_read = True
             while True:
                 request = await events.get()
@@ -222,7 +224,7 @@ class SlackChannel:
     async def _serve_webhook(self, reader: SlackEventReader, receive: InboundHandler) -> None:
         async with task_group() as group:
             receive.mark_connected()
-            await reader.read_missed(is_first=True)
+            await reader.read_missed(needs_all=True)
             self._webhook = reader, group
             try:
                 await asyncio.Event().wait()

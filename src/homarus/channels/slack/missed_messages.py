@@ -77,13 +77,13 @@ class SlackMissedMessages:
         self._api, self._directory, self._clock = api, directory, clock
 
     async def read(
-        self, position: SlackReadPosition, *, is_first: bool
+        self, position: SlackReadPosition, *, needs_all: bool
     ) -> AsyncIterator[Mapping[str, Json]]:
         """Yield the messages of each conversation and its threads, in order."""
-        limit = MAX_READ if is_first else MAX_READ_AGAIN
+        limit = MAX_READ if needs_all else MAX_READ_AGAIN
         floor = ts_from_ms(self._clock.now_ms() - TTL_MS)
         threads = {name: ts for name, ts in position.places.items() if "/" in name}
-        for chat in (await self._conversations(position, is_first=is_first))[:limit]:
+        for chat in (await self._conversations(position, needs_all=needs_all))[:limit]:
             oldest = max(position.places.get(chat.id, position.last), floor, key=_order)
             found = await self._messages("conversations.history", {"channel": chat.id}, oldest)
             for message in found:
@@ -99,12 +99,12 @@ class SlackMissedMessages:
                     yield _as_event(message, await self._directory.find_conversation(chat_id))
 
     async def _conversations(
-        self, position: SlackReadPosition, *, is_first: bool
+        self, position: SlackReadPosition, *, needs_all: bool
     ) -> list[SlackConversation]:
         """Return the conversations to read, those that were used last first."""
         known = [name for name in reversed(position.places) if "/" not in name]
         rows = {name: SlackConversation(name) for name in known}
-        if not is_first:
+        if not needs_all:
             return [*rows.values()]
         try:
             rows |= await self._with_waits(self._list)

@@ -51,18 +51,19 @@ class SlackEventReader:
         if not self._position.load(stored, self._clock.now_ms()):
             await self._receive.save_cursor(self._position.encode())
 
-    async def read_missed(self, *, is_first: bool) -> None:
+    async def read_missed(self, *, needs_all: bool) -> None:
         """Pass on the messages since the last stored one.
 
-        When a connection follows another, only the conversations that were used last are read. The
-        cursor moves after all of them: conversations are read one after another, and after a crash
-        the older messages of the next one, and the replies of a new thread, must be found again.
-        When the reading is interrupted, the position stays where it was, for the same reason.
+        Without `needs_all`, when Slack asked for another connection, only the conversations that
+        were used last are read. The cursor moves after all of them: conversations are read one
+        after another, and after a crash the older messages of the next one, and the replies of a
+        new thread, must be found again. When the reading is interrupted, the position stays where
+        it was, for the same reason.
         """
         self._read_ids.clear()
         before = self._position
         try:
-            async for event in self._missed.read(before, is_first=is_first):
+            async for event in self._missed.read(before, needs_all=needs_all):
                 if message_id := await self._pass_on(event, moves_cursor=False):
                     self._read_ids.add(message_id)
         except BaseException:

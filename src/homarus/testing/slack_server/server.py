@@ -139,6 +139,12 @@ class SlackServer(StreamServer):
             self.books.frames.append(frame)
             await socket.send(frame)
 
+    def break_sockets(self) -> None:
+        """Break the sockets without announcing it, as a network that fails does."""
+        for socket in self.feed.sockets:
+            socket.abort()
+        self.feed.sockets.clear()
+
     # The wire
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -37,6 +37,10 @@ class WebSocket:
     async def close(self, code: int = 1000) -> None:
         await self._frame(_CLOSE, code.to_bytes(2, "big"))
 
+    def abort(self) -> None:
+        """Break the connection without a word."""
+        self._writer.transport.abort()
+
     async def messages(self) -> AsyncIterator[Json]:
         """Yield what the client sends, until it ends the connection."""
         while True:
