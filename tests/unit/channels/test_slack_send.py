@@ -183,6 +183,21 @@ async def test_slack_lookup_reads_one_day_with_metadata() -> None:
     assert abs(now_s - float(call.params["oldest"]) - TTL_MS / 1000) < 60
 
 
+async def test_slack_lookup_among_too_many_messages_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("homarus.channels.slack.sender.PAGE", 2)
+    monkeypatch.setattr("homarus.channels.slack.sender.MAX_PAGES", 2)
+    async with SlackServer() as slack:
+        channel = bot(slack)
+        await send(channel, "mine", GENERAL)
+        for number in range(4):
+            await slack.say(f"theirs {number}", GENERAL)
+        with pytest.raises(SendError, match="more than 4 messages") as caught:
+            await channel.look_up(Outbound(to(GENERAL), "mine", "key-1"))
+        assert not caught.value.retryable  # a second message would be worse
+
+
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.parametrize("status", [500, 0])
 async def test_slack_unknown_delivery_is_looked_up_and_sent_once(taken: bool, status: int) -> None:

@@ -53,7 +53,8 @@ class SlackMessageSender:
     async def look_up(self, message: Outbound) -> Receipt | None:
         """Return the receipt of what was sent under this key, None if it never arrived.
 
-        Raises SendError for a file that an earlier process uploaded: it has no key to find it by.
+        Raises SendError for a file that an earlier process uploaded, as it has no key to find it
+        by, and for a message that is not among the ones that are read.
         """
         chat = await self._directory.resolve_chat(message.address.chat)
         thread, file = thread_for(message), self._uploads.get(message.key, "")
@@ -90,6 +91,10 @@ class SlackMessageSender:
             if not cursor or not get_bool(page, "has_more"):
                 return
             params["cursor"] = cursor
+        raise SendError(
+            f"more than {PAGE * MAX_PAGES} messages of a day would have to be read",
+            retryable=False,
+        )
 
     async def _send_file(
         self, message: Outbound, chat: str, before_write: BeforeWrite | None
