@@ -200,6 +200,38 @@ async def test_slack_interaction_that_cannot_be_stored_says_so() -> None:
         assert handler.texts == ["hi"]
 
 
+class GatedHandler(RecordingHandler):
+    """A handler that stores the message `slow` only when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting, self.may_store = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, event: Any, cursor: Any = None, acknowledge: Any = None) -> None:
+        if getattr(event, "text", "") == "slow":
+            self.waiting.set()
+            await self.may_store.wait()
+        await super().__call__(event, cursor, acknowledge)
+
+
+async def test_slack_cursor_has_every_chat_of_requests_at_once() -> None:
+    async with SlackServer() as slack:
+        channel, handler = http_bot(slack), GatedHandler()
+        bodies = []
+        for text, user in (("slow", ADA), ("fast", "U0BOB"), ("last", "U0EVE")):
+            _, ((_, event),) = slack.acts.say(text, user=user)
+            bodies.append(callback(event))
+        async with serving(channel, handler), asyncio.TaskGroup() as group:
+            slow = group.create_task(channel.handle_webhook(signed(bodies[0])))
+            await handler.waiting.wait()
+            assert (await channel.handle_webhook(signed(bodies[1]))).status == 200
+            handler.may_store.set()
+            assert (await slow).status == 200
+            assert (await channel.handle_webhook(signed(bodies[2]))).status == 200
+        assert handler.kept is not None
+        assert set(handler.kept["places"]) == {DM, "D0BOB", "D0EVE"}
+
+
 async def test_slack_http_account_reads_what_it_missed() -> None:
     async with SlackServer() as slack:
         channel, handler = http_bot(slack), RecordingHandler()

@@ -104,7 +104,8 @@ class SlackEventReader:
         address, ts = found.address, found.id.rpartition(":")[2]
         position = self._position.after(address.chat, address.thread, ts)
         await self._receive(found, position.encode() if moves_cursor else None)
-        self._position = position
+        # Requests come at once: while this one was stored, another may have moved the position.
+        self._position = self._position.after(address.chat, address.thread, ts)
         return found.id
 
     def _is_for_us(self, payload: Mapping[str, Json]) -> bool:
