@@ -98,7 +98,6 @@ UNREAD_KEYS: Final[Mapping[str, str]] = {
     "channels.matrix.capabilities": "the capabilities are those of the adapter",
     "channels.slack.actions.emojiList": "the emoji of the workspace are not listed",
     "channels.slack.capabilities": "the capabilities are those of the adapter",
-    "channels.slack.commands.nativeSkills": "Slack lists the commands of the app's manifest",
     "channels.slack.slashCommand.sessionPrefix": "a private answer is in the direct chat",
     "channels.slack.streaming": "a reply is sent when it is complete, or shown by streamMode",
     "channels.slack.thread.historyScope": "a thread has its own history",

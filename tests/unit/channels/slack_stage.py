@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from homarus.channels.base import ChannelContext, Receipt
+from homarus.channels.base import ChannelContext, ListSkillCommands, Receipt, no_skill_commands
 from homarus.channels.slack import create
 from homarus.channels.slack.adapter import SlackChannel
 from homarus.channels.slack.settings import SlackSettings
@@ -23,7 +23,13 @@ COMMANDS = (NativeCommand("status", "Show the state."), NativeCommand("help", "H
 
 
 def bot(
-    server: SlackServer, *, account: str = "default", clock: Clock | None = None, **said: Json
+    server: SlackServer,
+    *,
+    account: str = "default",
+    clock: Clock | None = None,
+    native_commands: tuple[NativeCommand, ...] = COMMANDS,
+    skill_commands: ListSkillCommands = no_skill_commands,
+    **said: Json,
 ) -> SlackChannel:
     """Return a bot with this config section."""
     section = {
@@ -32,7 +38,9 @@ def bot(
         "apiRoot": server.api,
         **said,
     }
-    context = ChannelContext("slack", account, clock or SystemClock(), COMMANDS)
+    context = ChannelContext(
+        "slack", account, clock or SystemClock(), native_commands, skill_commands
+    )
     return create(context, SlackSettings.read(section))
 
 

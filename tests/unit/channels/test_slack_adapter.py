@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -32,11 +32,12 @@ from homarus.core.channel_event import (
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ChannelAuthError, ChannelError, MediaTooLargeError, StoreError
 from homarus.core.message import Button, Extras, Json, Media, Outbound
+from homarus.core.native_command import NativeCommand
 from homarus.core.tasks import task_group
 from homarus.testing.fakes import RecordingHandler
 from homarus.testing.slack_server import ADA, GENERAL, SlackServer
 from homarus.testing.slack_server.state import BOT_USER
-from tests.unit.channels.slack_stage import DM, bot, running, send, to
+from tests.unit.channels.slack_stage import COMMANDS, DM, bot, running, send, to
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -298,6 +299,19 @@ async def test_slack_thread_history_is_limited_by_setting(limit: int) -> None:
         assert got.metadata.quoted == (lines if limit else "")
 
 
+async def test_slack_long_thread_is_quoted_from_its_end() -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        root = await slack.say("one", GENERAL)
+        place = slack.world.conversations[GENERAL]
+        for number in range(450):
+            slack.world.add_message(place, user=ADA, text=f"reply {number}", thread_ts=root["ts"])
+        async with running(bot(slack, thread={"initialHistoryLimit": 2}), handler, slack):
+            await slack.say(f"<@{BOT_USER}> sum up", GENERAL, thread=root["ts"])
+            (got, *_) = await handler.received(1)
+        assert got.metadata.quoted == "Ada Byron: reply 448\nAda Byron: reply 449"
+
+
 async def test_slack_edit_and_deletion_are_events() -> None:
     async with SlackServer() as slack:
         handler = RecordingHandler()
@@ -451,6 +465,39 @@ async def test_slack_slash_command_is_a_message_of_its_user(
         got = [one for one in handler.got if one.text != "the end"]
         assert [one.text for one in got] == ([] if expected is None else [expected])
         assert all(one.address == to(DM) and one.sender == ADA for one in got)
+
+
+def list_weather(setting: bool | Literal["auto"]) -> tuple[NativeCommand, ...]:
+    """List the command of a skill as the core does; `commands.nativeSkills` is off."""
+    return (NativeCommand("weather", "Tell it."),) if setting is True else ()
+
+
+@pytest.mark.parametrize(
+    ("command", "own", "ours", "is_answered"),
+    [
+        ("/model", {}, COMMANDS, True),
+        ("/model", {}, (), False),  # `commands.native` is off
+        ("/model", {"native": True}, (), True),
+        ("/weather", {}, COMMANDS, False),
+        ("/weather", {"nativeSkills": False}, COMMANDS, False),
+        ("/weather", {"nativeSkills": True}, COMMANDS, True),
+        ("/status", {"nativeSkills": False}, COMMANDS, True),
+        ("/openclaw", {"native": False, "nativeSkills": False}, (), True),
+    ],
+)
+async def test_slack_native_commands_are_answered_by_setting(
+    command: str, own: dict[str, Json], ours: tuple[NativeCommand, ...], is_answered: bool
+) -> None:
+    async with SlackServer() as slack:
+        handler = RecordingHandler()
+        channel = bot(slack, native_commands=ours, skill_commands=list_weather, commands=own)
+        async with running(channel, handler, slack):
+            await slack.publish(*slack.acts.slash(command, "now"))
+            await slack.until_acknowledged()
+            await slack.say("the end")
+            await handler.received(1 + is_answered)
+        expected = "now" if command == "/openclaw" else f"{command} now"
+        assert handler.texts == [expected] * is_answered + ["the end"]
 
 
 @pytest.mark.parametrize("ephemeral", [True, False])

@@ -79,6 +79,7 @@ class SlackChannel:
         self._settings, self._clock = settings, context.clock
         self._tokens = find_tokens(settings, context.account, context.env)
         self._commands = frozenset(command.name.lower() for command in context.commands)
+        self._skill_commands = context.skill_commands
         self._api = SlackClient(settings.api_root, self._tokens.bot)
         self._directory = SlackDirectory(self._api, context.clock)
         self._sender = SlackMessageSender(
@@ -151,7 +152,7 @@ class SlackChannel:
             self._clock,
             me,
             events=events,
-            interactions=InteractionTranslator(events, self._commands),
+            interactions=InteractionTranslator(events, self._commands, self._skill_commands),
             missed=SlackMissedMessages(self._api, self._directory, self._clock),
             threads=ThreadHistory(self._api, self._directory, limit),
         )

@@ -5,11 +5,13 @@ a message, or a command of ours if it starts with the name of one. With `ephemer
 for the person alone: it comes as a direct message, and so does the conversation.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import parse_qsl
 
+from homarus.channels.base import ListSkillCommands, no_skill_commands
 from homarus.channels.slack.fields import as_object, get_object, get_objects, get_str
 from homarus.channels.slack.inbound import SlackEventTranslator
 from homarus.channels.slack.text import decode_text
@@ -28,10 +30,14 @@ _MAX_FIELDS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class InteractionTranslator:
-    """Translate the interactions of one account; `commands` are the names of our commands."""
+    """Translate the interactions of one account.
+
+    `commands` are the names of our commands; none, when `commands.native` is off for all channels.
+    """
 
     events: SlackEventTranslator
     commands: frozenset[str]
+    skill_commands: ListSkillCommands = no_skill_commands
 
     async def to_press(self, payload: Mapping[str, Json], now_ms: int) -> ButtonPressed | None:
         """Return the press of a button; None for another interaction."""
@@ -72,7 +78,7 @@ class InteractionTranslator:
         user = TRAITS.normalize_id(get_str(payload, "user_id"))
         id_ = get_str(payload, "trigger_id")
         written = await self.events.to_plain_text(get_str(payload, "text"))
-        text = self._command_text(get_str(payload, "command"), written.strip())
+        text = await self._command_text(get_str(payload, "command"), written.strip())
         if not (user and id_ and text):
             return None
         chat_id = get_str(payload, "channel_id")
@@ -92,7 +98,7 @@ class InteractionTranslator:
             metadata=replace(metadata, mentioned=True),
         )
 
-    def _command_text(self, command: str, text: str) -> str:
+    async def _command_text(self, command: str, text: str) -> str:
         """Return what a person would write instead of the slash command; "" to ignore it."""
         settings, name = self.events.settings, command.lstrip("/").lower()
         if name == settings.slash_command.name:
@@ -100,9 +106,23 @@ class InteractionTranslator:
                 return ""
             first = text.partition(" ")[0].lower()
             return f"/{text}" if first in self.commands else text or "/help"
-        if settings.commands.native is False or not name:
+        if not name or await self._is_off(name):
             return ""
         return f"/{name} {text}".strip()
+
+    async def _is_off(self, name: str) -> bool:
+        """Return whether the config switches off a slash command that is not the main one."""
+        own = self.events.settings.commands
+        if own.native is False or (own.native == "auto" and not self.commands):
+            return True
+        if name in self.commands:
+            return False
+        is_skill = name in await self._skill_names(True)  # noqa: FBT003 - a value of the setting
+        return is_skill and name not in await self._skill_names(own.native_skills)
+
+    async def _skill_names(self, setting: bool | Literal["auto"]) -> set[str]:  # noqa: FBT001 - see above
+        commands = await asyncio.to_thread(self.skill_commands, setting)  # reads files
+        return {command.name for command in commands}
 
 
 def parse_form(body: bytes) -> Mapping[str, Json] | None:

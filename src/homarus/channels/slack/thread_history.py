@@ -1,19 +1,21 @@
 """What was written in a thread before the bot was first addressed there."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from homarus.channels.slack.api import SlackClient
 from homarus.channels.slack.directory import SlackDirectory
-from homarus.channels.slack.fields import get_objects, get_str
+from homarus.channels.slack.fields import get_bool, get_object, get_objects, get_str
 from homarus.channels.slack.text import decode_text, mentioned_people
 from homarus.core.errors import ChannelAuthError, ChannelError
 from homarus.core.message import Inbound, Json
 from homarus.core.text import one_line
 
 MAX_CHARS: Final = 4_096
+PAGE: Final = 200
+MAX_PAGES: Final = 10
 _MAX_THREADS: Final = 1_000
 _MAX_LINE_CHARS: Final = 500
 
@@ -46,10 +48,15 @@ class ThreadHistory:
         return replace(inbound, metadata=replace(metadata, quoted=quoted))
 
     async def _quote(self, inbound: Inbound, thread: str) -> str:
-        params: dict[str, Json] = {"channel": inbound.address.chat, "ts": thread, "limit": 200}
+        params: dict[str, Json] = {"channel": inbound.address.chat, "ts": thread, "limit": PAGE}
         params["latest"] = inbound.id.rpartition(":")[2]
-        page = await self._api.call("conversations.replies", params)
-        before = list(get_objects(page, "messages"))[-self._limit :]
+        before: deque[Mapping[str, Json]] = deque(maxlen=self._limit)
+        for _ in range(MAX_PAGES):  # Slack gives the oldest first
+            page = await self._api.call("conversations.replies", params)
+            before.extend(get_objects(page, "messages"))
+            params["cursor"] = get_str(get_object(page, "response_metadata"), "next_cursor")
+            if not params["cursor"] or not get_bool(page, "has_more"):
+                break
         lines = [await self._line(one) for one in before if get_str(one, "text")]
         return "\n".join(lines)[-MAX_CHARS:]
 
