@@ -281,8 +281,9 @@ class InboundMetadata:
     Names are for display only; access is decided by ids. `title` is the group's name, `name` and
     `handle` are the sender's. `mentioned`: the message mentions us; `mentions_others`: it mentions
     others; `detects_mentions` is False where the service cannot tell. `reply_to` is the message
-    it replies to, whose text is `quoted` and which was ours if `replies_to_us`. `forwarded` is
-    the original author, `via_bot` the bot that supplied the text; `is_press`: the text is the label
+    it replies to, whose text is `quoted` and which was ours if `replies_to_us`; `quotes_others`:
+    all the same, neither we nor the sender wrote all of the quotation. `forwarded` is the original
+    author, `via_bot` the bot that supplied the text; `is_press`: the text is the label
     of a button that the sender pressed, and `approval` the id and the decision when the button
     answers an approval. `parent` is the chat of a thread, `album` the id of a group
     of messages. `holder` is who has the sender's name, where names change hands. `is_limited`: a
@@ -317,6 +318,7 @@ class InboundMetadata:
     is_limited: bool = False
     guild_slug: str = ""
     slugs: tuple[str, ...] = ()
+    quotes_others: bool = False
 
     @property
     def is_foreign_text(self) -> bool:

@@ -182,7 +182,8 @@ def _attachments(inbound: Inbound) -> Iterator[str]:
     yield from map(_file, inbound.media)
     metadata = inbound.metadata
     if metadata.quoted:
-        target = "you" if metadata.replies_to_us else "a message"
+        is_ours = metadata.replies_to_us and not metadata.quotes_others
+        target = "you" if is_ours else "a message"
         named = f" id:{_part(metadata.reply_to)}" if metadata.reply_to else ""
         quoted = clip_middle(metadata.quoted.strip(), _MAX_QUOTED_CHARS)
         escaped = escape_header_lines(f"\n{quoted}", senders=True)

@@ -107,6 +107,7 @@ _METADATA_KEYS: Final = {
     "is_limited": "is_limited",
     "guild_slug": "guild_slug",
     "slugs": "slugs",
+    "quotes_others": "quotes_others",
 }
 _MEDIA_KEYS: Final = {
     "kind": "kind",

@@ -169,7 +169,7 @@ FULL_INBOUND = Inbound(
     InboundMetadata(
         *("group", "Team", "Ann", "@ann", True, True, True, False, "m0", True),
         *("before", "Bob", "41", "album-1", "guild-1", "team-1", ("admin", "dev")),
-        *("gif", True, "~ann@home", "ap-1 deny", True, "friends", ("plans", "boat")),
+        *("gif", True, "~ann@home", "ap-1 deny", True, "friends", ("plans", "boat"), True),
     ),
     (FULL_MEDIA,),
     "earlier words",
@@ -211,7 +211,7 @@ FULL_INBOUND_JSON = (
     '"answers_us":true,"quoted":"before","forwarded":"Bob","parent":"41","album":"album-1",'
     '"guild":"guild-1","team":"team-1","roles":["admin","dev"],"via_bot":"gif","is_press":true,'
     '"holder":"~ann@home","approval":"ap-1 deny","is_limited":true,'
-    '"guild_slug":"friends","slugs":["plans","boat"]},'
+    '"guild_slug":"friends","slugs":["plans","boat"],"quotes_others":true},'
     f'"media":[{FULL_MEDIA_JSON}],"before":"earlier words","copyFor":"main",'
     '"matchedBy":"binding.peer"}'
 )

@@ -154,7 +154,7 @@ class SlackChannel:
             events=events,
             interactions=InteractionTranslator(events, self._commands, self._skill_commands),
             missed=SlackMissedMessages(self._api, self._directory, self._clock),
-            threads=ThreadHistory(self._api, self._directory, limit),
+            threads=ThreadHistory(self._api, self._directory, me, limit),
         )
 
     async def _serve_socket(self, reader: SlackEventReader, receive: InboundHandler) -> None:

@@ -117,6 +117,7 @@ class SlackEventTranslator:
             reply_to=thread or "",
             replies_to_us=bool(thread) and get_str(event, "parent_user_id") == self.me.user,
             quoted=quoted[:_MAX_QUOTED_CHARS],
+            quotes_others=bool(quoted),  # what a link or a shared message shows
             forwarded=forwarded,
         )
         return Inbound(

@@ -8,6 +8,7 @@ from typing import Final
 from homarus.channels.slack.api import SlackClient
 from homarus.channels.slack.directory import SlackDirectory
 from homarus.channels.slack.fields import get_bool, get_object, get_objects, get_str
+from homarus.channels.slack.inbound import SlackIdentity
 from homarus.channels.slack.text import decode_text, mentioned_people
 from homarus.core.errors import ChannelAuthError, ChannelError
 from homarus.core.message import Inbound, Json
@@ -23,8 +24,11 @@ _MAX_LINE_CHARS: Final = 500
 class ThreadHistory:
     """Adds the earlier messages of a thread to the first message for us there, as a quotation."""
 
-    def __init__(self, api: SlackClient, directory: SlackDirectory, limit: int) -> None:
-        self._api, self._directory, self._limit = api, directory, min(limit, 200)
+    def __init__(
+        self, api: SlackClient, directory: SlackDirectory, me: SlackIdentity, limit: int
+    ) -> None:
+        self._api, self._directory, self._me = api, directory, me
+        self._limit = min(limit, 200)
         self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def add_to(self, inbound: Inbound) -> Inbound:
@@ -40,14 +44,19 @@ class ThreadHistory:
         while len(self._seen) > _MAX_THREADS:
             self._seen.popitem(last=False)
         try:
-            quoted = await self._quote(inbound, address.thread)
+            before = await self._messages_before(inbound, address.thread)
+            lines = [await self._line(one) for one in before]
         except ChannelAuthError:
             raise
         except ChannelError:  # the message itself is there
             return inbound
-        return replace(inbound, metadata=replace(metadata, quoted=quoted))
+        quoted = "\n".join(lines)[-MAX_CHARS:]
+        has_others = any(
+            get_str(one, "user") != inbound.sender and not self._me.is_own(one) for one in before
+        )
+        return replace(inbound, metadata=replace(metadata, quoted=quoted, quotes_others=has_others))
 
-    async def _quote(self, inbound: Inbound, thread: str) -> str:
+    async def _messages_before(self, inbound: Inbound, thread: str) -> list[Mapping[str, Json]]:
         params: dict[str, Json] = {"channel": inbound.address.chat, "ts": thread, "limit": PAGE}
         params["latest"] = inbound.id.rpartition(":")[2]
         before: deque[Mapping[str, Json]] = deque(maxlen=self._limit)
@@ -57,8 +66,7 @@ class ThreadHistory:
             params["cursor"] = get_str(get_object(page, "response_metadata"), "next_cursor")
             if not params["cursor"] or not get_bool(page, "has_more"):
                 break
-        lines = [await self._line(one) for one in before if get_str(one, "text")]
-        return "\n".join(lines)[-MAX_CHARS:]
+        return [one for one in before if get_str(one, "text")]
 
     async def _line(self, message: Mapping[str, Json]) -> str:
         markup, sender = get_str(message, "text"), get_str(message, "user")
