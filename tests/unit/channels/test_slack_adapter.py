@@ -22,6 +22,7 @@ from homarus.channels.base import (
 )
 from homarus.channels.slack import Settings, create
 from homarus.channels.slack.adapter import SlackChannel
+from homarus.channels.slack.inbound import SlackIdentity
 from homarus.core.channel_event import (
     InboundEvent,
     MemberJoined,
@@ -258,6 +259,25 @@ async def test_slack_event_of_another_workspace_is_ignored() -> None:
             await slack.say("ours")
             await handler.received(1)
         assert handler.texts == ["ours"]
+
+
+@pytest.mark.parametrize(
+    ("place", "is_ours"),
+    [
+        ({"team_id": "T0PART", "authorizations": [{"enterprise_id": "E0ORG"}]}, True),
+        ({"team_id": "T0PART", "enterprise_id": "E0ORG"}, True),
+        ({"team_id": "T0PARTNER", "authorizations": [{"team_id": "T0PARTNER"}]}, False),
+        ({"team_id": "T0OTHER", "authorizations": [{"enterprise_id": "E0OTHER"}]}, False),
+    ],
+)
+async def test_slack_event_is_of_organization_of_bot(place: dict[str, Json], is_ours: bool) -> None:
+    async with SlackServer() as slack:
+        handler, channel = RecordingHandler(), bot(slack)
+        reader = channel._make_reader(handler, SlackIdentity(BOT_USER, team="E0ORG"))
+        _, ((_, event),) = slack.acts.say("hello")
+        async with channel._api.in_use():
+            await reader.handle_callback({**place, "event": event})
+        assert handler.texts == ["hello"] * is_ours
 
 
 async def test_slack_bot_is_marked_and_has_its_name() -> None:

@@ -109,9 +109,12 @@ class SlackEventReader:
         return found.id
 
     def _is_for_us(self, payload: Mapping[str, Json]) -> bool:
-        """Return whether an event is of our workspace; one app may be in several."""
-        teams = {get_str(one, "team_id") for one in get_objects(payload, "authorizations")}
-        teams |= {get_str(payload, "team_id")}
+        """Return whether an event is of our workspace; one app may be in several.
+
+        A bot that is installed in all of an organization has the organization's id, `E…`.
+        """
+        places = (payload, *get_objects(payload, "authorizations"))
+        teams = {get_str(one, name) for one in places for name in ("team_id", "enterprise_id")}
         return not self._me.team or self._me.team in teams or teams == {""}
 
 
