@@ -169,7 +169,8 @@ FULL_INBOUND = Inbound(
     InboundMetadata(
         *("group", "Team", "Ann", "@ann", True, True, True, False, "m0", True),
         *("before", "Bob", "41", "album-1", "guild-1", "team-1", ("admin", "dev")),
-        *("gif", True, "~ann@home", "ap-1 deny", True, "friends", ("plans", "boat"), True),
+        *("gif", True, "~ann@home", "ap-1 deny", True, "friends", ("plans", "boat")),
+        quotes_others=True,
     ),
     (FULL_MEDIA,),
     "earlier words",
