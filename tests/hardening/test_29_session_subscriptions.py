@@ -7,6 +7,7 @@ import pytest
 
 from homarus.core.errors import HomarusError, InvalidRequestError
 from homarus.core.message import ToolCall
+from homarus.testing.fakes import Hang
 from tests.unit.gateway.app_harness import Harness, answer, run
 
 MAIN = "agent:main:main"
@@ -57,6 +58,16 @@ async def test_subscriber_receives_changes_by_methods_and_commands(tmp_path: Pat
         reasons = [change["reason"] for change in events(it, "sessions.changed")]
         assert reasons == ["patch", "command", "reset", "create", "delete"]
         assert events(it, "sessions.changed")[0]["session"]["label"] == "Garden"
+
+
+async def test_subscriber_is_notified_of_a_message_that_is_queued(tmp_path: Path) -> None:
+    async with run(tmp_path, Hang(), answer("two")) as it:
+        await it.ask("sessions.subscribe")
+        await it.ask("chat.send", sessionKey="main", message="begin", idempotencyKey="r1")
+        await it.asked(1)
+        await it.ask("chat.send", sessionKey="main", message="and then", idempotencyKey="r2")
+        last = events(it, "sessions.changed")[-1]
+        assert (last["reason"], last["session"]["queueDepth"]) == ("queue", 1)
 
 
 async def test_subscriber_to_one_session_receives_only_its_messages(tmp_path: Path) -> None:

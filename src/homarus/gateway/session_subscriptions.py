@@ -1,8 +1,9 @@
 """Connections that subscribed to changes of sessions, and the events sent to them.
 
-A subscriber gets `sessions.changed` when a run of a session starts or ends, when a chat command
-was answered and when a method changed the session, and `session.message` for every new message of
-its transcript by a user or the agent. Nothing is read while there is no subscriber.
+A subscriber gets `sessions.changed` when a run of a session starts or ends, when a client's message
+is queued behind one, when a chat command was answered and when a method changed the session, and
+`session.message` for every new message of its transcript by a user or the agent. Nothing is read
+while there is no subscriber.
 """
 
 from collections import OrderedDict
