@@ -92,7 +92,7 @@ def to_reaction(
     *,
     is_removed: bool = False,
 ) -> ReactionChanged | None:
-    """Return a reaction that somebody else added or removed. `target` is what it is about."""
+    """Return a reaction that another user added or removed. `target` is what it is about."""
     id_, sender, me = event_id(event), get_str(event, "sender"), origin.identity.me
     if not id_ or not sender or sender == me:
         return None
@@ -110,7 +110,7 @@ def to_reaction(
 
 
 def to_deletion(event: Object, origin: EventOrigin, target: QuotedMessage) -> MessageDeleted | None:
-    """Return the deletion of a message by somebody else; its sender is who deleted it."""
+    """Return the deletion of a message by another user; its sender is who deleted it."""
     id_, sender = event_id(event), get_str(event, "sender")
     if not id_ or not sender or sender == origin.identity.me:
         return None

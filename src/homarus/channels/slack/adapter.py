@@ -73,6 +73,7 @@ class SlackChannel:
             caption_limit=settings.text_limit,
             media_max_bytes=settings.media_max_bytes,
             max_buttons=MAX_BUTTONS,
+            has_file_buttons=False,
             retry=settings.retries,
         )
         self._on_chat_moved = context.on_chat_moved
@@ -375,7 +376,7 @@ class SlackChannel:
 async def _interact(
     socket: "SocketConnection", reader: SlackEventReader, request: "SocketModeRequest"
 ) -> None:
-    """Handle a press or a slash command; it is acknowledged in time, whoever sent it."""
+    """Handle a press or a slash command; it is acknowledged in time, for every sender."""
     work = reader.handle_interaction(as_object(request.payload))
     await acknowledge_within(work, lambda: socket.acknowledge(request))
 

@@ -76,7 +76,7 @@ class MatrixCrypto:
         self._reported: set[tuple[str, str]] = set()
         self._told_ms: dict[str, int] = {}
         self._rooms: set[str] = set(store.load_encrypted_rooms())
-        self._confidential: set[str] = set()  # where somebody wrote encrypted to us
+        self._confidential: set[str] = set()  # with encrypted messages from others
         self._has_read_all = False  # the kept events are tried once after the start
         self._read: list[str] = []
         self.verifications = Verifications(machine, clock, self.send_to_device)
@@ -353,7 +353,7 @@ class MatrixCrypto:
         """Return events of a room as they were written; those that cannot be read are left out.
 
         In a room that was encrypted before them, unencrypted messages are left out too: its people
-        trust that nobody but its members can write there.
+        trust that only its members can write there.
         """
         opened, guarded = list[Object](), room in self._rooms
         for event in events:
