@@ -83,6 +83,26 @@ async def test_discord_stranger_gets_same_acknowledgement() -> None:
         assert server.rest.interactions[ids[0]] == server.rest.interactions[ids[1]]
 
 
+async def test_discord_command_in_chat_without_bot_is_ignored() -> None:
+    async with DiscordServer() as server:
+        desk, channel = RecordingHandler(), bot(server, listed=(WEATHER,))
+        async with running(server, channel, desk):
+            await server.until_asked("PUT commands")
+            data = {"id": "1", "name": "weather", "type": 1}
+            with_eve = {"id": "77001", "type": 1, "recipients": [server.world.users[str(EVE)]]}
+            id_ = server.acts.interact(2, data, 0, ADA, context=2, channel=with_eve)
+            await server.until_asked("POST callback")
+            await send(channel, "Rain.")  # to the direct chat with the bot, and not to that one
+            server.say("end")
+            (end,) = await desk.received(1)
+        assert end.text == "end" and [one["content"] for one in server.sent(server.dm())] == [
+            "Rain."
+        ]
+        assert server.rest.interactions[id_]["type"] == 4
+        (listed,) = server.world.commands
+        assert (listed["contexts"], listed["integration_types"]) == ([0, 1], [0])
+
+
 async def test_discord_press_sends_visible_label() -> None:
     rows = ((Button("Yes", "y"), Button("No", "n")),)
     async with DiscordServer() as server:

@@ -17,6 +17,9 @@ MAX_COMMANDS: Final = 100
 _MAX_OPTIONS, _MAX_CHOICES = 25, 25
 _MAX_CHARS: Final = 100
 _NAME: Final = re.compile(r"[-_a-z0-9]{1,32}")
+# In servers, and in the direct chat with the bot: it cannot answer in chats of other people, which
+# have the commands if a user has installed the application.
+_PLACES: Final[dict[str, Json]] = {"contexts": [0, 1], "integration_types": [0]}
 _KINDS: Final = {"string": 3, "integer": 4, "boolean": 5, "number": 10}
 
 
@@ -41,6 +44,7 @@ def command_json(command: NativeCommand) -> dict[str, Json]:
         "description": one_line(command.description, _MAX_CHARS),
         "type": 1,
         "options": [_option_json(each) for each in options if _NAME.fullmatch(each.name)],
+        **_PLACES,
     }
 
 
@@ -85,4 +89,5 @@ def _comparable(row: dict[str, Json]) -> str:
         )
         for each in row.get("options") or ()
     ]
-    return repr((row.get("name"), row.get("description"), row.get("type", 1), options))
+    places = [sorted(row.get(name) or ()) for name in _PLACES]
+    return repr((row.get("name"), row.get("description"), row.get("type", 1), options, places))

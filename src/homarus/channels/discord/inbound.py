@@ -164,8 +164,10 @@ class DiscordEventTranslator:
     def to_interaction_chat(
         self, interaction: "discord.Interaction[Any]"
     ) -> tuple[Address, InboundMetadata] | None:
-        """Return the chat of an interaction, and what is known of who did it."""
+        """Return the chat of an interaction, and who did it; None for a chat without the bot."""
         place, user = interaction.channel, interaction.user
+        if interaction.guild_id is None and not is_with_bot(interaction):
+            return None
         if interaction.guild_id is None:
             return Address(self.channel, f"{USER}{user.id}", self.account), replace(
                 DIRECT, name=user.display_name, handle=user.name, is_bot=user.bot
@@ -242,6 +244,14 @@ class DiscordEventTranslator:
             replies_to_us=to.author.id == self.me,
             quoted=readable(to.content, mentioned_names(to))[:_MAX_QUOTED_CHARS],
         )
+
+
+def is_with_bot(interaction: "discord.Interaction[Any]") -> bool:
+    """Return whether an interaction is in the direct chat of its user and the bot.
+
+    A user who has installed the application has its commands in chats with other users too.
+    """
+    return interaction.guild_id is None and not interaction.context.private_channel
 
 
 def slug(name: str) -> str:

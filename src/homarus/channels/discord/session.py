@@ -19,7 +19,7 @@ from homarus.channels.discord.catch_up import (
 from homarus.channels.discord.channel_directory import ChannelDirectory
 from homarus.channels.discord.commands import list_commands
 from homarus.channels.discord.gateway import MALFORMED, DiscordConnection
-from homarus.channels.discord.inbound import DiscordEventTranslator
+from homarus.channels.discord.inbound import DiscordEventTranslator, is_with_bot
 from homarus.channels.discord.interactions import InteractionHandler
 from homarus.channels.discord.message_sender import DiscordMessageSender
 from homarus.channels.discord.rest import DiscordRefusedError, DiscordRest
@@ -117,7 +117,7 @@ class GatewaySession:
     async def _interact(self, interaction: "discord.Interaction[Any]") -> None:
         try:
             place = interaction.channel
-            if interaction.guild_id is None and place is not None:
+            if is_with_bot(interaction) and place is not None:
                 self._parts.directory.record_dm(str(place.id), str(interaction.user.id))
             await self._interactions.handle(interaction, self._pass)
         except MALFORMED:

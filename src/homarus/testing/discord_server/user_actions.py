@@ -141,6 +141,7 @@ class PeopleOnDiscord:
             "attachment_size_limit": 10_000_000,
             "app_permissions": "0",
             "locale": "en-US",
+            "context": 1 if channel.data["type"] == DM else 0,
             **self._guild(channel),
             **more,
         }
