@@ -237,6 +237,22 @@ async def test_discord_messages_while_away_are_read_once() -> None:
         assert room.metadata.roles == (str(ROLE),) and room.metadata.guild == str(GUILD)
 
 
+@pytest.mark.parametrize("route", ["GET messages", "GET member"])
+async def test_discord_catch_up_waits_for_rate_limits(route: str) -> None:
+    async with DiscordServer() as server:
+        desk = RecordingHandler()
+        async with running(server, bot(server), desk):
+            server.say("first", CHANNEL)
+            await desk.received(1)
+        server.gateway.forget_sessions()
+        server.say("missed", CHANNEL)
+        server.trouble(route, times=3, status=429, retry_after=0.01)
+        async with running(server, bot(server), desk):
+            server.say("live", CHANNEL)
+            await until(lambda: "live" in desk.texts)
+        assert "missed" in desk.texts and len(server.gateway.logins) == 1
+
+
 async def test_discord_first_start_answers_nothing_old() -> None:
     async with DiscordServer() as server:
         server.say("long ago")

@@ -26,6 +26,7 @@ _MAX_OPENED: Final = 20  # direct chats of `allowFrom` that are asked for
 _MAX_DMS: Final = 200  # in the cursor
 _SKEW_MS: Final = 30_000  # events of several channels are not quite in the order of their ids
 _MAX_WAIT_S: Final = 60.0
+_MAX_WAITS: Final = 10  # for one request
 
 
 class DiscordReadPosition:
@@ -87,19 +88,36 @@ class DiscordMissedMessages:
             log.warning("channel %s has more missed messages than are read", channel)
         return [found[id_] for id_ in sorted(found)]
 
-    async def _page(self, channel: str, after: int) -> list[Mapping[str, Json]]:
-        path = f"/channels/{channel}/messages"
+    async def fetch_roles(self, guild: str, user: str) -> tuple[str, ...]:
+        """Return the roles of a member; none of a person who left."""
         try:
-            rows = await self._rest.get(path, after=str(after), limit=PAGE)
+            member = await self._get(f"/guilds/{guild}/members/{user}")
+        except DiscordRefusedError:
+            return ()
+        roles = member.get("roles") if isinstance(member, dict) else ()
+        return tuple(map(str, roles or ()))
+
+    async def _page(self, channel: str, after: int) -> list[Mapping[str, Json]]:
+        try:
+            rows = await self._get(f"/channels/{channel}/messages", after=str(after), limit=PAGE)
         except DiscordRefusedError as exc:
             log.info("missed messages of channel %s cannot be read: %s", channel, exc)
             return []
-        except SendError as exc:
-            if exc.after_s is None or exc.after_s > _MAX_WAIT_S:
-                raise
-            await self._clock.sleep(exc.after_s)
-            rows = await self._rest.get(path, after=str(after), limit=PAGE)
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+    async def _get(self, path: str, **query: str | int) -> Json:
+        """Return what a request answers, after the waits that rate limits demand.
+
+        Without them the account would start again, and run into the same limit each time.
+        """
+        for _ in range(_MAX_WAITS):
+            try:
+                return await self._rest.get(path, **query)
+            except SendError as exc:
+                if exc.after_s is None or exc.after_s > _MAX_WAIT_S:
+                    raise
+                await self._clock.sleep(exc.after_s)
+        return await self._rest.get(path, **query)
 
 
 def now_id(clock: Clock) -> int:

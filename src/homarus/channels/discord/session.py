@@ -22,7 +22,7 @@ from homarus.channels.discord.gateway import MALFORMED, DiscordConnection
 from homarus.channels.discord.inbound import DiscordEventTranslator, is_with_bot
 from homarus.channels.discord.interactions import InteractionHandler
 from homarus.channels.discord.message_sender import DiscordMessageSender
-from homarus.channels.discord.rest import DiscordRefusedError, DiscordRest
+from homarus.channels.discord.rest import DiscordRest
 from homarus.channels.discord.settings import DiscordSettings
 from homarus.channels.discord.snowflake import id_at
 from homarus.channels.registry import find_traits
@@ -273,12 +273,7 @@ class GatewaySession:
             return inbound
         key = (guild, sender)
         if key not in self._roles:
-            try:
-                member = await self._parts.rest.get(f"/guilds/{guild}/members/{sender}")
-            except DiscordRefusedError:  # a person who left
-                member = {}
-            roles = member.get("roles") if isinstance(member, dict) else ()
-            self._roles[key] = tuple(map(str, roles or ()))
+            self._roles[key] = await self._missed.fetch_roles(guild, sender)
         return replace(inbound, metadata=replace(inbound.metadata, roles=self._roles[key]))
 
     def _readable_channels(self, last: int) -> list[str]:
