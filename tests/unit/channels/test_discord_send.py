@@ -221,10 +221,12 @@ async def test_discord_poll_has_hours_and_options() -> None:
     async with DiscordServer() as server:
         channel = bot(server)
         channel.check_poll(to(ROOM), poll)
-        await send(channel, "Sail?", ROOM, poll=poll)
+        theirs = server.say("What about today?", CHANNEL)
+        await send(channel, "Sail?", ROOM, poll=poll, reply_to=theirs)
         (message,) = server.sent(ROOM)
         found = await bot(server).look_up(Outbound(to(ROOM), "Sail?", "k", Extras(poll=poll)))
     assert message["poll"]["duration"] == 2 and message["poll"]["allow_multiselect"]
+    assert message["message_reference"]["message_id"] == theirs
     assert message["content"] == "" and found and found.message_id == message["id"]
 
 
@@ -260,6 +262,29 @@ async def test_discord_titled_message_starts_thread_once() -> None:
         assert await bot(server).look_up(asked) == first
 
 
+async def test_discord_titled_message_without_thread_is_sent_once() -> None:
+    asked = Outbound(to(ROOM), "plans", "key-1", Extras(thread_title="Plans"))
+    async with DiscordServer() as server:
+        channel = bot(server)
+        server.trouble("POST message thread", status=429, retry_after=300)
+        with pytest.raises(ChannelError) as unknown:  # a refusal would be sent again
+            await send(channel, "plans", ROOM, thread_title="Plans")
+        assert not isinstance(unknown.value, SendError)
+        server.trouble("POST message thread", status=403, number=50013)
+        found = await bot(server).look_up(asked)
+        assert found and found.message_id == server.sent(ROOM)[0]["id"] and not found.thread_id
+        server.trouble("POST message thread", status=403, number=50013)
+        receipt = await send(channel, "plans", ROOM, thread_title="Plans")
+        assert receipt == found and len(server.sent(ROOM)) == 1
+
+
+async def test_discord_thread_in_direct_chat_is_refused_unsent() -> None:
+    async with DiscordServer() as server:
+        with pytest.raises(SendError, match="no threads in this chat"):
+            await send(bot(server), "plans", thread_title="Plans")
+        assert server.sent(server.dm()) == []
+
+
 async def test_discord_post_of_forum_is_found_again() -> None:
     async with DiscordServer() as server:
         channel = bot(server)
@@ -291,6 +316,15 @@ async def test_discord_reply_starts_thread_where_set() -> None:
 
 
 # Other abilities
+
+
+async def test_discord_replaced_prompt_has_no_buttons() -> None:
+    async with DiscordServer() as server:
+        channel = bot(server)
+        ours = (await send(channel, "May I?", ROOM, buttons=((Button("Yes", "y"),),))).message_id
+        assert server.sent(ROOM)[0]["components"]
+        await send(channel, "Allowed.", ROOM, replaces=ours, key="key-2")
+        assert server.sent(ROOM)[0]["components"] == []
 
 
 async def test_discord_edit_delete_react_and_type() -> None:

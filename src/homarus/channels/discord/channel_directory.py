@@ -15,6 +15,7 @@ from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Address, Json
 
 FORUMS: Final = frozenset({15, 16})  # a forum and a media channel: they consist of threads
+THREADED: Final = frozenset({0, 5})  # whose messages can have a thread: text and announcements
 THREADS: Final = frozenset({10, 11, 12})
 _MAX_KNOWN: Final = 2_000
 

@@ -9,6 +9,7 @@ thread has the id of that message, so that starting it twice is one thread.
 """
 
 import json
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 from homarus.channels.base import BeforeWrite, Receipt
 from homarus.channels.discord.channel_directory import (
     FORUMS,
+    THREADED,
     THREADS,
     ChannelDirectory,
     ChannelFacts,
@@ -34,6 +36,8 @@ from homarus.channels.service_client import UploadFile, load_upload
 from homarus.core.errors import ChannelError, SendError
 from homarus.core.message import Json, Outbound
 from homarus.core.text import one_line
+
+log = logging.getLogger(__name__)
 
 NONCE_MEMORY_S: Final = 60.0  # Discord says "a few minutes"
 _SKEW_MS: Final = 30_000  # between our clock and that of Discord
@@ -66,7 +70,9 @@ class DiscordMessageSender:
         channel = await self._channels.resolve(message.address)
         if extras.replaces:
             path = f"/channels/{channel}/messages/{require_id(extras.replaces, 'message')}"
-            await self._rest.call("PATCH", path, edit_json(message), before_write=before_write)
+            # Without the buttons of the message that is replaced, such as a prompt's.
+            data: dict[str, Json] = {"components": [], **edit_json(message)}
+            await self._rest.call("PATCH", path, data, before_write=before_write)
             return Receipt(extras.replaces)
         if extras.thread_title:
             return await self._send_thread(channel, message, before_write)
@@ -90,8 +96,7 @@ class DiscordMessageSender:
         for place in filter(None, (thread, channel)):
             if found := await self._find_message(place, message):
                 if title:
-                    await self._start_thread(channel, found, title)
-                    return Receipt(found, found)
+                    return await self._start_titled_thread(channel, found, title)
                 return Receipt(found, thread if place == thread else "")
         return None
 
@@ -111,7 +116,8 @@ class DiscordMessageSender:
     ) -> Receipt:
         """Send a message that starts a thread; in a forum it is a post."""
         title = one_line(message.extras.thread_title, MAX_TITLE_CHARS)
-        if (await self._channels.facts(channel)).kind in FORUMS:
+        kind = (await self._channels.facts(channel)).kind
+        if kind in FORUMS:
             data = message_json(message)
             for name in ("nonce", "enforce_nonce", "message_reference"):
                 data.pop(name, None)
@@ -120,11 +126,23 @@ class DiscordMessageSender:
             thread = _id_of(found)
             self._record_sent(thread, message.key)
             return Receipt(thread, thread)
+        if kind not in THREADED:
+            raise SendError("Discord has no threads in this chat", retryable=False)
         found = await self._post(f"/channels/{channel}/messages", message, before_write)
         first = _id_of(found)
         self._record_sent(first, message.key)
-        await self._start_thread(channel, first, title)
-        return Receipt(first, first)
+        return await self._start_titled_thread(channel, first, title)
+
+    async def _start_titled_thread(self, channel: str, message_id: str, title: str) -> Receipt:
+        """Start the thread of a message that is sent, which must not be sent again for it."""
+        try:
+            await self._start_thread(channel, message_id, one_line(title, MAX_TITLE_CHARS))
+        except DiscordRefusedError as exc:
+            log.warning("message %s has no thread: %s", message_id, exc)
+            return Receipt(message_id)
+        except SendError as exc:
+            raise ChannelError(f"the message is sent, its thread not yet started: {exc}") from exc
+        return Receipt(message_id, message_id)
 
     async def _start_reply_thread(self, channel: str, message: Outbound) -> str:
         """Return the thread under the message that this one answers, started if need be."""

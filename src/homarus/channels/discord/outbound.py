@@ -38,12 +38,12 @@ def message_json(message: Outbound) -> dict[str, Json]:
     data: dict[str, Json] = {"allowed_mentions": NO_MENTIONS}
     if message.key:
         data |= {"nonce": nonce_for(message.key), "enforce_nonce": True}
+    if is_id(extras.reply_to):
+        data["message_reference"] = {"message_id": extras.reply_to, "fail_if_not_exists": False}
     if extras.poll:
         return data | {"poll": poll_json(extras.poll)} | _flags(message)
     if message.text:
         data["content"] = message.text
-    if is_id(extras.reply_to):
-        data["message_reference"] = {"message_id": extras.reply_to, "fail_if_not_exists": False}
     if extras.buttons:
         data["components"] = components_json(extras.buttons)
     return data | _flags(message)
