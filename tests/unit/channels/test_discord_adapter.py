@@ -61,9 +61,22 @@ async def test_discord_server_message_says_who_wrote_where() -> None:
         assert (metadata.guild_slug, metadata.slugs) == ("harbour", ("general",))
         assert not metadata.mentioned and not metadata.mentions_others
         assert named.metadata.mentioned and not named.metadata.mentions_others
-        assert named.text == "@Lobster_Bot when is @Eve here? :boat: #general"
+        assert named.text == "@lobster_bot when is @Eve here? :boat: #general"
         assert by_role.metadata.mentioned and by_role.text == "@lobster_bot hello"
         assert other.metadata.mentions_others and not other.metadata.mentioned
+
+
+async def test_discord_own_name_of_several_words_comes_as_one() -> None:
+    async with DiscordServer() as server:
+        server.world.me["global_name"] = "Harbour Bot"
+        server.world.roles[-1]["name"] = "Harbour Bot"
+        desk, channel = RecordingHandler(), bot(server)
+        async with running(server, channel, desk):
+            server.say(f"{OUR_NAME} /status", CHANNEL)
+            server.say(f"<@&{OWN_ROLE}> /status", CHANNEL)
+            got = await desk.received(2)
+        # A command is recognised after one word.
+        assert [one.text for one in got] == ["@lobster_bot /status"] * 2
 
 
 async def test_discord_thread_is_chat_of_its_own_with_starter() -> None:

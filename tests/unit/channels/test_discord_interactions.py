@@ -160,3 +160,14 @@ async def test_discord_approval_is_answered_by_approvers_only(
             rest = (await desk.received(2 + is_decision))[1:]
         assert got.metadata.approval == ("abcd-1234 allow-once" if is_decision else "")
         assert [one.text for one in rest][:-1] == ["/approve abcd-1234 allow-once"] * is_decision
+
+
+async def test_discord_approval_behind_any_name_is_for_approvers() -> None:
+    async with DiscordServer() as server:
+        desk = RecordingHandler()
+        channel = bot(server, execApprovals={"approvers": [ADA]})
+        async with running(server, channel, desk):
+            server.say("@bot\tof\tthe\tharbour /APPROVE abcd-1234 allow-once", CHANNEL, EVE)
+            server.say("how does /approve work?", CHANNEL, EVE)
+            (got,) = await desk.received(1)
+        assert got.text == "how does /approve work?"

@@ -52,7 +52,7 @@ class DiscordEventTranslator:
         """Return a message of another; None when it has nothing to read."""
         if message.author.id == self.me or message.type.value not in _READ_TYPES:
             return None
-        names = mentioned_names(message)
+        names = mentioned_names(message) | self._own_names(message)
         snapshots = message.message_snapshots
         source = snapshots[0] if snapshots else message
         text, media = message_text(source, names), message_media(source)
@@ -230,6 +230,11 @@ class DiscordEventTranslator:
             return True
         own = message.guild.self_role if message.guild else None
         return own is not None and any(role.id == own.id for role in message.role_mentions)
+
+    def _own_names(self, message: discord.Message) -> dict[str, str]:
+        """Return our user name, a single word, for our ids: a command may follow it."""
+        user, role = self.client.user, message.guild.self_role if message.guild else None
+        return {str(one.id): user.name for one in (user, role) if one} if user else {}
 
     def _quoting(self, message: discord.Message, metadata: InboundMetadata) -> InboundMetadata:
         reference = message.reference

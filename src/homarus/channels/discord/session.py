@@ -185,11 +185,10 @@ class GatewaySession:
     async def _pass(self, event: InboundEvent, cursor: Mapping[str, Json] | None = None) -> None:
         """Pass an event on, unless it answers an approval that its sender may not answer."""
         approvers = self._settings.exec_approvals.approvers
-        if isinstance(event, Inbound) and approvers and event.sender not in approvers:
-            words = event.text.casefold().split()
-            if any(word.lstrip("@").startswith(_APPROVE) for word in words[:3]):
-                log.warning("%s is not in channels.discord.execApprovals.approvers", event.sender)
-                return
+        is_approval = isinstance(event, Inbound) and _is_approval(event.text)
+        if is_approval and approvers and event.sender not in approvers:
+            log.warning("%s is not in channels.discord.execApprovals.approvers", event.sender)
+            return
         await self._receive(event, cursor)
 
     def _is_wanted(self, reaction: ReactionChanged) -> bool:
@@ -295,6 +294,12 @@ class GatewaySession:
         group = self._group_of(Address(self._parts.channel, str(place.id)), metadata)
         is_open = self._settings.common.group_policy == "open"
         return (is_open or group.match_kind != "") and all(one.enabled for one in group.layers)
+
+
+def _is_approval(text: str) -> bool:
+    """Return whether a text is `/approve`, alone or after the name that it is addressed to."""
+    body = text.strip().casefold()
+    return any(one.lstrip().startswith(_APPROVE) for one in (body, body.partition(" ")[2]))
 
 
 def _includes_starter(group: ResolvedGroup) -> bool:
