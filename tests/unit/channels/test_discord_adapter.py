@@ -266,6 +266,50 @@ async def test_discord_catch_up_waits_for_rate_limits(route: str) -> None:
         assert "missed" in desk.texts and len(server.gateway.logins) == 1
 
 
+async def test_discord_server_that_comes_late_is_read_then() -> None:
+    async with DiscordServer() as server:
+        desk = RecordingHandler()
+        async with running(server, bot(server), desk):
+            server.say("first", CHANNEL)
+            await desk.received(1)
+        server.gateway.forget_sessions()
+        server.gateway.holds_guild = True
+        missed = server.say("missed", CHANNEL)
+        async with running(server, bot(server), desk):
+            server.say("direct")
+            await until(lambda: "direct" in desk.texts)
+            assert "missed" not in desk.texts and desk.kept
+            assert int(desk.kept["last"]) < int(missed)  # read after a crash, too
+            server.gateway.give_guild()
+            await until(lambda: "missed" in desk.texts)
+            await until(lambda: bool(desk.kept) and int(desk.kept["last"]) > int(missed))
+
+
+async def test_discord_messages_of_server_outage_are_read_after_it() -> None:
+    async with DiscordServer() as server:
+        desk = RecordingHandler()
+        async with running(server, bot(server), desk):
+            server.gateway.lose_guild()
+            server.say("one")
+            await desk.received(1)
+            server.world.add_message(server.world.channels[str(CHANNEL)], str(ADA), "unseen")
+            server.gateway.give_guild()
+            await until(lambda: "unseen" in desk.texts)
+
+
+async def test_discord_thread_of_unknown_server_has_its_channel() -> None:
+    async with DiscordServer() as server:
+        thread = server.world.add_thread(str(CHANNEL), "sailing", "77002", ADA)
+        server.gateway.holds_guild = True
+        desk = RecordingHandler()
+        async with running(server, bot(server), desk):
+            server.say("yes", thread.id)
+            server.say("no", CHANNEL)
+            first, second = await desk.received(2)
+        assert (first.metadata.parent, second.metadata.parent) == (str(CHANNEL), "")
+        assert first.metadata.guild == str(GUILD)
+
+
 async def test_discord_first_start_answers_nothing_old() -> None:
     async with DiscordServer() as server:
         server.say("long ago")

@@ -36,6 +36,7 @@ class DiscordReadPosition:
         self._directory = directory
         self._me = ""
         self.last = 0  # the newest message that was passed on; 0: none ever
+        self.unread: dict[int, int] = {}  # servers that are not available, and where to read on
 
     def load(self, cursor: Mapping[str, Json] | None, me: str) -> None:
         """Load the stored cursor, unless it is of another bot."""
@@ -55,7 +56,8 @@ class DiscordReadPosition:
     def to_cursor(self) -> dict[str, Json]:
         """Return the cursor to store."""
         dms = dict([*self._directory.dms.items()][-_MAX_DMS:])
-        return {"bot": self._me, "last": str(self.last), "dms": dms}
+        last = min((self.last, *self.unread.values()))
+        return {"bot": self._me, "last": str(last), "dms": dms}
 
 
 class DiscordMissedMessages:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import discord
@@ -16,13 +16,13 @@ from homarus.channels.discord.catch_up import (
     now_id,
     with_skew,
 )
-from homarus.channels.discord.channel_directory import ChannelDirectory
+from homarus.channels.discord.channel_directory import THREADS, ChannelDirectory
 from homarus.channels.discord.commands import list_commands
 from homarus.channels.discord.gateway import MALFORMED, DiscordConnection
 from homarus.channels.discord.inbound import DiscordEventTranslator, is_with_bot
 from homarus.channels.discord.interactions import InteractionHandler
 from homarus.channels.discord.message_sender import DiscordMessageSender
-from homarus.channels.discord.rest import DiscordRest
+from homarus.channels.discord.rest import DiscordRefusedError, DiscordRest
 from homarus.channels.discord.settings import DiscordSettings
 from homarus.channels.discord.snowflake import id_at
 from homarus.channels.registry import find_traits
@@ -88,6 +88,8 @@ class GatewaySession:
             "raw_reaction_add": self._on_reaction,
             "raw_reaction_remove": self._on_reaction,
             "member_join": self._on_join,
+            "guild_unavailable": self._on_guild_lost,
+            "guild_available": self._on_guild_back,
         }
 
     async def run(self) -> None:
@@ -158,6 +160,8 @@ class GatewaySession:
         inbound = self._translator.to_message(message)
         self._position.advance(message.id)
         if inbound is not None:
+            inbound = await self._with_parent(inbound, message)
+        if inbound is not None:
             inbound = await self._with_thread_starter(inbound, message)
             await self._pass(inbound, self._position.to_cursor())
 
@@ -181,6 +185,18 @@ class GatewaySession:
     async def _on_join(self, member: discord.Member) -> None:
         if join := self._translator.to_join(member, self._parts.clock.now_ms()):
             await self._pass(join)
+
+    async def _on_guild_lost(self, guild: discord.Guild) -> None:
+        self._position.unread.setdefault(guild.id, self._position.last)
+
+    async def _on_guild_back(self, guild: discord.Guild) -> None:
+        """Read the messages of a server that was not available when the others were read."""
+        last = self._position.unread.get(guild.id)
+        if last is None:
+            return
+        await self._read_missed(self._readable_channels([guild], with_skew(last)), last)
+        del self._position.unread[guild.id]
+        await self._receive.save_cursor(self._position.to_cursor())
 
     async def _pass(self, event: InboundEvent, cursor: Mapping[str, Json] | None = None) -> None:
         """Pass an event on, unless it answers an approval that its sender may not answer."""
@@ -215,6 +231,22 @@ class GatewaySession:
         if self._parts.directory.record_dm(str(channel.id), str(message.author.id)):
             await self._receive.save_cursor(self._position.to_cursor())
 
+    async def _with_parent(self, inbound: Inbound, message: discord.Message) -> Inbound | None:
+        """Return a message with the channel above its thread, if the gateway has not sent it.
+
+        The settings of that channel say who is answered in the thread. None when the bot may not
+        see the channel.
+        """
+        if not isinstance(message.channel, discord.PartialMessageable):
+            return inbound
+        try:
+            facts = await self._parts.directory.facts(inbound.address.chat)
+        except DiscordRefusedError as exc:
+            log.warning("a message in an unknown channel of Discord is ignored: %s", exc)
+            return None
+        parent = facts.parent if facts.kind in THREADS else ""
+        return replace(inbound, metadata=replace(inbound.metadata, parent=parent))
+
     async def _with_thread_starter(self, inbound: Inbound, message: discord.Message) -> Inbound:
         """Return the first message of a thread that is seen here, with what started the thread."""
         place, chat = message.channel, inbound.address.chat
@@ -246,10 +278,18 @@ class GatewaySession:
         self._roles.clear()
         # What is a day old is of no use to its sender any more.
         last = max(position.last, id_at(parts.clock.now_ms() - TTL_MS))
-        for channel in self._readable_channels(with_skew(last)):
+        guilds = self.client.guilds
+        position.unread = {guild.id: last for guild in guilds if guild.unavailable}
+        channels = [*parts.directory.dms, *self._readable_channels(guilds, with_skew(last))]
+        if len(channels) > MAX_CHANNELS:
+            log.warning("missed messages are read from %d channels only", MAX_CHANNELS)
+        await self._read_missed(channels[:MAX_CHANNELS], last)
+        await self._receive.save_cursor(position.to_cursor())
+
+    async def _read_missed(self, channels: Iterable[str], last: int) -> None:
+        for channel in channels:
             for row in await self._missed.fetch(channel, last):
                 await self._pass_missed(channel, row, last)
-        await self._receive.save_cursor(position.to_cursor())
 
     async def _pass_missed(self, channel: str, row: Mapping[str, Json], last: int) -> None:
         """Pass one on; the cursor moves after all, as a crash would lose those of others."""
@@ -275,19 +315,17 @@ class GatewaySession:
             self._roles[key] = await self._missed.fetch_roles(guild, sender)
         return replace(inbound, metadata=replace(inbound.metadata, roles=self._roles[key]))
 
-    def _readable_channels(self, last: int) -> list[str]:
-        """Return the channels that may have messages since a position, direct chats first."""
-        found, places = [*self._parts.directory.dms], list[Any]()
-        for guild in self.client.guilds:
-            places += [*guild.text_channels, *guild.voice_channels, *guild.threads]
-        found += [
+    def _readable_channels(self, guilds: Iterable[discord.Guild], last: int) -> list[str]:
+        """Return the channels of servers that may have messages since a position."""
+        places = list[Any]()
+        for guild in guilds:
+            places += [*guild.text_channels, *guild.voice_channels, *guild.stage_channels]
+            places += guild.threads
+        return [
             str(place.id)
             for place in places
             if (place.last_message_id or 0) > last and self._is_admitted(place)
         ]
-        if len(found) > MAX_CHANNELS:
-            log.warning("missed messages are read from %d channels only", MAX_CHANNELS)
-        return found[:MAX_CHANNELS]
 
     def _is_admitted(self, place: Any) -> bool:
         metadata = self._translator.describe(place)

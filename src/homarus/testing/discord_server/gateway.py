@@ -49,6 +49,7 @@ class FakeGateway:
         self.resumed = 0
         self.allowed_intents = -1  # all; those that are not make an IDENTIFY fail
         self.frozen = False
+        self.holds_guild = False  # the server is not available at the login
 
     @property
     def connected(self) -> list[GatewayLogin]:
@@ -66,6 +67,15 @@ class FakeGateway:
         self.logins = [login for login in self.logins if login.socket]
         for login in self.logins:
             login.id = ""
+
+    def give_guild(self) -> None:
+        """Make the server available to every session."""
+        self.holds_guild = False
+        self.notify("GUILD_CREATE", self._state.guild_json())
+
+    def lose_guild(self) -> None:
+        """Make the server unavailable to every session, as in an outage."""
+        self.notify("GUILD_DELETE", {"id": str(GUILD), "unavailable": True})
 
     def send_raw(self, frame: Json) -> None:
         """Send a frame to every connection."""
@@ -114,7 +124,8 @@ class FakeGateway:
             "shard": [0, 1],
         }
         self._dispatch(login, "READY", ready)
-        self._dispatch(login, "GUILD_CREATE", self._state.guild_json())
+        if not self.holds_guild:
+            self._dispatch(login, "GUILD_CREATE", self._state.guild_json())
         return login
 
     def _resume(self, socket: FakeWebSocket, data: dict[str, Any]) -> GatewayLogin | None:
