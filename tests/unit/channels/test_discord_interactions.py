@@ -2,7 +2,9 @@
 
 import pytest
 
+from homarus.agent.commands.listing import native_commands
 from homarus.channels.discord import gateway
+from homarus.config.schema import CommandsConfig
 from homarus.core.approval_button import make_approval_buttons
 from homarus.core.message import Button
 from homarus.core.native_command import CommandOption, NativeCommand
@@ -43,6 +45,14 @@ async def test_discord_commands_are_listed_with_typed_options() -> None:
             ("unit", 3),
         ]
         assert len(server.books.of("PUT commands")) == 1  # an unchanged list is left
+
+
+async def test_discord_takes_every_command_of_ours() -> None:
+    ours = native_commands(CommandsConfig(config=True, debug=True, bash=True))
+    async with DiscordServer() as server:
+        async with running(server, bot(server, listed=ours), RecordingHandler()):
+            await server.until_asked("PUT commands")
+        assert [one["name"] for one in server.world.commands] == [one.name for one in ours]
 
 
 async def test_discord_commands_are_taken_away_if_off() -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from homarus.channels.discord.rest import DiscordRefusedError, DiscordRest
 from homarus.core.message import Json
-from homarus.testing.discord_server import CHANNEL, FORUM, DiscordServer
+from homarus.testing.discord_server import BOT, CHANNEL, FORUM, DiscordServer
 
 QUIET: dict[str, Json] = {"allowed_mentions": {"parse": []}}
+PLACE = {"name": "place", "description": "Where", "type": 3, "required": True}
 BUTTON = {"type": 2, "style": 2, "label": "Go", "custom_id": "g"}
 
 
@@ -48,6 +49,26 @@ async def test_fake_discord_refuses_invalid_messages(data: dict[str, Json]) -> N
     with pytest.raises(DiscordRefusedError) as caught:
         await post({**data, **QUIET})
     assert caught.value.status in {400, 404}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"name": "Weather"},
+        {"description": ""},
+        {"description": "x" * 101},
+        {"options": [{**PLACE, "required": False}, {**PLACE, "name": "day"}]},
+        {"options": [PLACE, PLACE]},
+        {"options": [{**PLACE, "choices": [{"name": "", "value": "x"}]}]},
+    ],
+    ids=lambda data: json.dumps(data)[:40],
+)
+async def test_fake_discord_refuses_invalid_commands(data: dict[str, Json]) -> None:
+    command = {"name": "weather", "description": "Say how it will be", "type": 1, **data}
+    async with DiscordServer() as server:
+        rest = DiscordRest(server.url, server.token)
+        with pytest.raises(DiscordRefusedError, match="Invalid Form Body"):
+            await rest.call("PUT", f"/applications/{BOT}/commands", [command])
 
 
 async def test_fake_discord_refuses_mentions_and_wrong_places() -> None:

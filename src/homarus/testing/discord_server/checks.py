@@ -1,12 +1,14 @@
 """Check the JSON of a message as strictly as Discord does."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from homarus.core.message import Json
 from homarus.testing.discord_server.state import FakeDiscordError
 
-MAX_CONTENT, MAX_NONCE, MAX_FILES = 2_000, 25, 10
+MAX_CONTENT, MAX_NONCE, MAX_FILES, MAX_OPTIONS = 2_000, 25, 10, 25
+_COMMAND_NAME: Final = re.compile(r"[-_a-z0-9]{1,32}")
 _CREATE: Final = frozenset(
     {
         "content", "nonce", "enforce_nonce", "tts", "embeds", "allowed_mentions", "components",
@@ -41,6 +43,32 @@ def check_message(data: Json, files: int, *, is_edit: bool = False, in_post: boo
     has_more = any(data.get(name) for name in ("poll", "sticker_ids", "components", "embeds"))
     if not content.strip() and not files and not has_more and not is_edit:
         raise FakeDiscordError(400, 50006, "Cannot send an empty message")
+
+
+def check_command(data: Json) -> None:
+    """Raise FakeDiscordError for a slash command that Discord would refuse."""
+    _check_name(data)
+    options = data.get("options") or []
+    names = [one["name"] for one in options]
+    if len(options) > MAX_OPTIONS or len({*names}) != len(names):
+        raise invalid("options", "Must be 25 or fewer in length, with names of their own.")
+    if [one.get("required", False) for one in options] != sorted(
+        (one.get("required", False) for one in options), reverse=True
+    ):
+        raise invalid("options", "Required options must be placed before non-required options")
+    for option in options:
+        _check_name(option)
+        choices = option.get("choices") or []
+        texts = [one[key] for one in choices for key in ("name", "value")]
+        if len(choices) > MAX_OPTIONS or any(not 1 <= len(text) <= 100 for text in texts):
+            raise invalid("choices", "Must be between 1 and 100 in length.")
+
+
+def _check_name(data: Mapping[str, Any]) -> None:
+    if not _COMMAND_NAME.fullmatch(data["name"]):
+        raise invalid("name", "Command name is invalid")
+    if not 1 <= len(data["description"]) <= 100:
+        raise invalid("description", "Must be between 1 and 100 in length.")
 
 
 def invalid(field: str, message: str = "") -> FakeDiscordError:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from homarus.core.fast_dataclass import dataclass
 from homarus.core.message import Json
-from homarus.testing.discord_server.checks import check_message, invalid
+from homarus.testing.discord_server.checks import check_command, check_message, invalid
 from homarus.testing.discord_server.state import (
     BOT,
     FORUM_KIND,
@@ -254,8 +254,7 @@ class RestApi:
 
     def put_commands(self, request: FakeRequest) -> Json:
         for one in request.data:
-            if not re.fullmatch(r"[-_a-z0-9]{1,32}", one["name"]) or not one["description"]:
-                raise invalid("name", "Command name is invalid")
+            check_command(one)
         more = {"application_id": str(BOT), "version": "1"}
         self._state.commands = [
             {**one, "id": self._state.next_id(), **more} for one in request.data
