@@ -15,7 +15,8 @@ ROOM, EVE_ID, ROLE_ID = str(CHANNEL), str(EVE), str(ROLE)
 
 
 async def act(server: DiscordServer, name: Any, chat: str = ROOM, **what: Any) -> dict[str, Json]:
-    return await bot(server).run_chat_action(to(chat), ChatAction(name, **what))
+    channel = bot(server, actions={"roles": True, "moderation": True})
+    return await channel.run_chat_action(to(chat), ChatAction(name, **what))
 
 
 async def test_discord_every_declared_action_is_known() -> None:
@@ -117,6 +118,15 @@ async def test_discord_members_are_moderated_with_reason() -> None:
         await act(server, "ban", user=EVE_ID, remove=True)
         assert await act(server, "kick", user=EVE_ID) == {"user": EVE_ID, "kicked": True}
         assert EVE_ID not in server.world.members
+
+
+@pytest.mark.parametrize("name", ["ban", "kick", "timeout", "role-add", "role-remove"])
+async def test_discord_moderation_is_off_by_default(name: Any) -> None:
+    action = ChatAction(name, user=EVE_ID, text=ROLE_ID, duration_s=60)
+    async with DiscordServer() as server:
+        with pytest.raises(SendError, match=r"channels\.discord\.actions\.\w+ is off"):
+            await bot(server).run_chat_action(to(ROOM), action)
+        assert not server.books.requests
 
 
 async def test_discord_sticker_is_sent_once_under_its_key() -> None:

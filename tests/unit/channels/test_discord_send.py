@@ -449,6 +449,8 @@ def test_discord_limits_follow_settings() -> None:
     assert (capabilities.text_limit, capabilities.max_lines) == (2_000, 5)
     assert (capabilities.media_max_bytes, capabilities.max_files) == (1024 * 1024, 10)
     assert (capabilities.max_buttons, capabilities.typing_s) == (25, 10.0)
+    capabilities = create(context, settings(token="x" * 30)).capabilities
+    assert capabilities.media_max_bytes == 10 * 1024 * 1024
     assert TRAITS.normalize_id("<@!42>") == "42" == TRAITS.normalize_id("42")
     assert TRAITS.normalize_id("ada") == ""
 

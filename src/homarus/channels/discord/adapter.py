@@ -157,8 +157,9 @@ class DiscordChannel:
             await self._rest.call("POST", f"/channels/{channel}/typing")
 
     async def run_chat_action(self, to: Address, action: ChatAction) -> dict[str, Json]:
-        from homarus.channels.discord.chat_actions import run_chat_action
+        from homarus.channels.discord.chat_actions import check_enabled, run_chat_action
 
+        check_enabled(action.name, self._settings.common.actions)
         async with self._rest.in_use():
             return await run_chat_action(self._rest, self._directory, to, action)
 

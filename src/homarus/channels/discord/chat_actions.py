@@ -19,6 +19,10 @@ _MAX_TIMEOUT_S: Final = 28 * 86_400
 _PUBLIC_THREAD: Final = 11
 _MAX_SEARCHED: Final = 1_000
 _PAGE: Final = 100
+_OFF_BY_DEFAULT: Final[Mapping[str, str]] = {
+    "ban": "moderation", "kick": "moderation", "timeout": "moderation",
+    "role-add": "roles", "role-remove": "roles",
+}  # fmt: skip
 _PERMISSIONS: Final = {
     "administrator": 3, "manage_channels": 4, "manage_guild": 5, "add_reactions": 6,
     "view_channel": 10, "send_messages": 11, "manage_messages": 13, "embed_links": 14,
@@ -53,6 +57,17 @@ class _Place:
 
 
 _Run: TypeAlias = Callable[[_Place, ChatAction], Awaitable[dict[str, Json]]]
+
+
+def check_enabled(action: ChatActionName, settings: Mapping[str, bool]) -> None:
+    """Raise SendError for an action that is off unless `actions` says otherwise, as in OpenClaw."""
+    name = _OFF_BY_DEFAULT.get(action)
+    if name and not settings.get(name):
+        raise SendError(
+            f"channels.discord.actions.{name} is off",
+            retryable=False,
+            fix=f"homarus config set channels.discord.actions.{name} true",
+        )
 
 
 async def run_chat_action(
