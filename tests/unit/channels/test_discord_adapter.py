@@ -320,10 +320,11 @@ async def test_discord_first_start_answers_nothing_old() -> None:
         assert desk.texts == ["now"]
 
 
-async def test_discord_missed_first_message_of_allowed_person_is_read() -> None:
+@pytest.mark.parametrize("written", [ADA, f"discord:{ADA}"])
+async def test_discord_missed_first_message_of_allowed_person_is_read(written: int | str) -> None:
     async with DiscordServer() as server:
         desk = RecordingHandler()
-        channel = bot(server, allowFrom=[ADA])
+        channel = bot(server, allowFrom=[written])
         async with running(server, channel, desk):
             pass
         server.gateway.forget_sessions()

@@ -152,10 +152,16 @@ async def test_discord_press_under_message_of_another_is_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("approvers", "who", "is_decision"),
-    [([], EVE, True), ([ADA], ADA, True), ([ADA], EVE, False)],
+    [
+        ([], EVE, True),
+        ([ADA], ADA, True),
+        ([f"discord:{ADA}"], ADA, True),
+        ([ADA], EVE, False),
+        (["*"], EVE, False),
+    ],
 )
 async def test_discord_approval_is_answered_by_approvers_only(
-    approvers: list[int], who: int, is_decision: bool
+    approvers: list[int | str], who: int, is_decision: bool
 ) -> None:
     buttons = (make_approval_buttons("abcd-1234", offers_always=False),)
     async with DiscordServer() as server:

@@ -14,7 +14,6 @@ import discord
 from homarus.channels.discord.content import mentioned_names, readable
 from homarus.channels.discord.inbound import DiscordEventTranslator
 from homarus.channels.discord.rest import DiscordRest
-from homarus.channels.discord.settings import DiscordSettings
 from homarus.channels.discord.snowflake import time_of
 from homarus.channels.interactions import acknowledge_within
 from homarus.core.approval_button import parse_approval_button
@@ -42,11 +41,11 @@ class InteractionHandler:
         self,
         rest: DiscordRest,
         translator: DiscordEventTranslator,
-        settings: DiscordSettings,
+        may_approve: Callable[[str], bool],
         commands: Sequence[NativeCommand],
     ) -> None:
         self._rest, self._translator = rest, translator
-        self._approvers = frozenset(settings.exec_approvals.approvers)
+        self._may_approve = may_approve
         self._commands = {command.name: command for command in commands}
 
     async def handle(self, interaction: "discord.Interaction[Any]", receive: PassOn) -> None:
@@ -124,7 +123,7 @@ class InteractionHandler:
     def _approval(self, user: str, data: str) -> str:
         """Return the decision of a button, if this person may answer approvals here."""
         decision = parse_approval_button(data)
-        if decision and self._approvers and user not in self._approvers:
+        if decision and not self._may_approve(user):
             log.warning("%s is not in channels.discord.execApprovals.approvers", user)
             return ""
         return decision

@@ -73,7 +73,7 @@ class GatewaySession:
             parts.channel, parts.account, me, self.client, parts.directory, OrderedDict()
         )
         self._interactions = InteractionHandler(
-            parts.rest, self._translator, parts.settings, commands
+            parts.rest, self._translator, self._may_approve, commands
         )
         self._position = DiscordReadPosition(parts.directory)
         self._missed = DiscordMissedMessages(parts.rest, parts.directory, parts.clock)
@@ -200,12 +200,15 @@ class GatewaySession:
 
     async def _pass(self, event: InboundEvent, cursor: Mapping[str, Json] | None = None) -> None:
         """Pass an event on, unless it answers an approval that its sender may not answer."""
-        approvers = self._settings.exec_approvals.approvers
         is_approval = isinstance(event, Inbound) and _is_approval(event.text)
-        if is_approval and approvers and event.sender not in approvers:
+        if is_approval and not self._may_approve(event.sender):
             log.warning("%s is not in channels.discord.execApprovals.approvers", event.sender)
             return
         await self._receive(event, cursor)
+
+    def _may_approve(self, user: str) -> bool:
+        approvers = self._settings.exec_approvals.approvers
+        return not approvers or access.is_named(self._parts.channel, user, approvers, find_traits)
 
     def _is_wanted(self, reaction: ReactionChanged) -> bool:
         """Return whether reactionNotifications of the server has this reaction."""
@@ -274,7 +277,9 @@ class GatewaySession:
             await self._receive.save_cursor(position.to_cursor())
             return
         if parts.settings.common.dm_policy != "disabled":
-            await self._missed.open_dms(parts.settings.common.allow_from)
+            people = parts.settings.common.allow_from
+            ids = [access.normalize_sender_id(parts.channel, one, find_traits) for one in people]
+            await self._missed.open_dms(ids)
         self._roles.clear()
         # What is a day old is of no use to its sender any more.
         last = max(position.last, id_at(parts.clock.now_ms() - TTL_MS))
