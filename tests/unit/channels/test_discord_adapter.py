@@ -12,6 +12,7 @@ from homarus.testing.discord_server import (
     BOT,
     CHANNEL,
     EVE,
+    FORUM,
     GUILD,
     OWN_ROLE,
     ROLE,
@@ -93,6 +94,17 @@ async def test_discord_thread_is_chat_of_its_own_with_starter() -> None:
         assert first.address.chat == start and first.address.thread is None
         assert first.metadata.parent == str(CHANNEL) and first.metadata.slugs == ("general",)
         assert (first.metadata.quoted, second.metadata.quoted) == ("shall we sail?", "")
+
+
+async def test_discord_post_of_forum_comes_with_its_start() -> None:
+    async with DiscordServer() as server:
+        post = server.world.add_thread(str(FORUM), "sailing", "77003", ADA)
+        server.world.add_message(post, str(ADA), "shall we sail?", id=post.id)
+        desk, channel = RecordingHandler(), bot(server)
+        async with running(server, channel, desk):
+            server.say("yes", post.id)
+            (got,) = await desk.received(1)
+        assert (got.metadata.parent, got.metadata.quoted) == (str(FORUM), "shall we sail?")
 
 
 async def test_discord_thread_starter_is_left_out_if_set() -> None:
@@ -248,6 +260,20 @@ async def test_discord_messages_while_away_are_read_once() -> None:
         assert desk.texts.index("missed") < desk.texts.index("live")
         (room,) = [one for one in desk.got if one.text == "missed too"]
         assert room.metadata.roles == (str(ROLE),) and room.metadata.guild == str(GUILD)
+
+
+async def test_discord_missed_post_of_forum_is_read() -> None:
+    async with DiscordServer() as server:
+        desk = RecordingHandler()
+        async with running(server, bot(server), desk):
+            pass
+        server.gateway.forget_sessions()
+        post = server.world.add_thread(str(FORUM), "sailing", server.world.next_id(), ADA)
+        server.world.add_message(post, str(ADA), "shall we sail?", id=post.id)
+        post.data["last_message_id"] = None
+        async with running(server, bot(server), desk):
+            (got,) = await desk.received(1)
+        assert (got.text, got.metadata.parent) == ("shall we sail?", str(FORUM))
 
 
 @pytest.mark.parametrize("route", ["GET messages", "GET member"])

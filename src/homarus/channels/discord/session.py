@@ -261,8 +261,10 @@ class GatewaySession:
         group = self._group_of(inbound.address, inbound.metadata)
         if not _includes_starter(group) or inbound.metadata.quoted or inbound.id == chat:
             return inbound
+        # That of a post is in the post itself: a forum has no messages.
+        home = chat if isinstance(place.parent, discord.ForumChannel) else place.parent_id
         try:
-            starter = await self._parts.rest.get(f"/channels/{place.parent_id}/messages/{chat}")
+            starter = await self._parts.rest.get(f"/channels/{home}/messages/{chat}")
         except ChannelError:
             return inbound  # a thread without one, or no permission
         text = str(starter.get("content", "")) if isinstance(starter, dict) else ""
@@ -329,7 +331,8 @@ class GatewaySession:
         return [
             str(place.id)
             for place in places
-            if (place.last_message_id or 0) > last and self._is_admitted(place)
+            # A new post has the id of its first message, and may have no last one.
+            if max(place.id, place.last_message_id or 0) > last and self._is_admitted(place)
         ]
 
     def _is_admitted(self, place: Any) -> bool:

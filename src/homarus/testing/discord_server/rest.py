@@ -87,9 +87,9 @@ class RestApi:
         return message
 
     def _add(
-        self, channel: FakeChannel, data: Mapping[str, Any], files: tuple[Upload, ...]
+        self, channel: FakeChannel, data: Mapping[str, Any], files: tuple[Upload, ...], **more: Json
     ) -> dict[str, Any]:
-        state, more = self._state, dict[str, Json]()
+        state = self._state
         for name in ("components", "flags", "nonce"):
             if data.get(name):
                 more[name] = data[name]
@@ -205,7 +205,8 @@ class RestApi:
         thread = self._open_thread(parent.id, _title(request), state.next_id())
         if first is None:
             return thread
-        message = self._add(state.channels[thread["id"]], first, request.files)
+        # The first message of a post has the id of its thread.
+        message = self._add(state.channels[thread["id"]], first, request.files, id=thread["id"])
         return {**thread, "message": message}
 
     def _open_thread(self, parent: str, name: str, id_: str) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class DiscordState:
         """Add a message as it is stored; the gateway and the answer have more fields."""
         found = _MENTION.findall(content)
         people = [self.users[id_] for sign, id_ in found if sign != "&" and id_ in self.users]
-        id_ = self.next_id()
+        id_ = str(more.get("id") or self.next_id())
         message: dict[str, Any] = {
             "id": id_,
             "type": 0,
