@@ -94,6 +94,22 @@ async def test_discord_thread_is_chat_of_its_own_with_starter() -> None:
         assert first.address.chat == start and first.address.thread is None
         assert first.metadata.parent == str(CHANNEL) and first.metadata.slugs == ("general",)
         assert (first.metadata.quoted, second.metadata.quoted) == ("shall we sail?", "")
+        assert not first.metadata.quotes_others
+
+
+@pytest.mark.parametrize(("starter", "is_of_others"), [(ADA, False), (BOT, False), (EVE, True)])
+async def test_discord_thread_starter_of_third_person_is_foreign(
+    starter: int, is_of_others: bool
+) -> None:
+    async with DiscordServer() as server:
+        place = server.world.channels[str(CHANNEL)]
+        start = server.world.add_message(place, str(starter), "shall we sail?")["id"]
+        server.world.add_thread(str(CHANNEL), "sailing", start, starter)
+        desk, channel = RecordingHandler(), bot(server)
+        async with running(server, channel, desk):
+            server.say("yes", start)
+            (got,) = await desk.received(1)
+        assert got.metadata.quoted and got.metadata.quotes_others is is_of_others
 
 
 async def test_discord_post_of_forum_comes_with_its_start() -> None:

@@ -62,7 +62,7 @@ class DiscordEventTranslator:
         metadata = replace(
             self._quoting(message, self.describe(message.channel, message.author)),
             mentioned=self._mentions_us(message),
-            forwarded="somebody" if snapshots else "",
+            forwarded="another user" if snapshots else "",
             is_bot=message.author.bot or message.webhook_id is not None,
         )
         others = message.mentions or message.role_mentions

@@ -267,8 +267,13 @@ class GatewaySession:
             starter = await self._parts.rest.get(f"/channels/{home}/messages/{chat}")
         except ChannelError:
             return inbound  # a thread without one, or no permission
-        text = str(starter.get("content", "")) if isinstance(starter, dict) else ""
-        return replace(inbound, metadata=replace(inbound.metadata, quoted=text[:4_096]))
+        if not isinstance(starter, dict):
+            return inbound
+        text, author = str(starter.get("content", "")), starter.get("author")
+        writer = str(author.get("id")) if isinstance(author, dict) else ""
+        is_of_others = bool(text) and writer not in {str(self._me), inbound.sender}
+        metadata = replace(inbound.metadata, quoted=text[:4_096], quotes_others=is_of_others)
+        return replace(inbound, metadata=metadata)
 
     # Missed messages
 

@@ -1,6 +1,6 @@
 """Send messages and files, and find out whether one arrived.
 
-Everything that the chat does not show comes before `before_write`: opening a direct chat, uploading a file.
+What the chat does not show comes before `before_write`: opening a direct chat, uploading a file.
 """
 
 from collections import OrderedDict
