@@ -199,7 +199,7 @@ class MatrixChannel:
     @property
     def unreadable_count(self) -> int:
         crypto = self._account.crypto if self._account else None
-        return len(crypto.waiting()) if crypto else 0
+        return crypto.count_waiting() if crypto else 0
 
     async def _wait_for_login(self) -> MatrixAccount:
         if self._account is None:

@@ -452,6 +452,9 @@ class MatrixCrypto:
     def waiting(self) -> list[UnreadableEvent]:
         return self._store.unreadable()
 
+    def count_waiting(self) -> int:
+        return self._store.count_unreadable()
+
     async def watch_unreadable(self, send_notice: Callable[[str, str], Awaitable[object]]) -> None:
         """Tell each room once in a while that a message in it cannot be read."""
         while True:
@@ -467,16 +470,9 @@ class MatrixCrypto:
     def _untold_rooms(self) -> list[str]:
         """Return the rooms to tell, and drop what is too old to be answered."""
         now_ms = self._clock.now_ms()
-        waiting = self._store.unreadable()
-        old = [one for one in waiting if now_ms - one.at_ms > KEEP_MS]
-        self._store.remove_unreadable(one.event_id for one in old)
-        rooms = dict.fromkeys(
-            one.room
-            for one in waiting
-            if not one.is_told and NOTICE_AFTER_MS <= now_ms - one.at_ms <= KEEP_MS
-        )
+        self._store.remove_unreadable_before(now_ms - KEEP_MS)
         return [
             room
-            for room in rooms
+            for room in self._store.find_untold_rooms(now_ms - KEEP_MS, now_ms - NOTICE_AFTER_MS)
             if now_ms - self._told_ms.get(room, -NOTICE_EVERY_MS) >= NOTICE_EVERY_MS
         ]

@@ -166,6 +166,23 @@ class KeyStore(SqliteStore):  # type: ignore[misc]  # the library has no types
             for row in rows
         ]
 
+    def count_unreadable(self) -> int:
+        ((count,),) = self.database.execute_sql("SELECT COUNT(*) FROM unreadable").fetchall()
+        return int(count)
+
+    def find_untold_rooms(self, first_ms: int, last_ms: int) -> list[str]:
+        """Return the rooms with an event kept in this time that they were not told of."""
+        rows = self.database.execute_sql(
+            "SELECT room FROM unreadable WHERE NOT is_told AND at_ms BETWEEN ? AND ?"
+            " GROUP BY room ORDER BY MIN(id)",
+            (first_ms, last_ms),
+        )
+        return [room for (room,) in rows]
+
+    def remove_unreadable_before(self, at_ms: int) -> None:
+        """Forget the events that were kept before a time."""
+        self.database.execute_sql("DELETE FROM unreadable WHERE at_ms < ?", (at_ms,))
+
     def mark_told(self, room: str) -> None:
         self.database.execute_sql("UPDATE unreadable SET is_told = 1 WHERE room = ?", (room,))
 
