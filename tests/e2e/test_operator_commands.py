@@ -21,7 +21,7 @@ def test_operator_commands_reach_the_gateway(home: Home, start: Start) -> None:
     assert home.run("gateway", "usage-cost", "--json").json["totals"]["totalTokens"] == 0
     assert home.run("nodes", "status", "--json").json["nodes"] == []
     done = home.run("message", "send", "--target", "irc:ann", "-m", "hi", "--json")
-    assert done.status == 2 and "one of: none" in done.json["error"]["message"]
+    assert done.status == 2 and "homarus channels add" in done.json["error"]["message"]
     home.run("channels", "add", "irc", *NOBODY)
     dry = ("message", "send", "--target", "irc:ann", "-m", "hi", "--dry-run", "--json")
     wait_for(lambda: home.run(*dry).json.get("dryRun"))

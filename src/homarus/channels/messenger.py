@@ -273,7 +273,7 @@ def resolve_address(
         )
     if not target:
         if current is None:
-            raise ToolError("it is not said to whom", fix="give target")
+            raise ToolError("no recipient is given", fix="give target")
         return Address(channel, current.chat, account, thread or current.thread)
     from homarus.channels.registry import find_traits
 
@@ -296,8 +296,9 @@ def _channel_of(target: str, known: Collection[str], here: Address | None) -> st
         return here.channel
     if len(known) == 1:
         return next(iter(known))
-    channels = ", ".join(sorted(known)) or "none"
-    raise ToolError("it is not said on which channel", fix=f"give channel, one of: {channels}")
+    if not known:
+        raise ToolError("no channel is configured", fix="homarus channels add NAME")
+    raise ToolError("no channel is given", fix=f"give channel, one of: {', '.join(sorted(known))}")
 
 
 def _account_of(target: str, account: str, own_accounts: Sequence[str]) -> tuple[str, str]:

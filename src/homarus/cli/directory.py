@@ -60,7 +60,7 @@ def self_(
         who = one_line(str(row["identity"] or row["error"] or "unknown"), 200)
         click.echo(f"{row['channel']}:{row['accountId']}  {who}")
     if not rows:
-        click.echo("No such account is running.")
+        click.echo("No such account is running; homarus channels status lists all.")
 
 
 async def _accounts(gateway: GatewayOptions) -> list[dict[str, Json]]:

@@ -323,11 +323,13 @@ def test_resolve_address_without_chat_raises_tool_error(target: str, named: dict
 
 def test_resolve_address_without_current_chat_needs_channel() -> None:
     web = Address("webchat", "agent:main:main")
-    with pytest.raises(ToolError, match="which channel"):
+    with pytest.raises(ToolError, match="no channel is given"):
         resolve_address("1", ACCOUNTS, here=web)
-    with pytest.raises(ToolError, match="to whom"):
+    with pytest.raises(ToolError, match="no recipient"):
         resolve_address("", ACCOUNTS, here=web, channel="irc")
     assert resolve_address("1", [("svc", "a")], here=web) == Address("svc", "1", "a")
+    with pytest.raises(ToolError, match="homarus channels add"):
+        resolve_address("1", [], here=web)
 
 
 @given(st.text(max_size=30), st.text(max_size=10), st.text(max_size=10))

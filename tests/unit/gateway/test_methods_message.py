@@ -64,7 +64,7 @@ async def test_resolve_only_returns_the_address(tmp_path: Path) -> None:
         ("read", {"limits": 1}, "limits"),
         ("timeout", {"userId": "1", "durationSeconds": 10**9}, "durationSeconds"),
         ("dance", {}, "action"),
-        ("read", {"target": "nowhere:1"}, "it is not said on which channel"),
+        ("read", {"target": "nowhere:1"}, "no channel is given"),
     ],
 )
 async def test_action_that_lacks_something_is_refused(
