@@ -19,8 +19,8 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 # The digests of what is installed; an environment without it was not completed.
 STAMP = VENV / ".homarus-stamp"
-# One worker more than cores: many tests wait for a process, a kill or a clock.
-PARALLEL = ["-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal"]
+# Two workers more than cores: many tests wait for a process, a kill or a clock.
+PARALLEL = ["-n", str((os.cpu_count() or 1) + 2), "--dist", "worksteal"]
 LOOK_S = 0.2
 # How long a program may take to end after Ctrl-C, which it gets as well.
 END_S = 30.0

@@ -22,7 +22,7 @@ from tests.contract.channel_stage import UNKNOWN_NOTICE as NOTICE
 from tests.contract.channel_stage import Harness, Redelivers, wait_for
 from tests.contract.channel_table import ONCE, over
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 TIMINGS = 6
 WINDOW_S = 0.25
@@ -143,7 +143,6 @@ def test_row_13_delivered_reply_is_not_sent_again(stage: Harness) -> None:
     assert stage.times(NOTICE) == (stage.peer.name not in ONCE)
 
 
-@pytest.mark.slow
 @over("killed")
 def test_random_kills_lose_and_double_nothing(stage: Harness) -> None:
     chance = Random(f"{stage.peer.name}-{SEED}")

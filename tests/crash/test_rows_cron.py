@@ -23,6 +23,8 @@ from homarus.store.sqlite import SqliteStore
 from tests.crash.conftest import MakeRig
 from tests.crash.harness import Rig, wait_for
 
+pytestmark = pytest.mark.slow
+
 KILLED = -9
 CHAT = {"mode": "announce", "channel": "scripted", "to": "chat"}
 

@@ -21,7 +21,7 @@ from tests.contract.channel_stage import (
 )
 from tests.contract.channel_table import over
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def converse(stage: Harness, question: str, answer: str) -> None:

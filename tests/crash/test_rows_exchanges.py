@@ -17,6 +17,8 @@ from tests.crash.conftest import MakeRig
 from tests.crash.harness import Rig, wait_for
 from tests.crash.test_rows_approvals import KILLED
 
+pytestmark = pytest.mark.slow
+
 SEED: Final = 20261118
 TRIALS: Final = 10
 TURNS: Final = 2
@@ -133,7 +135,6 @@ def test_row_84_killed_around_the_announcement(rig: Rig, fault: str) -> None:
     check_killed_at(rig, fault)
 
 
-@pytest.mark.slow
 def test_rows_80_to_84_random_kills(rig: Rig) -> None:
     random = Random(SEED)
     for trial in range(1, TRIALS + 1):

@@ -19,6 +19,8 @@ from homarus.store.sqlite import SqliteStore, open_store
 from tests.crash.conftest import MakeRig
 from tests.crash.harness import Rig, wait_for
 
+pytestmark = pytest.mark.slow
+
 KILLED = -9
 SEED = 20261119
 TRIALS = 10

@@ -16,6 +16,8 @@ from tests.crash.conftest import MakeRig
 from tests.crash.harness import Rig, wait_for
 from tests.unit.agent.hook_builders import write_hook
 
+pytestmark = pytest.mark.slow
+
 KILLED = -9
 SEED = 20261121
 TRIALS = 4

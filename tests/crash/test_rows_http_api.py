@@ -13,6 +13,8 @@ import pytest
 from tests.crash.conftest import MakeRig
 from tests.crash.harness import GUARD_S, Rig, wait_for
 
+pytestmark = pytest.mark.slow
+
 KILLED = -9
 TOKEN = "crash-api-0123456789"
 ENDPOINTS = {name: {"enabled": True} for name in ("chatCompletions", "responses")}

@@ -21,6 +21,8 @@ from tests.crash.harness import wait_for
 from tests.crash.random_kills import ECHO, side_effect_call
 from tests.unit.tools.exec_builders import open_plan
 
+pytestmark = pytest.mark.slow
+
 COMMITS = 12  # more than one turn makes
 
 

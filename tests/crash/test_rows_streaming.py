@@ -31,7 +31,7 @@ from tests.contract.channel_stage import UNKNOWN_NOTICE as NOTICE
 from tests.contract.channel_stage import Harness, wait_for
 from tests.crash.test_rows_channels import SEED, ask_once_more, settled
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 KILLS = 8
 BLOCK, ANSWER = "Let me look into that file.", "It is about crabs."

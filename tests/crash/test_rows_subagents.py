@@ -17,6 +17,8 @@ from homarus.store.subagents import SubagentRecord, list_subagents
 from tests.crash.conftest import MakeRig
 from tests.crash.harness import Rig, wait_for
 
+pytestmark = pytest.mark.slow
+
 KILLED = -9
 SEED = 20261118
 TRIALS = 10
@@ -158,7 +160,6 @@ def test_row_71_killed_after_a_child_was_steered(make_rig: MakeRig) -> None:
     assert [(row.state, row.why) for row in rows] == [("reported", "steered"), ("answered", "")]
 
 
-@pytest.mark.slow
 def test_row_67_killed_three_times_in_the_child_is_interrupted(make_rig: MakeRig) -> None:
     rig = make_rig()
     message = rig.offer(spawn_call("MOCK:hold"))
@@ -173,7 +174,6 @@ def test_row_67_killed_three_times_in_the_child_is_interrupted(make_rig: MakeRig
     assert "3 times" in child.error
 
 
-@pytest.mark.slow
 def test_rows_66_to_71_random_kills(make_rig: MakeRig) -> None:
     rig, random = make_rig(), Random(SEED)
     rig.start()

@@ -15,6 +15,8 @@ from homarus.store.sqlite import SqliteStore
 from tests.crash.conftest import MakeRig
 from tests.crash.harness import GUARD_S, Rig, wait_for
 
+pytestmark = pytest.mark.slow
+
 KILLED = -9
 HOOK_TOKEN = "crash-hook-0123456789"
 CONFIG = {"hooks": {"enabled": True, "token": HOOK_TOKEN}}

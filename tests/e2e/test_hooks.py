@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.e2e.gateway import Gateway, change, connect_client, message_text, send, wait_for
 from tests.e2e.program import Home
 from tests.unit.agent.hook_builders import write_hook
@@ -44,6 +46,7 @@ async def test_workspace_hook_runs_once_it_is_enabled(
         assert "its files have changed" in home.run("doctor").out
 
 
+@pytest.mark.slow
 async def test_bad_hooks_keep_no_message_from_its_answer(
     start: Callable[..., Gateway], home: Home
 ) -> None:
