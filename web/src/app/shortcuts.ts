@@ -1,7 +1,7 @@
 /** Shortcuts of the keyboard: registered where they work, and listed for the person. */
 
 import { signal } from '@preact/signals';
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 
 export interface Shortcut {
   /** Such as `Alt+N` or `?`. */
@@ -18,7 +18,8 @@ export const isListOpen = signal(false);
 export function useShortcut(keys: string, label: string, run: () => void, isEnabled = true): void {
   const latest = useRef(run);
   latest.current = run;
-  useEffect(() => {
+  // Before the page is drawn: a key that is pressed at once must not reach the shortcut behind.
+  useLayoutEffect(() => {
     if (!isEnabled) return undefined;
     const shortcut = { keys, label, run: () => latest.current() };
     shortcuts.value = [...shortcuts.value, shortcut];
