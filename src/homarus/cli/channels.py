@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from homarus.config.schema import Config
 
 _MAX_LOG_LINES: Final = 5_000
+_STRUCTURE: Final = ("topics", "threads", "forums", "roles")  # that chats of a service may have
 
 
 @click.group("channels", cls=CommandGroup, invoke_without_command=True)
@@ -203,17 +204,21 @@ def capabilities(channel: str | None, account: str | None, *, as_json: bool) -> 
         if row["problem"]:
             click.echo(f"  {escape_invisible(row['problem'])}")
             continue
-        click.echo(f"  text   {row['textLimit']} {row['unit']} units, shown as {row['dialect']}")
+        click.echo(f"  text     {row['textLimit']} {row['unit']} units, shown as {row['dialect']}")
         files = f"up to {row['mediaMaxBytes'] >> 20} MB" if row["mediaMaxBytes"] else "none"
-        click.echo(f"  files  {files}")
-        click.echo(f"  can    {', '.join(row['abilities']).lower() or 'carry messages'}")
+        click.echo(f"  files    {files}")
+        click.echo(f"  buttons  {row['maxButtons'] or 'none'}")
+        click.echo(f"  chats    {', '.join(['groups', *row['structure']])}")
+        click.echo(f"  can      {', '.join(row['abilities']).lower() or 'carry messages'}")
     if not rows:
         click.echo("No channel is configured: homarus channels add NAME")
 
 
 def _capabilities(config: "Config", channel: str, account: str) -> dict[str, Json]:
     from homarus.channels.controller import supported_features
+    from homarus.channels.registry import find_traits
 
+    traits = find_traits(channel)
     row: dict[str, Json] = {"channel": channel, "account": account, "problem": ""}
     try:
         adapter = _make(config, channel, account)
@@ -229,6 +234,9 @@ def _capabilities(config: "Config", channel: str, account: str) -> dict[str, Jso
         "idempotent": capabilities.idempotent,
         "captionLimit": capabilities.caption_limit,
         "mediaMaxBytes": capabilities.media_max_bytes,
+        "maxFiles": capabilities.max_files,
+        "maxButtons": capabilities.max_buttons,
+        "structure": [name for name in _STRUCTURE if getattr(traits, f"has_{name}")],
         "abilities": list(supported_features(adapter)),
     }
 

@@ -144,6 +144,7 @@ def test_channels_capabilities_are_those_of_the_account(home: Path) -> None:
     row = json.loads(done("capabilities", "--json"))[0]
     assert (row["unit"], row["dialect"]) == ("utf16", "telegram")
     assert {"Edits", "Reacts", "Types", "Probes"} <= set(row["abilities"])
+    assert row["structure"] == ["topics"] and row["maxButtons"] > 0
     assert "4000 utf16 units, shown as telegram" in done("capabilities", "telegram")
     assert done("capabilities", "telegram", "--account", "Default") == done("capabilities")
     error = refused("capabilities", "telegram", "--account", "work")
