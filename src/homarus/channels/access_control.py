@@ -431,8 +431,8 @@ def _album(request: AccessRequest) -> tuple[str, ...]:
 
 def _command_in(inbound: Inbound, patterns: tuple[Search, ...]) -> str:
     """Remove our name before a command: `@molty /status` is one."""
-    first, _, rest = inbound.text.strip().partition(" ")
-    if not rest.lstrip().startswith("/"):
+    first, rest = [*inbound.text.split(maxsplit=1), "", ""][:2]
+    if not rest.startswith("/"):
         return inbound.text
     looks_like_one = first.startswith("@") or first.endswith((":", ","))
     is_ours = is_mentioned(first, patterns) or (

@@ -417,6 +417,7 @@ def test_access_command_of_authorized_sender_needs_no_mention(
         ("@molty_bot /new now", {"mentioned": True}, "/new now"),
         ("Molty: /status", {"mentioned": True}, "/status"),
         ("molty /status", {}, "/status"),
+        ("molty:\n/status", {}, "/status"),
         ("@bob /new", {"mentioned": True, "mentions_others": True}, "@bob /new"),
         ("molty what is /status", {}, "molty what is /status"),
         ("please /status", {"mentioned": True}, "please /status"),

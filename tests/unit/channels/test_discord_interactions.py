@@ -183,7 +183,7 @@ async def test_discord_approval_behind_any_name_is_for_approvers() -> None:
         desk = RecordingHandler()
         channel = bot(server, execApprovals={"approvers": [ADA]})
         async with running(server, channel, desk):
-            server.say("@bot\tof\tthe\tharbour /APPROVE abcd-1234 allow-once", CHANNEL, EVE)
+            server.say("@harbour\n/APPROVE abcd-1234 allow-once", CHANNEL, EVE)
             server.say("how does /approve work?", CHANNEL, EVE)
             (got,) = await desk.received(1)
         assert got.text == "how does /approve work?"

@@ -350,7 +350,7 @@ class GatewaySession:
 def _is_approval(text: str) -> bool:
     """Return whether a text is `/approve`, alone or after the name that it is addressed to."""
     body = text.strip().casefold()
-    return any(one.lstrip().startswith(_APPROVE) for one in (body, body.partition(" ")[2]))
+    return any(one.startswith(_APPROVE) for one in (body, *body.split(maxsplit=1)[1:]))
 
 
 def _includes_starter(group: ResolvedGroup) -> bool:
