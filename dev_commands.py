@@ -329,9 +329,9 @@ def test_peers() -> None:
     sh(PYTHON, "-m", "pytest", "-m", "slow and not peers", *PARALLEL)
     # Each file of them has a gateway of its own, and waits for a browser or another program half
     # of the time. A file stays in one process: its peers are started once.
-    pairs = ["-n", "2", "--dist", "loadfile"]
-    sh(PYTHON, "-m", "pytest", "-m", "browser", *pairs)
-    sh(PYTHON, "-m", "pytest", "-m", "peers and not browser", *pairs)
+    three = ["-n", "3", "--dist", "loadfile"]
+    sh(PYTHON, "-m", "pytest", "-m", "browser", *three)
+    sh(PYTHON, "-m", "pytest", "-m", "peers and not browser", *three)
 
 
 def check() -> None:
