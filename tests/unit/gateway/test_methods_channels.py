@@ -233,7 +233,7 @@ async def test_send_that_is_refused_is_an_error(tmp_path: Path) -> None:
         ({"message": None}, "message or media required"),
         ({"mediaUrl": "gone.png"}, "no such file"),
         ({"channel": "discord"}, "no channel 'discord'"),
-        ({"channel": None, "to": "42"}, "on which channel"),
+        ({"channel": None, "to": "42"}, "no channel is given"),
         ({"accountId": "nobody"}, "no account"),
         ({"to": "telegram:group:"}, "names no chat"),
         ({"to": "\u202e"}, "names no chat"),
