@@ -1,5 +1,6 @@
 """Fixtures and settings for all tests."""
 
+import gc
 import logging
 import os
 import signal
@@ -36,6 +37,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what the collection made from garbage collection, as it lasts until the end.
+
+    Else every full collection visits twenty thousand tests and all libraries.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """The table of channels and behaviours, with reasons for the cells that cannot run.
 
 The suite (test_channel_suite.py) runs every cell that is not listed here. Those of `PEERS` need an
-independent server, and run in the peers tier.
+independent server, and run in the peers tier; those of `SLOW` run in the slow one, but for `BASIC`.
 """
 
 from typing import Final
@@ -12,6 +12,8 @@ CHANNELS: Final = (
     "telegram", "discord", "slack", "matrix", "irc", "webchat", "terminal", "scripted",
 )  # fmt: skip
 PEERS: Final = frozenset({"matrix", "irc"})
+SLOW: Final = frozenset({"discord", "slack"})  # each gateway imports the library of its service
+BASIC: Final = frozenset({"text both ways", "redelivery"})
 
 BEHAVIOURS: Final = frozenset(
     {
@@ -101,9 +103,15 @@ def over(behaviour: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "stage",
         [
-            pytest.param(channel, marks=pytest.mark.peers if channel in PEERS else ())
+            pytest.param(channel, marks=_tier(channel, behaviour))
             for channel in CHANNELS
             if (channel, behaviour) not in CANNOT
         ],
         indirect=True,
     )
+
+
+def _tier(channel: str, behaviour: str) -> list[pytest.MarkDecorator]:
+    if channel in PEERS:
+        return [pytest.mark.peers]
+    return [pytest.mark.slow] if channel in SLOW and behaviour not in BASIC else []
