@@ -51,7 +51,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:=@%+,-]*", re.ASCII)
 # The outer shell is process 1 and waits, so that signals and orphans are as on any machine.
 # Output and errors are one stream: the engine would pass on two in any order.
 _SCRIPT: Final = (
-    "exec 2>&1; {variables}[ -d /tmp/home ] || mkdir /tmp/home; "
+    "exec 2>&1; {variables}[ -d /tmp/home ] || mkdir -p /tmp/home; "
     'cd -- "$1" || exit 125; shift; /bin/sh -c -- "$1"; exit $?'
 )
 _DECODE: Final = '{name}=$(printf %b. "${key}"); export {name}="${{{name}%.}}"; unset {key}; '
