@@ -1,5 +1,6 @@
 """The keys of a fake homeserver, and people who encrypt with matrix-nio's machine."""
 
+import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from copy import deepcopy
@@ -100,7 +101,10 @@ class Person:
 
     def __init__(self, keys: Keys, user: str = "@alice:test", device: str = "PHONE") -> None:
         self.keys, self.user, self.device = keys, user, device
-        self.olm = Olm(user, device, SqliteMemoryStore(user, device))
+        store = SqliteMemoryStore(user, device)
+        # Python 3.13 warns of a connection that is not closed, and a test has many devices.
+        weakref.finalize(self, store.database.close)
+        self.olm = Olm(user, device, store)
         answer = keys.upload(user, device, self.olm.share_keys())["one_time_key_counts"]
         self.olm.handle_response(KeysUploadResponse(0, answer["signed_curve25519"]))
         self._count = 0
