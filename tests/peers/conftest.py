@@ -1,6 +1,5 @@
 """Fixtures of the peers tier: a scripted model, a gateway, a browser, OpenClaw's client."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,13 @@ from playwright.sync_api import Browser as PlaywrightBrowser
 from homarus.testing.model_server import ModelServer
 from tests.peers.browser import Browser, Page, chromium
 from tests.peers.chat_page import new_session, sign_in
-from tests.peers.gateway import Running, model_server, new_home, running_gateway
+from tests.peers.gateway import (
+    Running,
+    inherited_environment,
+    model_server,
+    new_home,
+    running_gateway,
+)
 from tests.peers.install import NEWEST, Original, alone, debian, original_client
 from tests.peers.synapse import People, Synapse, running_synapse
 from tests.peers.ui import (
@@ -45,12 +50,7 @@ def model() -> Iterator[ModelServer]:
 @pytest.fixture(scope="module")
 def gateway(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Run one gateway for a module, in its own home."""
-    kept = {
-        name: os.environ[name]
-        for name in ("PATH", "LANG", "TZ", "PYTHONPATH")
-        if name in os.environ
-    }
-    home = new_home(tmp_path_factory.mktemp("gateway"), kept, model)
+    home = new_home(tmp_path_factory.mktemp("gateway"), inherited_environment(), model)
     with running_gateway(home) as gateway:
         yield gateway
 
@@ -120,12 +120,7 @@ def ui_gateway(
     ui_tools: None, model: ModelServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     """Run one gateway that serves the control UI for a module."""
-    kept = {
-        name: os.environ[name]
-        for name in ("PATH", "LANG", "TZ", "PYTHONPATH")
-        if name in os.environ
-    }
-    home = new_home(tmp_path_factory.mktemp("ui"), kept, model)
+    home = new_home(tmp_path_factory.mktemp("ui"), inherited_environment(), model)
     with running_gateway(home, ui=True) as gateway:
         yield gateway
 

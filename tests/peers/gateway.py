@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -148,6 +149,12 @@ def model_server() -> Iterator[ModelServer]:
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join()
+
+
+def inherited_environment() -> dict[str, str]:
+    """Return what a home takes over from the environment of the tests."""
+    names = ("PATH", "LANG", "TZ", "PYTHONPATH")
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def new_home(folder: Path, env: dict[str, str], model: ModelServer) -> Home:

@@ -1,7 +1,6 @@
 """Below the field and the messages: model, thinking, context, copy, export, branch."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,13 @@ from playwright.sync_api import expect
 
 from homarus.testing.model_server import ModelServer, ReportedUsage, Say
 from tests.e2e.gateway import change
-from tests.peers.gateway import Running, call, new_home, running_gateway
+from tests.peers.gateway import (
+    Running,
+    call,
+    inherited_environment,
+    new_home,
+    running_gateway,
+)
 from tests.peers.test_ui_chat import new_conversation, saved, write
 from tests.peers.ui import UiPage
 
@@ -27,12 +32,7 @@ def ui_gateway(
     ui_tools: None, model: ModelServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     """Run a gateway whose provider has two models, of which one reasons."""
-    kept = {
-        name: os.environ[name]
-        for name in ("PATH", "LANG", "TZ", "PYTHONPATH")
-        if name in os.environ
-    }
-    home = new_home(tmp_path_factory.mktemp("ui"), kept, model)
+    home = new_home(tmp_path_factory.mktemp("ui"), inherited_environment(), model)
     names = {"mock-1": "Mock", "mock-2": "Second"}
     models = [
         {"id": id_, "name": name, "contextWindow": _WINDOW, "maxTokens": 4_000, "reasoning": True}
