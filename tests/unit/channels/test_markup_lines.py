@@ -21,6 +21,7 @@ def cut(text: str, lines: int, limit: int = 2_000) -> list[str]:
         ("a\nb\nc\n\n\nd", ["a\nb\nc", "d"]),
         ("```py\na\nb\nc\n```\nd", ["```py\na\n```", "```py\nb\n```", "```py\nc\n```", "d"]),
         ("> ```\n> a\n> b\n> ```", ["> ```\n> a\n> ```", "> ```\n> b\n> ```"]),
+        ("a\n```\n\n\n\n\nb", ["a\n```\n```", "```\nb"]),
     ],
 )
 def test_limit_lines_cuts_and_reopens_code(text: str, parts: list[str]) -> None:

@@ -32,8 +32,9 @@ def limit_lines(text: str, max_lines: int, limit: int, unit: Unit) -> Iterator[s
         owed = 1 + measure(after.closing, unit) if after else 0
         cost = measure(line, unit) + 1
         is_full = len(current) + 1 + bool(after) > max_lines or size + cost + owed > limit
-        if is_full and not is_empty:
-            yield _closed(current, fence)
+        if is_full:
+            if not is_empty:  # else it has blank lines alone, which are left out
+                yield _closed(current, fence)
             current = [fence.opening] if fence else []
             size, is_empty = sum(measure(each, unit) + 1 for each in current), True
         current.append(line)
