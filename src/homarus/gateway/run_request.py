@@ -157,6 +157,8 @@ async def start_run(
         on_end(run)
 
     runs.track(request.run_id, key, outcome, ended)
+    if control.queue_depth(key):  # no event of a run shows that it waits
+        await call.gateway.sessions.send_change(key, reason="queue")
     return outcome
 
 

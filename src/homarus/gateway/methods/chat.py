@@ -107,8 +107,6 @@ async def send(call: MethodCall, params: ChatSendParams) -> Json:
             await start_run(call, request)
         except DuplicateMessageError as exc:
             return _duplicate_status(exc.row)
-    if call.services.control.queue_depth(key):  # no event of a run shows that it waits
-        await call.gateway.sessions.send_change(key, reason="queue")
     return {"runId": run_id, "status": "started"}
 
 
