@@ -110,11 +110,9 @@ def inbound_taint(inbound: Inbound) -> Iterator[TaintSource]:
 
 def is_foreign_quote(metadata: InboundMetadata) -> bool:
     """Return whether a message quotes a text that neither its sender nor we may have written."""
-    if not metadata.quoted or metadata.quotes_others:
-        return bool(metadata.quoted)
-    if metadata.replies_to_us:
+    if not metadata.quoted or (metadata.replies_to_us and not metadata.quotes_others):
         return False
-    return metadata.kind != "direct" or not metadata.reply_to
+    return metadata.quotes_others or metadata.kind != "direct" or not metadata.reply_to
 
 
 def inbound_file_taint(path: str) -> TaintSource | None:

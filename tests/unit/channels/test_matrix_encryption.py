@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peewee import PeeweeException  # type: ignore[import-untyped]  # no types
+from peewee import PeeweeException
 
 from homarus.channels.matrix.adapter import MatrixChannel
 from homarus.channels.matrix.encryption import crypto as crypto_module

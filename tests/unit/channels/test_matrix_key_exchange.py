@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peewee import PeeweeException  # type: ignore[import-untyped]  # no types
+from peewee import PeeweeException
 
 from homarus.channels.matrix.encryption.store import KeyStore
 from homarus.core.errors import ChannelError

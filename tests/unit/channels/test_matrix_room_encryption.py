@@ -112,10 +112,11 @@ async def test_matrix_unencrypted_message_in_joined_room_is_ignored(tmp_path: Pa
 
 async def test_matrix_replacement_of_encrypted_room_is_encrypted(tmp_path: Path) -> None:
     """Else an upgrade would switch off what cannot be switched off."""
-    create = {"type": "m.room.create", "state_key": "", "sender": "@alice:test"}
-    create |= {"content": {"predecessor": {"room_id": ROOM}}}  # type: ignore[dict-item]  # JSON
-    tombstone = {"type": "m.room.tombstone", "state_key": "", "sender": "@alice:test"}
-    tombstone |= {"content": {"replacement_room": "!new"}}  # type: ignore[dict-item]  # JSON
+    state: dict[str, Any] = {"state_key": "", "sender": "@alice:test"}
+    content = {"predecessor": {"room_id": ROOM}}
+    create = {**state, "type": "m.room.create", "content": content}
+    moved = {"replacement_room": "!new"}
+    tombstone = {**state, "type": "m.room.tombstone", "content": moved}
     async with play() as (server, keys):
         old: dict[str, Any] = {"state": {"events": [ENCRYPTION, tombstone]}}
         first = {ROOM: old, "!new": {"state": {"events": [create]}}}

@@ -239,7 +239,7 @@ async def test_slack_http_account_reads_what_it_missed() -> None:
             pass
         assert handler.kept is not None
         first_ts = str(handler.kept["last"])  # what is read starts at the next millisecond
-        while slack.world.next_ts() <= first_ts:  # noqa: ASYNC110 - of the clock
+        while slack.world.next_ts() <= first_ts:  # noqa: ASYNC110 - a clock has no event
             await asyncio.sleep(0)
         await slack.say("missed")
         async with serving(channel, handler):

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from nio.crypto import GroupSessionStore, InboundGroupSession
 from nio.store import SqliteStore
-from peewee import PeeweeException, SqliteDatabase  # type: ignore[import-untyped]  # no types
+from peewee import PeeweeException, SqliteDatabase
 
 from homarus.channels.matrix.api import Object
 from homarus.core.errors import StoreError
